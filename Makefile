@@ -26,12 +26,12 @@ tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, stati
 kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl, CoreDNS, Helm and etcdctl into .tools/bin/ (at first some seven minutes)
 	@deploy/tools/install.sh kube helm helm3 etcdctl promql
 
-chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into out/; VERSION=... is the tag of its images (as with `make image`)
+chart: ## package the Helm charts of the control plane, with Istio's CustomResourceDefinitions, and of gateways, into out/; VERSION=... is the tag of its images (as with `make image`)
 	@deploy/tools/install.sh helm
-	@rm -rf out/chart && mkdir -p out/chart && cp -r deploy/chart out/chart/navarch && mkdir -p out/chart/navarch/files/crds
+	@rm -rf out/chart && mkdir -p out/chart && cp -r deploy/chart out/chart/navarch && cp -r deploy/gatewaychart out/chart/gateway && mkdir -p out/chart/navarch/files/crds
 	@find out/chart -name '*.go' -delete # ./... is not to find them
 	@cp "$$(go list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" out/chart/navarch/files/crds/istio.yaml
-	@rm -f out/navarch-*.tgz && $(TOOLS)/helm package out/chart/navarch --app-version '$(VERSION)' --destination out
+	@rm -f out/navarch-*.tgz out/gateway-*.tgz && $(TOOLS)/helm package out/chart/navarch out/chart/gateway --app-version '$(VERSION)' --destination out
 
 envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy
@@ -62,16 +62,16 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # Packages in which no goroutines meet, only those of loops whose own packages have tests with the race detector, or only
 # those that drive programs (cmd/internal/e2e builds navarchd with the detector for some of its tests): it would find nothing
 # there, and take four times as long.
-UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene cmd/internal/sources \
-	cmd/internal/wire cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/migrate cmd/navarchctl/remains cmd/navarchctl/show \
+UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/fleetapi cmd/internal/partial cmd/internal/scene cmd/internal/sources \
+	cmd/internal/wire cmd/navarch-load cmd/navarchctl cmd/navarchctl/accesslog cmd/navarchctl/analyze cmd/navarchctl/dump cmd/navarchctl/migrate cmd/navarchctl/remains cmd/navarchctl/show \
 	cmd/navarchctl/tags cmd/navarchd/callers cmd/navarchd/controlz cmd/navarchd/debug/authz cmd/navarchd/delivered cmd/navarchd/memory deploy/chart deploy/cni \
-	deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count deploy/redirect \
-	deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv deploy/testcluster/probe \
-	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/gauge loadtest/mesh loadtest/report loadtest/report/page push/access \
+	deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/site deploy/demo/traffic/count deploy/gatewaychart deploy/redirect \
+	deploy/testcluster/balancer deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv deploy/testcluster/probe \
+	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/edge loadtest/gauge loadtest/mesh loadtest/report loadtest/report/page push/access \
 	push/agentapi push/build/authz push/build/cluster push/build/endpoint push/build/extauthz push/build/extension push/build/jwt \
-	push/build/listener push/build/patch push/build/route push/build/vhost push/delta push/extension push/inspect push/manifest \
-	push/plan/front/sidecar push/plan/host push/plan/input push/plan/layer push/plan/routes push/plan/telemetry push/resolve push/traffic push/view \
-	push/virtualservice shard/ring store/admit/configure store/admit/inject store/admit/schema store/admit/validate store/analysis \
+	push/build/listener push/build/patch push/build/route push/build/vhost push/delta push/extension push/gateways push/inspect push/manifest push/meaning \
+	push/plan/front/sidecar push/plan/host push/plan/input push/plan/layer push/plan/routes push/plan/telemetry push/preview push/resolve push/traffic push/view \
+	push/virtualservice push/walk shard/ring store/admit/configure store/admit/inject store/admit/schema store/admit/validate store/analysis \
 	store/apiserver store/machines store/model store/normal store/normal/fields store/origin store/problem store/protowalk \
 	store/proxyconfig store/remote store/smallset store/source/guard
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
@@ -139,8 +139,8 @@ packages: ## each package and the first sentence of its page; UNDER=push/plan fo
 	@go list -f '{{if .GoFiles}}{{.ImportPath}}: {{.Doc}}{{end}}' ./$(UNDER)/... | sed 's#^navarch.io/navarch/##'
 
 HISTORIES ?= 24
-histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, four times as many as in `make test`: after changes of the plan
-	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
+histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, four times as many as in `make test`, its facts, 2,000 previews, and 10,000 random walks against Envoy: after changes of the plan, push/preview, push/walk or push/meaning
+	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestPreviewsPredict$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$|^TestWalksMatchEnvoy$$|^TestFactsAreComplete$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
 
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	@grep -rhoP --include='*_test.go' '^func \KFuzz\w+' $$(go list -f '{{.Dir}}' $(PKG)) /dev/null | sort -u | grep -q . || { echo "no fuzz target"; exit 1; }
@@ -150,10 +150,10 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 		done; \
 	done
 
-load: $(if $(filter faults,$(S)),load-faults,load-suite) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size; S=hostile, preauth, account: attacks, and a missed target fails; S=kube: a real API server, too
+load: $(if $(filter faults,$(S)),load-faults) $(if $(filter faults gateway-traffic,$(S)),,load-suite) $(if $(filter gateways gateway-traffic,$(S)),load-gateway-traffic) ## the standard load suite (five minutes; S=suite or scenarios), report in out/load; S=faults: faults at full size; S=hostile, preauth, account: attacks, and a missed target fails; S=kube: a real API server; S=gateways: a gateway of thousands of routes, a real Envoy, and S=gateway-traffic, the gateway under traffic while all of its configuration changes; these too
 
-load-suite: build $(if $(filter kube%,$(S)),kube-tools)
-	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --out out/load $(if $(filter hostile preauth account kube%,$(S)),--strict)
+load-suite: build $(if $(filter kube%,$(S)),kube-tools) $(if $(filter gateway%,$(S)),envoy)
+	bin/navarch-load run $(or $(S),standard) --navarchd bin/navarchd --envoy $(NAVARCH_ENVOY) --out out/load $(if $(filter gateway% hostile preauth account kube%,$(S)),--strict)
 
 # What a control loop on machine load is worth, on the figure of the fault that it was made for (package comments of shard/place, push/fanout,
 # cmd/navarchd/memory): RUNS runs without it and with it, in turns, and the medians of both.
@@ -179,13 +179,19 @@ load-faults: envoy
 	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -json | \
 		go run ./deploy/tools/totals -sizes | tee out/load/faults.log
 
+# What TestGatewayUnderTraffic does in `make test` for 20 s.
+load-gateway-traffic: envoy
+	@mkdir -p out/load
+	go test ./cmd/internal/e2e -run '^TestGatewayUnderTraffic$$' -gateway-traffic $${NAVARCH_GATEWAY_TRAFFIC:-10m} -count=1 -vet=off -timeout 30m -v | \
+		grep -v '^=== ' | tee out/load/gateway-traffic.log
+
 demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it up
 	go run ./deploy/demo/run
 
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
-demo-kube: build etcd kube-tools chart envoy intercept-tools ## the chart, and a shop with sidecars, in a Kubernetes cluster of processes, from installing to uninstalling, step by step (root; nine minutes); HOLD=1 keeps it up
+demo-kube: build etcd kube-tools chart envoy intercept-tools ## the charts, a gateway and a shop with sidecars, in a Kubernetes cluster of processes, from installing to uninstalling, step by step (root; nine minutes); HOLD=1 keeps it up
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./deploy/demo/traffic
 	CGO_ENABLED=0 go build -tags grpcnotrace -ldflags '-X navarch.io/navarch/store/obs.Version=next' -o bin/navarchd-next ./cmd/navarchd
 	@go build -o bin/demo-kube ./deploy/demo/kube && exec bin/demo-kube

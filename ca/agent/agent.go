@@ -3,7 +3,7 @@
 // the proxy's configuration names as files of the proxy.
 //
 // Owns: the private key, in memory; the SDS socket.
-// Reads: the token file and the root file, each time again; the files that Envoy names.
+// Reads: the token file, for each request; the root file, periodically; the files that Envoy names.
 // Never: logs or sends key material; calls a CA that it cannot verify; drops a certificate before it has the next.
 package agent
 
@@ -25,33 +25,35 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// Config of an Agent.
+// Config configures an Agent.
 type Config struct {
 	Address    string // of the CA, host:port
 	ServerName string // DNS name in the CA's certificate; empty: the host of Address
-	// RootFile has the mesh's root certificates (PEM). It is read every RootPoll, as are the files of secrets. Roots
-	// are additional constant roots. One of the two is required.
+	// RootFile has the mesh's root certificates (PEM). It is read every RootPoll. Roots are additional constant roots
+	// (PEM). One of the two is required.
 	RootFile string
 	Roots    []byte
-	RootPoll time.Duration // 10 s
+	RootPoll time.Duration // period of reading RootFile and of checking the files of secrets; 0: 10 s
 	// TokenFile is read for each request by token. Empty: only renewals are possible, so there is never a first
 	// certificate.
 	TokenFile string
 	// Name is the identity in CSRs, for signers that take it from there. Zero: CSRs name none. A CA that takes the
 	// identity from the credential refuses a CSR that names another one.
 	Name     spiffeid.ID
-	TTL      time.Duration     // requested lifetime; 0: the CA's default
-	Metadata map[string]string // metadata of requests: ClusterID and the like
+	TTL      time.Duration     // requested lifetime in whole seconds; 0: the CA's default
+	Metadata map[string]string // gRPC metadata of requests: ClusterID and the like
 
 	// Socket is the path of the SDS socket; empty: SDS is not served. Clients of the socket receive the key, so only
-	// the user of this process, as which Envoy runs, may connect. Refused is called for other users' connections; it
-	// may be nil.
+	// processes of this process's user may connect. Envoy runs as the same user. Refused is called for other
+	// connections; it may be nil.
 	Socket    string
 	Refused   func(socket.Peer)
 	OutputDir string // OUTPUT_CERTS: the folder for certificate files; empty: none
 
-	RenewAt float64 // fraction of a certificate's lifetime after which it is renewed: 0.5
-	Jitter  float64 // random change of that, in either direction: 0.1
+	RenewAt float64 // fraction of a new certificate's remaining lifetime after which it is renewed; 0: 0.5
+	// Jitter is the relative random change of RenewAt, in either direction; 0: 0.1. At least half of the time between
+	// RenewAt and the certificate's end is left.
+	Jitter float64
 
 	Log *slog.Logger // nil: slog.Default()
 
@@ -82,8 +84,8 @@ type failure struct {
 	err error
 }
 
-// New validates the configuration and starts nothing. The error joins all fields that are missing or out of range, and
-// reports roots that are not PEM.
+// New validates the configuration and starts nothing. The error joins all fields that are missing or out of range. If
+// there are no such fields, it reports Roots that do not parse.
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {
@@ -138,7 +140,8 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves and renews until ctx ends. An error before that means that the socket cannot be served.
+// Run serves SDS and renews the certificate until ctx ends, and then returns nil. An error means that the socket cannot
+// be served.
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
@@ -150,17 +153,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error { return a.hub.files.follow(ctx, a.cfg.RootPoll) })
 	}
 	group.Go(func() error { return a.renewals(ctx) })
-	group.Go(func() error { return a.reports(ctx) })
+	group.Go(func() error { return a.sendReports(ctx) })
 	return group.Wait()
 }
 
-// Ready is closed once there is a certificate.
+// Ready returns a channel. The channel is closed once the first certificate is in use.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Identity returns the certificate in use, which is immutable; nil before Ready.
+// Identity returns the certificate in use; nil before Ready. It must not be modified.
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
-// LastFailure returns the time and error of the newest request, if it failed; nil after a success.
+// LastFailure returns the time and error of the last completed request for a certificate. After a success, or before
+// the first request, both are zero.
 func (a *Agent) LastFailure() (time.Time, error) {
 	if f := a.lastFail.Load(); f != nil {
 		return f.at, f.err
@@ -168,10 +172,10 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults lists the file secrets that Envoy requests and whose files cannot be served at present, sorted by name.
+// FileFaults lists the requested file secrets with files that cannot be served at present, sorted by name. nil: none.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
-// Renew requests a new certificate now.
+// Renew requests a new certificate and does not wait for it. If a request is under way, another one follows.
 func (a *Agent) Renew() {
 	select {
 	case a.force <- struct{}{}:
@@ -215,7 +219,7 @@ func (a *Agent) renewals(ctx context.Context) error {
 	}
 }
 
-// obtain makes a key, requests a certificate and publishes both. A failure changes nothing.
+// obtain makes a key, requests a certificate and publishes both. After a failure the previous certificate stays in use.
 func (a *Agent) obtain(ctx context.Context, with credential) event {
 	if a.current.Load() == nil {
 		a.readRoots()
@@ -224,7 +228,7 @@ func (a *Agent) obtain(ctx context.Context, with credential) event {
 	if err != nil {
 		if ctx.Err() == nil {
 			a.lastFail.Store(&failure{time.Now(), err})
-			a.cfg.Log.Warn("no new certificate; the one in use stays", "by", with.String(), "expires", a.expiry(), "error", err)
+			a.cfg.Log.Warn("certificate request failed; the current certificate stays", "by", with.String(), "expires", a.expiry(), "error", err)
 		}
 		return failed{}
 	}

@@ -42,7 +42,7 @@ type fakeCA struct {
 	signer *issue.Authority
 	bundle []*issue.Authority
 	away   error
-	asked  []string // when and by what
+	asked  []string // times and credentials of the requests
 	began  time.Time
 }
 
@@ -146,7 +146,7 @@ func TestLifeOfACertificate(t *testing.T) {
 	})
 }
 
-// A CSR names the identity that is configured, and nothing else; without one nothing.
+// A CSR names exactly the configured identity; without one it names no identity.
 func TestNameOfCSRs(t *testing.T) {
 	for _, name := range []string{"", "spiffe://cluster.local/ns/shop/sa/cart"} {
 		ca := &fakeCA{signer: authority(t, 1), began: time.Now()}
@@ -216,7 +216,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 	})
 }
 
-// TestRootsAreAUnion: a new root is taken from a file, a push or an answer, and goes when nobody names it.
+// Roots are a union: a new root comes from a file, a push or a response, and is removed when no source names it.
 func TestRootsAreAUnion(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "root.pem")
 	write := func(as ...*issue.Authority) {
@@ -351,7 +351,7 @@ func TestTokens(t *testing.T) {
 	if _, err := a.token(); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	for content, says := range map[string]string{"": "empty", " \n": "empty", "se cret": "one word", "sec\x00ret": "one word", strings.Repeat("s", maxToken+1): "65537 bytes"} {
+	for content, says := range map[string]string{"": "empty", " \n": "empty", "se cret": "contains a space", "sec\x00ret": "a control character", strings.Repeat("s", maxToken+1): "65537 bytes"} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -21,16 +21,17 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// askTimeout exceeds the queue's longest wait at a CA under load.
+// askTimeout exceeds the longest wait in the queue of a CA under load (ca/serve, Limits.MaxWait).
 const askTimeout = 25 * time.Second
 
 const maxToken = 64 << 10
 
-// holdersMethod is ca/serve.HoldersMethod.
+// holdersMethod equals ca/serve.HoldersMethod.
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
 // TLS returns a configuration for one connection to the control plane. It verifies serverName against the present
-// roots, and presents the certificate in use (none before Ready). Each connection needs another configuration.
+// roots, and presents the certificate in use (none before Ready). Later roots and certificates do not change the
+// configuration, so each connection needs a new one.
 func (a *Agent) TLS(serverName string) *tls.Config {
 	conf := a.verifying(serverName)
 	if id := a.current.Load(); id != nil {
@@ -47,13 +48,13 @@ func (a *Agent) verifying(serverName string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName, MinVersion: tls.VersionTLS12}
 }
 
-// dial makes a new connection for each request, with the present credentials and roots.
+// dial makes a connection for one request, with the present credential and roots.
 func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
 	conf := a.verifying(a.cfg.ServerName)
 	if with == byCertificate {
 		id := a.current.Load()
 		if id == nil {
-			return nil, errors.New("there is neither a token file nor a certificate to ask with")
+			return nil, errors.New("no token file is configured, and no certificate is in use")
 		}
 		conf.Certificates = []tls.Certificate{id.cert}
 	}
@@ -83,7 +84,7 @@ func (a *Agent) create(ctx context.Context, csr []byte, with credential) ([]stri
 	r := &securityv1.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(a.cfg.TTL / time.Second)}
 	resp, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", a.cfg.Address, err)
+		return nil, fmt.Errorf("request a certificate from %s: %w", a.cfg.Address, err)
 	}
 	return resp.GetCertChain(), nil
 }
@@ -101,18 +102,18 @@ func (a *Agent) token() (string, error) {
 	case len(token) > maxToken:
 		return "", fmt.Errorf("token: %s has %d bytes, at most %d are sent", a.cfg.TokenFile, len(token), maxToken)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("token: %s holds more than one word of printable ASCII", a.cfg.TokenFile)
+		return "", fmt.Errorf("token: %s contains a space, a control character or a non-ASCII character", a.cfg.TokenFile)
 	}
 	return token, nil
 }
 
-// acknowledged records the fingerprints of a bundle that Envoy acknowledged. The CA receives each set once
-// (ca/serve.HoldersMethod).
+// acknowledged records the fingerprints of a bundle that Envoy acknowledged. sendReports sends the newest set to the CA
+// (ca/serve.HoldersMethod). A newer set replaces a waiting one, which is never sent.
 func (a *Agent) acknowledged(roots []string) {
 	if a.cfg.held != nil {
 		a.cfg.held(roots)
 	}
-	for { // the newest set replaces the waiting one
+	for { // several streams may acknowledge at once
 		select {
 		case a.held <- roots:
 			return
@@ -128,9 +129,10 @@ func (a *Agent) acknowledged(roots []string) {
 // reportPause is the pause between attempts to report the held roots to the CA.
 const reportPause = 5 * time.Second
 
-// reports reports each set of roots that Envoy holds to the CA once. It repeats a failed report until a newer set
-// replaces it.
-func (a *Agent) reports(ctx context.Context) error {
+// sendReports reports acknowledged root fingerprints to the CA until ctx ends, and then returns nil. A set equal to the
+// last accepted one is not sent. A failed report is repeated until a newer set replaces it. A CA without the method
+// (Unimplemented) counts as accepting.
+func (a *Agent) sendReports(ctx context.Context) error {
 	var reported, pending []string
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -149,7 +151,7 @@ func (a *Agent) reports(ctx context.Context) error {
 			reported = pending
 		default:
 			if ctx.Err() == nil {
-				a.cfg.Log.Warn("the CA did not take the report of the roots that this agent holds; it is repeated", "error", err)
+				a.cfg.Log.Warn("report of acknowledged roots failed and will be repeated", "error", err)
 			}
 			timer.Reset(reportPause)
 		}

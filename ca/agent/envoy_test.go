@@ -25,7 +25,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// sds is the config source of a secret; tlsContext what both Envoys present, and whom they take.
+// sds is the config source of a secret; tlsContext has the certificate and the validation context of both Envoys.
 const (
 	sds = `{"api_config_source":{"api_type":"DELTA_GRPC","transport_api_version":"V3","set_node_on_first_message_only":true,
 		"grpc_services":[{"envoy_grpc":{"cluster_name":"sds"}}]},"resource_api_version":"V3"}`
@@ -39,7 +39,7 @@ const (
 		"@type":"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager","stat_prefix":"in",
 		"http_filters":[{"name":"router","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}],
 		"route_config":{"virtual_hosts":[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},%s}]}]}}}]}]}`
-	// Each request is a connection, so each is a handshake with what is newest.
+	// Each request opens a connection, so each is a handshake with the newest certificate.
 	upstream = `,{"name":"up","type":"STATIC","typed_extension_protocol_options":{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":{
 		"@type":"type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions","common_http_protocol_options":{"max_requests_per_connection":1},
 		"explicit_http_config":{"http_protocol_options":{}}}},
@@ -144,7 +144,7 @@ func (m *mesh) get() error {
 	return err
 }
 
-// load asks until stop is called, which checks that nothing failed.
+// load sends requests until stop is called, which checks that none failed.
 func (m *mesh) load() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -188,7 +188,7 @@ func (m *mesh) look() *x509.Certificate {
 	return leaf
 }
 
-// held says whether the newest reports of both Envoys are exactly these roots.
+// held reports whether the newest reports of both Envoys contain exactly these roots.
 func (m *mesh) held(roots ...*issue.Authority) bool {
 	var want []string
 	for _, r := range roots {
@@ -202,8 +202,8 @@ func (m *mesh) held(roots ...*issue.Authority) bool {
 	return slices.Equal(newest[clientID], want) && slices.Equal(newest[serverID], want)
 }
 
-// TestEnvoysRotateUnderLoad: leaves every half second, the CA away and back, and a root rotation, each step gated on what
-// the Envoys acknowledged: no request fails, each of which is a handshake.
+// New leaves every half second, the CA away and back, and a rotation of the root, each step after the Envoys'
+// acknowledgement: no request fails, and each is a handshake.
 func TestEnvoysRotateUnderLoad(t *testing.T) {
 	m := startMesh(t, 0.5/(24*3600)) // every half second
 	stop := m.load()

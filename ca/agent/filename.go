@@ -15,9 +15,9 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// Names of secrets that are in files of the proxy. Istio has file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES
-// (pkg/security, of 1.31); file-root:CERTIFICATES~REVOCATIONS is Navarch's own (push/xds). "system" in place of
-// CERTIFICATES means the image's CA certificates.
+// Parts of the names of file secrets. Istio defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES
+// (pkg/security, 1.31). Navarch adds file-root:CERTIFICATES~REVOCATIONS (push/xds). In names with file-root:, "system"
+// in place of CERTIFICATES means the image's CA certificates.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
@@ -25,7 +25,7 @@ const (
 	systemsOwn    = "system"
 )
 
-// isFileName reports whether a name is that of a file secret.
+// isFileName reports whether a name has the prefix of a file secret.
 func isFileName(name string) bool {
 	return strings.HasPrefix(name, ofCertificate) || strings.HasPrefix(name, ofAuthorities)
 }
@@ -36,7 +36,8 @@ type fileName struct {
 	make  func(name string, texts [][]byte) (*secret, error) // makes the secret from the files' contents; nil: the name is invalid
 }
 
-// parseFileName parses a name. Relative paths start at this process's working directory, which Envoy shares.
+// parseFileName parses a name for which isFileName is true. Relative paths start at this process's working directory,
+// which Envoy shares.
 func parseFileName(name string) (fileName, error) {
 	const longest = 2*4096 + len(ofCertificate) // two paths (PATH_MAX)
 	if len(name) > longest {
@@ -62,8 +63,8 @@ func parseFileName(name string) (fileName, error) {
 		len(paths), ofCertificate, ofAuthorities, ofAuthorities)
 }
 
-// systemAuthorities returns the image's file of CA certificates: the first existing place, in the order of Go's
-// crypto/x509.
+// systemAuthorities returns the path of the image's CA certificates: the first existing place, in the order of Go's
+// crypto/x509. If no place exists, it returns the first.
 func systemAuthorities() string {
 	places := []string{
 		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Alpine, distroless
@@ -97,9 +98,9 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	}
 	tooLarge := fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	if info.Size() > maxFile {
-		return nil, nil, tooLarge // it is checked each period, and read only once it is smaller
+		return nil, nil, tooLarge // not read: follow tries again each period
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // it may grow meanwhile
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // the file may grow meanwhile
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,8 +110,8 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	return text, info, nil
 }
 
-// fileCertificate makes the secret of a certificate chain and its key. Between two writes of a rotation they may not
-// match.
+// fileCertificate makes the secret of a certificate chain and its key. It fails if chain and key do not match, as
+// between the two writes of a rotation.
 func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	if _, err := tls.X509KeyPair(texts[0], texts[1]); err != nil {
 		return nil, err // the error names kinds of content, and never shows the key
@@ -118,8 +119,8 @@ func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	return certificateSecret(name, texts[0], texts[1]), nil
 }
 
-// fileAuthorities makes the secret of peers' CA certificates, with the revocation lists of a second file. All issuers
-// of a peer's chain then need a list, as if Envoy read the file itself.
+// fileAuthorities makes the secret of peers' CA certificates. The revocation lists are in a second file, if any. All
+// issuers of a peer's chain then need a list, as if Envoy read the file itself.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err
@@ -134,7 +135,8 @@ func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	return newSecret(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, nil, texts...), nil
 }
 
-// blocks parses the PEM blocks of a kind. It fails only if no block can be parsed: Envoy may understand the others.
+// blocks parses the PEM blocks of a kind. It fails only if none of them can be parsed, or there are no blocks of this
+// kind. Envoy may understand blocks that Go does not.
 func blocks[T any](text []byte, kind string, parse func([]byte) (T, error)) (out []T, err error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// maxNames bounds the file secrets that are served at a time. maxFile bounds a file in bytes: a Kubernetes Secret has
-// at most 1 MiB.
+// maxNames bounds the file secrets requested at a time. maxFile bounds a file in bytes: a Kubernetes Secret has at
+// most 1 MiB.
 const (
 	maxNames = 256
 	maxFile  = 1 << 20
 )
 
 // files serves the file secrets that Envoy requests (fileName). It reads files at the first request and whenever they
-// change, also when Kubernetes swaps the links of a mounted Secret. An unreadable or invalid file is not served; the
-// version read before stays.
+// change, also when Kubernetes swaps the links of a mounted Secret. While a file is unreadable or invalid, the version
+// read before is served.
 type files struct {
 	log  *slog.Logger
 	set  func(...*secret)  // publishes secrets to the streams
@@ -28,20 +28,20 @@ type files struct {
 
 	mu     sync.Mutex // held while files are read; only file secrets wait for it
 	wanted map[string]*fileSecret
-	full   bool // a name was refused since there were last fewer than maxNames
+	full   bool // a refusal for maxNames was logged; reset when a secret is released
 }
 
 // fileSecret is one requested file secret.
 type fileSecret struct {
 	name    fileName
 	streams int           // number of streams that want it
-	seen    []fs.FileInfo // of its files when they were read last; nil: some could not be read
+	seen    []fs.FileInfo // state of each file at the last read; nil: not all files could be read
 	version string        // served version; empty: none
-	fault   string        // why the present files are not served; empty: they are
+	fault   string        // error of the present files; empty: the present files are served
 }
 
-// want registers a stream's interest in a secret, and reads the files for the first stream. false: there are too many
-// secrets.
+// want registers a stream's interest in a secret, and reads the files for the first stream. false: maxNames other
+// secrets are wanted.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *files) want(name string) bool {
 	if s == nil {
 		if len(f.wanted) >= maxNames {
 			if !f.full {
-				f.log.Warn("Envoy asks for too many secrets from files; those beyond the limit get no answer", "name", name, "most", maxNames)
+				f.log.Warn("Envoy requests too many secrets from files; the agent does not serve the rest", "name", name, "most", maxNames)
 			}
 			f.full = true
 			return false
@@ -67,7 +67,7 @@ func (f *files) want(name string) bool {
 	return true
 }
 
-// release ends the interest of one stream.
+// release ends the interest of one stream. The last release drops the secret.
 func (f *files) release(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *files) release(name string) {
 	}
 }
 
-// follow checks the files each period until ctx ends.
+// follow checks the files each period until ctx ends, and then returns nil.
 func (f *files) follow(ctx context.Context, period time.Duration) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -104,8 +104,8 @@ func (f *files) readChanged() {
 	}
 }
 
-// changed reports whether the files may differ from those read. A file modified within the last 2 s counts as changed:
-// a file system's clock may stand still for some milliseconds while the file is written twice.
+// changed reports whether the files may have changed since the last read. A file modified within the last 2 s counts as
+// changed: two writes within some milliseconds may have the same modification time.
 func (s *fileSecret) changed() bool {
 	const coarse = 2 * time.Second
 	for i, path := range s.name.paths {
@@ -122,7 +122,7 @@ func (s *fileSecret) changed() bool {
 	return false
 }
 
-// read reads the files, and serves them if the secret differs from the one before.
+// read reads the files, and publishes the secret if its version differs from the served one.
 func (f *files) read(name string, s *fileSecret) {
 	s.seen = nil
 	var seen []fs.FileInfo
@@ -158,10 +158,10 @@ func (f *files) fails(name string, s *fileSecret, err error) {
 	}
 	s.fault = err.Error()
 	if s.version == "" {
-		f.log.Warn("Envoy's configuration names files that cannot be served; it has no such secret until they can be", "name", name, "error", err)
+		f.log.Warn("files of a secret cannot be served; Envoy has no version of the secret", "name", name, "error", err)
 		return
 	}
-	f.log.Warn("files of a secret are not taken; Envoy keeps those that were read before", "name", name, "error", err)
+	f.log.Warn("files of a secret cannot be served; Envoy keeps the version read before", "name", name, "error", err)
 }
 
 // faults lists the secrets whose files have faults, sorted by name.
@@ -176,7 +176,7 @@ func (f *files) faults() (out []FileFault) {
 	return out
 }
 
-// FileFault is a file secret whose present files cannot be served.
+// FileFault is a requested file secret with files that cannot be served at present.
 type FileFault struct {
 	Name   string `json:"name"` // as Envoy requests it, with the paths
 	Error  string `json:"error"`

@@ -66,13 +66,13 @@ func (m *mounted) swap(content map[string][]byte) {
 	must(os.Rename(m.path("..next"), m.path("..data")))
 }
 
-// newFiles are files whose secrets are in a hub that nobody serves, and what is logged.
+// newFiles returns a hub of file secrets without a server, and its log.
 func newFiles(t testing.TB) (*hub, *envoytest.Output) {
 	out := &envoytest.Output{}
 	return newHub(slog.New(slog.NewTextHandler(out, nil)), func([]string) {}), out
 }
 
-// served is the secret that streams are given; nil: none.
+// served returns the secret that streams receive; nil: none.
 func (h *hub) served(t *testing.T, name string) *tlsv3.Secret {
 	t.Helper()
 	all, _ := h.get()
@@ -212,7 +212,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	}
 }
 
-// A file that is too large is looked at each second, and not read.
+// A file that is too large is examined each second, and not read.
 func TestTooLargeFileIsNotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "huge")
 	if err := os.WriteFile(path, make([]byte, maxFile+1), 0o600); err != nil {
@@ -231,13 +231,13 @@ func TestTooLargeFileIsNotRead(t *testing.T) {
 	}
 }
 
-// TestFilesThatAre: what may be served.
+// The files that may be served.
 func TestFilesThatAre(t *testing.T) {
 	dir := t.TempDir()
 	ca, crl := filepath.Join(dir, "ca"), filepath.Join(dir, "crl")
 	signer := authority(t, 1)
 	lists := list(t, signer, 1)
-	// Of a bundle one block may be what Go cannot read.
+	// One block of a bundle may be unreadable for Go.
 	bundle := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("?")}), encode(signer.Certificate)...)
 	for path, text := range map[string][]byte{ca: bundle, crl: lists} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -283,8 +283,8 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
-// TestFilesOverSDS is as Envoy asks: by the state of the world, a stream for each name. It gets an answer once there is one, another after a rotation, and
-// nothing is left of a stream that has ended.
+// A stream of Envoy in state-of-the-world form, one for each name: it receives a response once there is one, another
+// after a rotation, and a closed stream leaves no state.
 func TestFilesOverSDS(t *testing.T) {
 	w := newSDS(t, func(c *Config) { c.RootPoll = 10 * time.Millisecond })
 	m := &mounted{t: t, dir: t.TempDir()}
@@ -322,8 +322,8 @@ func TestFilesOverSDS(t *testing.T) {
 	}
 }
 
-// TestEnvoyTakesFiles: an Envoy whose listener names a file that is not there has its other listeners; once the file is there it is presented, and the next
-// one after a swap.
+// An Envoy with a listener whose file is missing serves its other listeners. Once the file exists it is presented, and
+// after an exchange the next one.
 func TestEnvoyTakesFiles(t *testing.T) {
 	m := &mounted{t: t, dir: t.TempDir()}
 	socket := filepath.Join(t.TempDir(), "sds")

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Identity is a certificate in use; its exported fields do not contain the key.
+// Identity is an issued certificate with its key. The exported fields do not contain the key.
 type Identity struct {
-	URI       string // spiffe://...
-	Serial    string // lower-case hexadecimal
+	URI       string // the only URI name: spiffe://... from the mesh's CA
+	Serial    string // lower-case hexadecimal without leading zeros
 	NotBefore time.Time
 	NotAfter  time.Time
-	Issuer    string // subject of the issuer
+	Issuer    string // the issuer's distinguished name
 	Chain     []byte // PEM, the leaf first
 
 	cert tls.Certificate
@@ -39,8 +39,7 @@ func (keyPEM) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 // MarshalText implements encoding.TextMarshaler, for JSON and slog.
 func (keyPEM) MarshalText() ([]byte, error) { return []byte("[sealed]"), nil }
 
-// certify makes a new key and has it signed. The certificate must be for this key, valid now, and chain to the roots
-// that come with it.
+// certify makes a new key and requests a certificate for it. The response is checked as read describes.
 func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM, []*x509.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,8 +73,8 @@ func (a *Agent) request() *x509.CertificateRequest {
 	return &x509.CertificateRequest{URIs: []*url.URL{a.cfg.Name.URL()}}
 }
 
-// read parses and verifies a response, whose last element is the root bundle. The leaf must be for key, name one URI, be
-// valid now and chain to the roots.
+// read parses and verifies a response of the CA: leaf, issuers, root bundle. The leaf must be for key, name one URI, be
+// valid now, and chain to the roots of the response.
 func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, nil, fmt.Errorf("%d elements, want a certificate, its issuers, and the root bundle", len(answer))
@@ -125,7 +124,8 @@ func encode(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// parseCertificates parses PEM with at least one certificate and no other blocks. Text after the last block is an error.
+// parseCertificates parses PEM with at least one certificate and no other blocks. Text after the last block is an
+// error.
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {

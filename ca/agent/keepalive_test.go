@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// Envoy pings its SDS server every ten seconds, with a stream and without one, and the connection lives: an hour of pings, all on
-// one connection and one stream.
+// Envoy pings its SDS server every ten seconds, with a stream and without one, and the connection lives: an hour of
+// pings, all on one connection and one stream.
 func TestPingsOfEnvoyArePermitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 20)

@@ -10,8 +10,8 @@ import (
 // lists are revocation lists in use, one for each issuer.
 type lists []*x509.RevocationList
 
-// parseLists parses PEM that consists of revocation lists only, which may be empty. Envoy verifies their signatures,
-// since it has the issuers.
+// parseLists parses PEM with revocation lists only, at most one for each issuer. An empty text has no lists. Envoy
+// verifies their signatures, since it has the issuers.
 func parseLists(text []byte) (lists, error) {
 	var out lists
 	for rest := text; ; {
@@ -39,7 +39,7 @@ func parseLists(text []byte) (lists, error) {
 	}
 }
 
-// sameIssuer returns the list of other's issuer; nil: none.
+// sameIssuer returns the list with the same issuer as other; nil: none.
 func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	for _, list := range l {
 		if bytes.Equal(list.RawIssuer, other.RawIssuer) && bytes.Equal(list.AuthorityKeyId, other.AuthorityKeyId) {
@@ -49,8 +49,8 @@ func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	return nil
 }
 
-// follow returns these lists, but the held one of an issuer if that is newer: a control plane replica that lags must
-// not undo a revocation.
+// follow returns, for each issuer of l, the newer of its lists in l and held. So a lagging replica of the control plane
+// does not undo a revocation. Lists of other issuers are dropped.
 func (l lists) follow(held lists) lists {
 	out := make(lists, len(l))
 	for i, list := range l {

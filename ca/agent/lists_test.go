@@ -33,8 +33,8 @@ func roots(as ...*issue.Authority) (text []byte) {
 	return text
 }
 
-// What is pushed reaches Envoy; of one issuer the newest list stays, whatever a replica that lags behind pushes; what is
-// not valid changes nothing; and a root whose list is not here yet is trusted, but not reported as held.
+// Pushed revocation lists reach Envoy. Of one issuer the newest list stays, even if a replica that lags behind pushes
+// an older one. An invalid list changes nothing. A root without its list is trusted, and is not reported as held.
 func TestRevocationLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := authority(t, 1), authority(t, 2)
@@ -96,7 +96,7 @@ func bundleOf(a *Agent) (text []byte) {
 	return text
 }
 
-// FuzzLists: lists come from outside; nothing panics, and what is taken is given on as it came.
+// FuzzLists: untrusted lists cause no panic, and an accepted list is passed on unchanged.
 func FuzzLists(f *testing.F) {
 	a := authority(f, 1)
 	f.Add(list(f, a, 1, "abc"))

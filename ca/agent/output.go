@@ -6,20 +6,22 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"navarch.io/navarch/store/durable"
 )
 
-// output is a directory whose files change together, as in Kubernetes' Secret volumes: they are links through ..data,
-// which is renamed. So readers never combine a key with another certificate. Each file is on disk before a link leads
-// to it: after a crash of the machine the old files or the new ones are there, complete.
+// output writes files to a directory, as in Kubernetes' Secret volumes. The files are links through ..data. A rename of
+// ..data replaces key and certificate at the same moment. Each file is on disk before a link leads to it, so a crash of
+// the machine leaves the old or the new files, complete.
 type output struct {
 	dir string
-	old string // the directory that ..data names
 
 	replace func(path string, mode os.FileMode, write func(io.Writer) error) error // durable.Replace
 	link    func(target, path string) error                                        // durable.Link
 }
+
+const freshPrefix = "..data-" // of the directories that ..data names
 
 func newOutput(dir string) *output {
 	return &output{dir: dir, replace: durable.Replace, link: durable.Link}
@@ -29,7 +31,7 @@ func (o *output) write(files map[string][]byte) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
-	fresh, err := os.MkdirTemp(o.dir, "..data-") // mode 0700
+	fresh, err := os.MkdirTemp(o.dir, freshPrefix) // mode 0700
 	if err != nil {
 		return err
 	}
@@ -42,16 +44,9 @@ func (o *output) write(files map[string][]byte) error {
 			return errors.Join(err, os.RemoveAll(fresh))
 		}
 	}
-	if o.old == "" { // left by an earlier process
-		if target, err := os.Readlink(filepath.Join(o.dir, "..data")); err == nil && filepath.Base(target) == target {
-			o.old = filepath.Join(o.dir, target)
-		}
-	}
 	if err := o.link(filepath.Base(fresh), filepath.Join(o.dir, "..data")); err != nil {
 		return errors.Join(err, os.RemoveAll(fresh))
 	}
-	old := o.old
-	o.old = fresh
 	for name := range files {
 		path, target := filepath.Join(o.dir, name), filepath.Join("..data", name)
 		if have, err := os.Readlink(path); err == nil && have == target {
@@ -61,10 +56,19 @@ func (o *output) write(files map[string][]byte) error {
 			return err
 		}
 	}
-	if old != "" {
-		if err := os.RemoveAll(old); err != nil {
-			return fmt.Errorf("remove the files before: %w", err)
+	return o.prune(filepath.Base(fresh))
+}
+
+// prune removes all directories of files except one: the previous one, and those that a crash or an error has left.
+func (o *output) prune(except string) error {
+	entries, err := os.ReadDir(o.dir)
+	for _, e := range entries {
+		if name := e.Name(); e.IsDir() && strings.HasPrefix(name, freshPrefix) && name != except {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(o.dir, name)))
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove the previous files: %w", err)
 	}
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// The disk has every file when a link leads to it, and what was there before stands until then: a machine that crashes has a key and
-// its certificate, of one version.
+// All files are on disk before a link refers to them, and the previous ones stay until then: after a crash of the
+// machine, key and certificate are of the same version.
 func TestOutputOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certs")
-	synced := map[string]string{} // by path: what durable has put on the disk
+	synced := map[string]string{} // by path: the content that durable has synced
 	o := newOutput(dir)
 	o.replace = func(path string, mode os.FileMode, write func(io.Writer) error) error {
 		err := durable.Replace(path, mode, write)
@@ -64,9 +64,23 @@ func TestOutputOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("one")
+	fail = links + 1 // after the swap, like the folder of a process that has crashed
+	if err := os.Remove(filepath.Join(dir, names[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); !errors.Is(err, crash) {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "..data-1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o = &output{dir: dir, replace: o.replace, link: o.link} // another process
 	fail = -1
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
 	want("two")
+	if kept, err := filepath.Glob(filepath.Join(dir, "..data-*")); err != nil || len(kept) != 1 {
+		t.Errorf("folders with keys: %v, %v", kept, err)
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// talk asks the server's Envoy for a page with a certificate, over TLS of one version; it says whether the session was
-// resumed.
+// talk requests a page from the server's Envoy with a certificate, over one TLS version, and reports whether the
+// session was resumed.
 func (m *mesh) talk(pair tls.Certificate, version uint16, sessions tls.ClientSessionCache) (resumed bool, err error) {
 	conf := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, ServerName: "server", MinVersion: version, MaxVersion: version,
 		ClientSessionCache: sessions}
@@ -41,9 +41,10 @@ func (k *keepsake) Put(_ string, s *tls.ClientSessionState) {
 	}
 }
 
-// TestEnvoyRefusesRevoked: a list that is pushed closes the server's Envoy to the certificate in it, whether a client makes
-// a new handshake or offers a session from before: Envoy makes a new TLS context for a new validation context, and resumes
-// nothing of the one before (seen also with ticket keys that are configured, so that both could read them). Other certificates go on, under the same list.
+// TestEnvoyRefusesRevoked: a list that is pushed closes the server's Envoy to the certificate in it, whether a client
+// makes a new handshake or offers a session from before: Envoy makes a new TLS context for a new validation context,
+// and resumes nothing of the one before (seen also with ticket keys that are configured, so that both could read them).
+// Other certificates go on, under the same list.
 func TestEnvoyRefusesRevoked(t *testing.T) {
 	m := startMesh(t, 0)
 	current, _ := m.ca.Current()
@@ -88,7 +89,7 @@ func TestEnvoyRefusesRevoked(t *testing.T) {
 	}
 }
 
-// TestEnvoyRefusesRevokedServer: the same list keeps the client's Envoy from a server whose certificate is in it.
+// The same list makes the client's Envoy refuse a server whose certificate is revoked.
 func TestEnvoyRefusesRevokedServer(t *testing.T) {
 	m := startMesh(t, 0)
 	current, _ := m.ca.Current()

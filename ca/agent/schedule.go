@@ -10,6 +10,7 @@ const (
 	byCertificate
 )
 
+// String returns the kind of credential, for logs.
 func (c credential) String() string { return [...]string{"token", "certificate"}[c] }
 
 // event is an input of the schedule.
@@ -48,14 +49,14 @@ const (
 	retryMaxHeld = 5 * time.Minute // while the certificate in use has hours left
 )
 
-// schedule decides when to request a certificate, and with which credential. It has no clock and no socket.
+// schedule decides when to request a certificate, and with which credential. It does no I/O and reads no clock.
 type schedule struct {
 	at     float64 // fraction of the remaining lifetime after which to renew
-	jitter float64 // random change of that, in either direction
+	jitter float64 // relative random change of at, in either direction
 	token  bool    // a token file is configured
 
 	asking   bool
-	again    bool // requested while a request was under way
+	again    bool // renew came while a request was under way
 	notAfter time.Time
 	failures int
 }
@@ -78,7 +79,8 @@ func (s *schedule) Step(now time.Time, random float64, e event) []effect {
 			return s.ask(now)
 		}
 		life := max(e.notAfter.Sub(now), 0)
-		wait := time.Duration(float64(life) * s.at * (1 + s.jitter*(2*random-1)))
+		part := min(s.at*(1+s.jitter*(2*random-1)), (1+s.at)/2)
+		wait := time.Duration(float64(life) * part)
 		return []effect{wakeAt{now.Add(max(wait, retryBase/5))}}
 	case failed:
 		s.asking = false
@@ -96,8 +98,9 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential returns the certificate while it is valid, otherwise the token. After each failure it alternates: a
-// certificate that was revoked, or whose issuer the CA no longer knows, will keep failing.
+// credential returns the certificate while it is valid, otherwise the token. After each failure it alternates: the CA
+// keeps refusing a revoked certificate, or one of an issuer that it no longer knows. Without a token file it always
+// returns the certificate.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
 	if !s.token {
@@ -109,8 +112,8 @@ func (s *schedule) credential(now time.Time) credential {
 	return byCertificate
 }
 
-// pause grows with failures, further while the certificate has much lifetime left. It leaves time for several more
-// attempts before the certificate expires.
+// pause returns the time until the next attempt. It grows with failures, to a higher limit while the certificate has
+// much lifetime left. It leaves time for several more attempts before the certificate expires.
 func (s *schedule) pause(now time.Time, random float64) time.Duration {
 	left := s.notAfter.Sub(now)
 	step := min(retryBase<<min(s.failures-1, 10), min(max(left/20, retryMax), retryMaxHeld))

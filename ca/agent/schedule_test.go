@@ -56,6 +56,14 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// A renewal begins before the end of the certificate, however late and uncertain it is configured.
+func TestRenewalPrecedesTheEnd(t *testing.T) {
+	s := &schedule{at: 0.95, jitter: 0.5}
+	if got := show(s.Step(epoch, 1, issued{epoch.Add(1000 * time.Hour)})); got != "wake +975h0m0s;" {
+		t.Error(got)
+	}
+}
+
 func TestWithoutATokenTheCertificateIsAllThereIs(t *testing.T) {
 	s := &schedule{at: 0.5, jitter: 0.1}
 	for range 3 {
@@ -66,8 +74,8 @@ func TestWithoutATokenTheCertificateIsAllThereIs(t *testing.T) {
 	}
 }
 
-// TestScheduleRandom: whatever fails, there is always a request under way or an alarm set, never two requests; pauses stay
-// within bounds, and a certificate is never let run out for want of attempts.
+// TestScheduleRandom: whatever fails, there is always a request under way or an alarm set, never two requests; pauses
+// stay within bounds, and a certificate is never let run out for want of attempts.
 func TestScheduleRandom(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))

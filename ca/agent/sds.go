@@ -38,7 +38,7 @@ func newHub(log *slog.Logger, acknowledged func([]string)) *hub {
 	return h
 }
 
-// set replaces secrets together.
+// set publishes secrets in one step.
 func (h *hub) set(secrets ...*secret) {
 	h.edit(func(next map[string]*secret) {
 		for _, s := range secrets {
@@ -101,7 +101,7 @@ func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDisc
 	})
 }
 
-// StreamSecrets implements the state-of-the-world variant.
+// StreamSecrets implements the same service for GRPC, the state-of-the-world variant.
 func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -133,20 +133,21 @@ func whole(nonce string, due []*secret) *discoveryv3.DiscoveryResponse {
 	return resp
 }
 
-// FetchSecrets answers one request.
+// FetchSecrets returns the named secrets. File secrets exist only while a stream requests them. Unavailable: a name has
+// no secret at present.
 func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
 	secrets, _ := h.get()
 	var due []*secret
 	for _, name := range r.GetResourceNames() {
 		if secrets[name] == nil {
-			return nil, status.Errorf(codes.Unavailable, "secret %q is not there (yet): %q and %q are served", name, certificateName, trustName)
+			return nil, status.Errorf(codes.Unavailable, "secret %q is not served, or not yet; %q and %q are", name, certificateName, trustName)
 		}
 		due = append(due, secrets[name])
 	}
 	return whole("", due), nil
 }
 
-// run serves one stream: take applies a request, give sends a response.
+// run serves one stream until it ends: take applies a request, give sends a response.
 func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
 	take func(*client, *R), give func(nonce string, due []*secret) error) error {
 	requests, ended := make(chan *R), make(chan error, 1)
@@ -195,7 +196,7 @@ type client struct {
 	files        *files
 	whole        bool              // state of the world: a response has all wanted secrets
 	wants        map[string]string // name -> version sent; "": none
-	resumed      map[string]bool   // names whose version in wants is Envoy's own claim from before this stream
+	resumed      map[string]bool   // names with a version in wants that Envoy claimed at the start of the stream
 	nonce        uint64
 	flight       []*secret // sent under nonce and not answered yet
 }
@@ -211,7 +212,7 @@ func (c *client) subscribe(name, version string) {
 			return
 		}
 	case name != certificateName && name != trustName:
-		c.log.Warn("Envoy asked for a secret that this agent does not have; it gets no answer", "name", name)
+		c.log.Warn("Envoy requested a secret that this agent does not have; there is no response", "name", name)
 	}
 	c.wants[name], c.resumed[name] = version, version != ""
 }
@@ -234,8 +235,8 @@ func (c *client) end() {
 	}
 }
 
-// due returns the secrets to send now. It returns none while a response is unanswered, so that only the newest version
-// is sent.
+// due returns the secrets to send now, sorted by name. While a response is unanswered it returns nil, so that only the
+// newest version is sent. Roots that Envoy holds from an earlier stream count as acknowledged.
 func (c *client) due(secrets map[string]*secret) []*secret {
 	if c.flight != nil {
 		return nil
@@ -267,7 +268,7 @@ func (c *client) send(due []*secret) (nonce string) {
 	return c.lastNonce()
 }
 
-// answered handles an ACK, or a NACK with its message. A refused secret is not sent again.
+// answered handles an ACK, or a NACK with its message. A refused version is not sent again.
 func (c *client) answered(nonce, refusal string) {
 	if c.flight == nil || nonce != c.lastNonce() {
 		return
@@ -275,7 +276,7 @@ func (c *client) answered(nonce, refusal string) {
 	for _, s := range c.flight {
 		switch {
 		case refusal != "":
-			c.log.Error("Envoy refused a secret; it keeps the one before", "name", s.name, "version", s.version, "error", refusal)
+			c.log.Error("Envoy refused a secret and keeps its previous version", "name", s.name, "version", s.version, "error", refusal)
 		case s.roots != nil:
 			c.acknowledged(s.roots)
 		}

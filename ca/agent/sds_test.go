@@ -107,7 +107,7 @@ func (s *deltaStream) recv() *discoveryv3.DeltaDiscoveryResponse {
 	return r
 }
 
-// TestDelta: subscribe, ACK, rotation, NACK, and the return of an Envoy that holds what is newest.
+// Delta: subscription, ACK, rotation, NACK, and a reconnecting Envoy that has the newest secrets.
 func TestDelta(t *testing.T) {
 	w := newSDS(t)
 	stream := w.delta(t)
@@ -117,7 +117,7 @@ func TestDelta(t *testing.T) {
 	w.delta(t).again(trust)
 }
 
-// first asks for both: they come together, and nothing is held before the ACK.
+// first subscribes to both secrets: they arrive together, and none counts as held before the ACK.
 func (s *deltaStream) first() *discoveryv3.DeltaDiscoveryResponse {
 	s.send(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"default", "ROOTCA"}})
 	r := s.recv()
@@ -180,7 +180,8 @@ func (s *deltaStream) refused(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv
 	return r
 }
 
-// again: an Envoy that comes back with what is newest gets nothing, and counts as a holder; an unknown name gets nothing.
+// again reconnects an Envoy that has the newest secrets: it receives nothing, and counts as a holder; an unknown name
+// receives nothing.
 func (s *deltaStream) again(r *discoveryv3.DeltaDiscoveryResponse) {
 	s.send(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"ROOTCA", "kubernetes://x"}, InitialResourceVersions: map[string]string{"ROOTCA": r.Resources[0].Version}})
 	if got := <-s.held; len(got) != 2 {
@@ -240,7 +241,8 @@ func TestSotWAndFetch(t *testing.T) {
 	}
 }
 
-// TestReports are repeated until the CA has heard; each set is reported once, and a CA that takes none is left in peace.
+// Reports are repeated until the CA has accepted them. Each set is reported once, and a CA without support is not
+// called again.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

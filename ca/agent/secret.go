@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Names that Istio's proxies request, and the type of both.
+// Names of the secrets that Istio's proxies request, and their resource type.
 const (
 	certificateName = "default"
 	trustName       = "ROOTCA"
@@ -23,7 +23,7 @@ type secret struct {
 	name    string
 	version string // content hash; for a certificate, of the chain alone
 	body    *anypb.Any
-	roots   []string // fingerprints of a bundle
+	roots   []string // fingerprints to report once Envoy acknowledges the secret; nil: no report
 }
 
 func newSecret(s *tlsv3.Secret, roots []string, versionOf ...[]byte) *secret {

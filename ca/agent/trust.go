@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// source is a source of roots. All sources together are trusted. A root is dropped once no source has it, so a lagging
-// CA replica or file can delay a rotation but not break one.
+// source is a source of roots. The roots of all sources are trusted. A root is dropped once no source has it, so a
+// lagging CA replica or file can delay a rotation but not break one.
 type source uint8
 
 const (
@@ -21,8 +21,9 @@ const (
 	fromPush
 )
 
-// SetTrust replaces the roots (PEM) that the control plane pushed, and their revocation lists (PEM; nil: none). Of each
-// issuer's lists the one with the highest number stays. The error says what does not parse; nothing is changed then.
+// SetTrust replaces the pushed roots (PEM) and their revocation lists (PEM; nil: none). A list with a lower number does
+// not replace the same issuer's list in use. Lists in use of issuers without a pushed list are dropped. The error names
+// the text that does not parse, or an issuer with two lists. The previous roots and lists then stay in effect.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {
@@ -39,7 +40,7 @@ func (a *Agent) SetTrust(roots, crl []byte) error {
 	return nil
 }
 
-// readRoots reads the root file. If it cannot be read, the roots read before stay.
+// readRoots reads the root file. If the file cannot be read or parsed, the roots read before stay in effect.
 func (a *Agent) readRoots() {
 	if a.cfg.RootFile == "" {
 		return
@@ -50,7 +51,7 @@ func (a *Agent) readRoots() {
 		certs, err = parseCertificates(text)
 	}
 	if err != nil {
-		a.cfg.Log.Warn("root file not taken; the roots read before stay", "file", a.cfg.RootFile, "error", err)
+		a.cfg.Log.Warn("root file cannot be used; the roots read before stay in effect", "file", a.cfg.RootFile, "error", err)
 		return
 	}
 	a.mu.Lock()
@@ -62,7 +63,7 @@ func (a *Agent) readRoots() {
 	}
 }
 
-// Roots returns all roots, ordered by content, each once.
+// Roots returns the roots of all sources, each once, sorted by their DER encoding.
 func (a *Agent) Roots() []*x509.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,8 +89,8 @@ func fingerprints(roots []*x509.Certificate) []string {
 	return out
 }
 
-// publish passes the identity and trust to Envoy and to the directory, once there is a certificate. It holds the lock
-// throughout, so an older state never replaces a newer one.
+// publish passes the identity and trust to Envoy and to the output directory, once there is a certificate. It holds the
+// lock throughout, so an older state never replaces a newer one.
 func (a *Agent) publish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,8 +105,9 @@ func (a *Agent) publish() {
 	}
 	held := roots
 	if len(a.crls) > 0 {
-		// Envoy refuses a leaf whose issuer has no list here. A root that came before its list, ahead of the push, is
-		// therefore trusted but not reported as held: nothing may be signed under it yet.
+		// Envoy refuses a leaf if the leaf's issuer has no list here. A root from the CA or the file may arrive before
+		// the push brings its list. Such a root is trusted but not reported as held: the CA must not sign leaves under
+		// it yet.
 		held = a.trust[fromPush]
 	}
 	a.hub.set(certificateSecret(certificateName, id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))
@@ -114,6 +116,6 @@ func (a *Agent) publish() {
 	}
 	err := a.out.write(map[string][]byte{"cert-chain.pem": id.Chain, "key.pem": a.key, "root-cert.pem": bundle})
 	if err != nil {
-		a.cfg.Log.Warn("certificate files not written; the old ones stay", "directory", a.out.dir, "error", err)
+		a.cfg.Log.Warn("writing certificate files failed; the directory may still have the old ones", "directory", a.out.dir, "error", err)
 	}
 }

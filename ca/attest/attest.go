@@ -1,8 +1,8 @@
-// Package attest authenticates callers: by a token or by the certificate of the connection, never by the content of a
+// Package attest authenticates callers by a token or by the connection's certificate, never by the content of a
 // request.
 //
-// Owns: caches of verification keys and of verified tokens.
-// Reads: nothing of ours.
+// Owns: caches of verification keys (also in files) and of verified tokens; the key of our own issuer (Local).
+// Reads: nothing else of ours.
 // Never: logs a token.
 package attest
 
@@ -27,25 +27,27 @@ type Caller struct {
 	// By is the kind of the credential: ByToken or ByCertificate. A caller by certificate renews; first certificates
 	// are issued by token.
 	By string
-	// Pod is the pod that the token is bound to, if any; for a certificate, that of the token which it goes back to
-	// (issue.Origin). PodUID is the pod's uid, if known.
+	// Pod is the name of the Pod that the token is bound to; empty: none. PodUID is the Pod's uid; empty: unknown. A
+	// certificate has both from the token that it goes back to (issue.Origin).
 	Pod, PodUID string
-	// AccountUID is the uid of the service account in a token; empty for certificates.
+	// AccountUID is the uid of the service account in a token; empty for certificates, and for tokens without it.
 	AccountUID string
-	// Issued is the time when the credential was issued; zero: unknown.
+	// Issued is the time when a token was issued. For a certificate it is the time when a token last proved the caller
+	// (issue.Follows), with Certificates.Foreign the certificate's time of issue (issue.IssuedAt). Zero: unknown.
 	Issued time.Time
 	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
-	// Cluster is the cluster whose keys verified the token, or the one which a certificate goes back to; empty:
-	// unknown.
+	// Cluster is the cluster whose keys or Reviewer verified the token. A certificate has the cluster of the token that
+	// it goes back to. Empty: unknown.
 	Cluster string
-	// Token distinguishes tokens without a pod: the id (jti), else a digest. For a certificate it is that of the token
-	// which it goes back to, or the serial number of the first certificate without an origin. Empty: unknown.
+	// Token distinguishes tokens without a Pod: the first 128 bytes of the id (jti), else a digest. A certificate has
+	// the value of the token that it goes back to, or the serial number of the first certificate without an origin.
+	// Empty: unknown.
 	Token string
-	// Proven is the time of the last proof by a token, as the CA determined it; zero: unknown here.
+	// Proven is the time when a token last proved the caller. Only ca/serve sets it. Zero: unknown.
 	Proven time.Time
-	// NotBefore is the begin of a certificate; zero for tokens. NotAfter is the end of the credential; zero if a
-	// token's reviewer does not state it.
+	// NotBefore is the start of a certificate's validity; zero for tokens. NotAfter is the end of the credential's
+	// validity.
 	NotBefore, NotAfter time.Time
 }
 
@@ -68,10 +70,10 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
-// ProvesToBeOf reports whether the caller's credential proves its cluster. Istio's SPIFFE IDs name a namespace and a
-// service account of the whole mesh, so the identity alone does not show a cluster. A certificate without a cluster
-// (another CA's, or an older version's) proves none. A token without a cluster is of our own issuer (Local), whose key
-// is the control plane's: its holder's claim is accepted.
+// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. Istio's SPIFFE IDs
+// name a namespace and a service account of the whole mesh, so the ID alone does not show a cluster. A certificate
+// without a cluster (another CA's, or an older version's) does not prove any. A token without a cluster proves each: it
+// comes from our own issuer (Local), or another TokenIssuer whose callers may claim any cluster.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }
@@ -82,18 +84,18 @@ const (
 	ByCertificate = "certificate"
 )
 
-// Authenticator authenticates the caller of a gRPC method by the context's peer and metadata. ErrNone: there is no
-// credential of its kind, so another Authenticator may try. Any other error is final.
+// Authenticator authenticates the caller of a gRPC method by the context's peer and metadata. ErrNone: the call has no
+// credential of the Authenticator's kind, so another one may try. Any other error is final.
 type Authenticator interface {
 	Authenticate(ctx context.Context) (Caller, error)
 }
 
-// ErrNone is returned by an Authenticator that found no credential of its kind.
+// ErrNone means that an Authenticator found no credential of its kind.
 var ErrNone = errors.New("no credential")
 
-// Reasons to refuse a credential, for errors.Is. Errors that match ErrDenied are the credential's fault (gRPC
-// Unauthenticated). ErrUnavailable is the control plane's (Unavailable): the same credential may be accepted later. No
-// error shows a token.
+// Reasons to refuse a credential, for errors.Is. ErrDenied means a fault of the credential (gRPC Unauthenticated).
+// ErrUnavailable means a fault of the control plane (Unavailable): the same credential may be accepted later. No error
+// shows a token.
 var (
 	ErrDenied      = errors.New("credential not accepted")
 	ErrMalformed   = fmt.Errorf("%w: malformed", ErrDenied)
@@ -109,12 +111,13 @@ var (
 	ErrUnavailable = errors.New("credential cannot be verified now")
 )
 
-// Chain tries the authenticators in order. ErrNone passes on to the next; any other result is final, so that an invalid
-// credential cannot hide behind another. If all return ErrNone, the error joins them.
+// Chain returns an Authenticator that tries others in order. After ErrNone it tries the next. Any other result is
+// final, so that an invalid credential cannot hide behind another. If all return ErrNone, the error joins theirs.
 func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
 
 type chain []Authenticator
 
+// Authenticate implements Authenticator; see Chain.
 func (c chain) Authenticate(ctx context.Context) (Caller, error) {
 	var missing []error
 	for _, a := range c {

@@ -16,19 +16,21 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// Certificates authenticates by the connection's client certificate, which the TLS handshake has verified.
+// Certificates authenticates callers by the client certificates of their connections. The TLS handshake must have
+// verified them.
 type Certificates struct {
-	// TrustDomain is the trust domain of callers. A certificate may name one of Aliases instead, if it was issued
-	// before the mesh changed its trust domain. Aliases is called each time; nil: none.
+	// TrustDomain is the trust domain of each Caller.ID. A certificate may name one of Aliases instead, such as an
+	// earlier trust domain of the mesh. Aliases is called each time; nil: none.
 	TrustDomain spiffeid.TrustDomain
 	Aliases     func() []spiffeid.TrustDomain
-	// Foreign: another CA signs, which may copy extensions from CSRs. A certificate's statements about its token are
-	// then ignored.
+	// Foreign means that another CA signs. That CA may copy extensions from CSRs, so a certificate's statements about
+	// its token are ignored.
 	Foreign bool
 	Now     func() time.Time // nil: time.Now
 }
 
-// Authenticate implements Authenticator. ErrNone: the connection has no client certificate.
+// Authenticate implements Authenticator. ErrNone: the connection has no client certificate. Other errors match
+// ErrDenied.
 func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 	none := fmt.Errorf("%w: no client certificate", ErrNone)
 	p, ok := peer.FromContext(ctx)
@@ -45,8 +47,8 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 	return c.Verify(info.State.VerifiedChains[0][0])
 }
 
-// Verify returns the caller that a verified certificate names. It checks the end of validity again, because a
-// connection may outlive the certificate that opened it. Errors match ErrDenied.
+// Verify returns the caller named by a certificate with a verified chain. It checks the end of validity again, because
+// a connection may outlive the certificate that opened it. Errors match ErrDenied.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {
@@ -91,7 +93,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")
 
 // ParsePath returns the namespace and service account of spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
-// ErrIdentity: the path has another form.
+// ErrIdentity: the path does not have this form.
 func ParsePath(id spiffeid.ID) (namespace, account string, err error) {
 	s := strings.Split(id.Path(), "/")
 	if len(s) != 5 || s[1] != "ns" || s[3] != "sa" {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers of one name, keys of one
-// id, even the same key. So the cluster that a call names decides which keys are tried; the keys of others are not.
+// A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers with the same name, keys
+// with the same id, even the same key. So only the keys of the cluster that a call names are tried.
 
 // shown is a token and the cluster that its call names; empty: any.
 type shown struct {
@@ -20,7 +20,8 @@ type shown struct {
 	cluster string
 }
 
-// remembered returns the caller of a token that was verified before for calls of this cluster.
+// remembered returns the caller of a token, if the token was verified before for calls of this cluster. It removes
+// entries that have expired or whose keys were removed.
 func (t *Tokens) remembered(token [sha256.Size]byte, cluster string) (Caller, bool) {
 	for _, key := range []shown{{token, cluster}, {token, ""}} {
 		v, known := t.known.Get(key)
@@ -35,7 +36,7 @@ func (t *Tokens) remembered(token [sha256.Size]byte, cluster string) (Caller, bo
 	return Caller{}, false
 }
 
-// remember caches a verified token. If its issuer belongs to no cluster, the entry is for calls of all clusters.
+// remember caches a verified token. If its issuer has no cluster, the entry is for calls of all clusters.
 func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 	if v.caller.Cluster == "" {
 		cluster = ""
@@ -47,7 +48,8 @@ func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 // security/pkg/nodeagent/caclient/providers/citadel/client.go).
 const clusterMetadata = "clusterid"
 
-// clusterOf returns the cluster that a call names; empty: any. Only a token verified by that cluster's keys proves it.
+// clusterOf returns the cluster that a call names, or the config cluster; empty: any. Only a token verified by that
+// cluster's keys proves it. ErrMalformed: the call names two clusters.
 func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	said := slices.Compact(metadata.ValueFromIncomingContext(ctx, clusterMetadata))
 	switch {
@@ -59,7 +61,7 @@ func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	return t.cfg.Cluster, nil
 }
 
-// stands reports whether the keys that verified a token are still valid.
+// stands reports whether the key that verified a token is still valid.
 func (t *Tokens) stands(v verified) bool {
 	if v.remote {
 		if now, is := t.cfg.Remote(v.caller.Cluster); !is || now.Keys != v.keys {
@@ -69,8 +71,9 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed finds the issuer whose keys verify a token, among those of its name that may speak for a cluster, and returns
-// that issuer's cluster. Of several errors it returns one of an unavailable issuer, else the first.
+// signed verifies a token by the keys of the issuers of a name, and returns the matching issuer's cluster. Only issuers
+// that may speak for cluster of (empty: any) are tried. If no keys match, the error is the last that matches
+// ErrUnavailable, else the first.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -99,9 +102,9 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	return verified{}, "", err
 }
 
-// named returns the issuers of a name that may speak for cluster of (empty: any), and whether one is from
-// TokensConfig.Remote. ErrUnavailable: the cluster is unknown, or an issuer's name is not known yet and may be this
-// one.
+// named returns the issuers of a name that may speak for cluster of (empty: any). remote reports whether
+// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown, or an issuer's name is not fetched yet
+// and may be this name. In the latter case the other issuers are returned as well.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Two clusters' issuers have one name, as Kubernetes' have by default, and even their keys have one id: a caller is of the cluster
-// whose keys verify the token, also where tokens are swapped and remembered.
+// The issuers of two clusters have the same name, as by Kubernetes' default, and their keys the same id: a caller
+// belongs to the cluster whose keys verify the token, also if tokens are exchanged and cached.
 func TestTwoClustersOfOneIssuer(t *testing.T) {
 	east, west, foreign := ecKey(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	v := verifier(t, nil, func(c *TokensConfig) {
@@ -27,7 +27,8 @@ func TestTwoClustersOfOneIssuer(t *testing.T) {
 		}
 	}
 	token := sign(east, "k", bound(nil))
-	for cluster, want := range map[string]error{"": nil, "east": nil, "west": ErrSignature} { // what was verified for any cluster counts for its own alone
+	// a token verified for a cluster counts for that cluster only
+	for cluster, want := range map[string]error{"": nil, "east": nil, "west": ErrSignature} {
 		if _, err := v.Verify(t.Context(), token); err != nil {
 			t.Error(err)
 		}
@@ -43,14 +44,15 @@ func TestTwoClustersOfOneIssuer(t *testing.T) {
 	}
 }
 
-// of is a call that says of which cluster it is.
+// of returns the context of a call from a cluster.
 func of(t testing.TB, cluster string) context.Context {
 	return metadata.NewIncomingContext(t.Context(), metadata.Pairs("clusterid", cluster))
 }
 
-// A call names its cluster, and a token of another cluster is refused, although the issuers of both have one name and their keys one id, and although the
-// token is good and remembered where it belongs. A call that names none is of the config cluster. Where even the key is the same (clusters made of one
-// image) the cluster is the one that is named. Our own issuer, which is of no cluster, speaks for all.
+// A call names its cluster, and a token of another cluster is refused, although the issuers of both have one name and
+// their keys one id, and although the token is good and remembered where it belongs. A call that names none is of the
+// config cluster. Where even the key is the same (clusters made of one image) the cluster is the one that is named. Our
+// own issuer, which is of no cluster, speaks for all.
 func TestCallsNameTheirCluster(t *testing.T) {
 	east, west, both, own := ecKey(), newEC(), newEC(), newEC()
 	remote := map[string]TokenIssuer{"west": {"", "west", must(NewKeys(KeysConfig{Whose: "west", Ask: (&api{issuer: kube, keys: jwks(jwk("k", west), jwk("b", both))}).ask}))}}
@@ -80,7 +82,7 @@ func TestCallsNameTheirCluster(t *testing.T) {
 			}
 		}
 	}
-	if n := v.known.Len(); n != 5 { // three of east and west, with that of the key that both have twice, and one of our own
+	if n := v.known.Len(); n != 5 { // three of east and west, with the key that both have counted twice, and one of our own
 		t.Errorf("%d tokens are remembered", n)
 	}
 	two := metadata.NewIncomingContext(t.Context(), metadata.Pairs("clusterid", "east", "clusterid", "west"))

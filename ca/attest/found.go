@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// Keys whose issuer's name is fetched with them (KeysConfig.Ask). A file keeps them for a start while the source does
-// not answer.
+// KeysConfig.Ask fetches keys together with the name of their issuer. A file saves both for a start while the source
+// does not answer.
 
 // maxIssuer bounds the name of an issuer, in bytes.
 const maxIssuer = 1024
@@ -36,7 +36,7 @@ type memory struct {
 	Keys   []byte `json:"keys"` // JWKS
 }
 
-// Issuer returns the name that was fetched with the keys; empty: not fetched yet, or configured elsewhere.
+// Issuer returns the issuer's name as KeysConfig.Ask fetched it. Empty: it is not fetched yet, or configured elsewhere.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer
@@ -44,8 +44,8 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn returns nil once the issuer's name is known. If patient it waits for a fetch, but few callers at a time do. An
-// error is ErrUnavailable.
+// learn returns nil if the issuer's name is known. Otherwise a patient caller first waits for a fetch, if fewer than
+// maxWaiting others wait. Errors match ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil
@@ -68,7 +68,7 @@ func (k *Keys) learn(ctx context.Context, patient bool) error {
 	return fmt.Errorf("%w: the issuer of %s is not known yet", ErrUnavailable, k.source)
 }
 
-// remembered loads the keys of the file if they are of the same source. A fetch replaces them.
+// remembered loads the saved keys if they are of the same source (Whose). The next fetch replaces them.
 func (k *Keys) remembered() {
 	if k.cfg.Memory == "" {
 		return
@@ -99,9 +99,21 @@ func (k *Keys) remembered() {
 	k.set.Store(set)
 }
 
-// remember saves keys to the file if they differ from its content.
+// EndSaving ends the use of KeysConfig.Memory: once it returns, nothing writes the file, also no fetch under way.
+func (k *Keys) EndSaving() {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	k.unsaved = true
+}
+
+// remember saves keys to the file if they differ from the file's content.
 func (k *Keys) remember(issuer string, keys []byte) {
 	if k.cfg.Memory == "" {
+		return
+	}
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	if k.unsaved {
 		return
 	}
 	text, err := json.Marshal(memory{Whose: k.cfg.Whose, Issuer: issuer, Keys: keys})
@@ -114,7 +126,7 @@ func (k *Keys) remember(issuer string, keys []byte) {
 		}
 	}
 	if err != nil {
-		k.cfg.Log.Warn("token keys could not be saved: a process that starts while their issuer does not answer will not have them",
+		k.cfg.Log.Warn("token keys not saved; a new process has no keys until the issuer answers",
 			"file", k.cfg.Memory, "error", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// api is an API server that is asked for its issuer and keys.
+// api is an API server that serves its issuer and keys.
 type api struct {
 	mu     sync.Mutex
 	issuer string // empty: it does not answer
@@ -54,7 +54,7 @@ func (a *api) set(issuer string, keys []byte) {
 	a.issuer, a.keys = issuer, keys
 }
 
-// found verifies tokens of clusters whose issuers are found.
+// found returns a verifier for clusters whose issuers are fetched from their API servers.
 func found(t *testing.T, memory string, of map[string]*api) *Tokens {
 	t.Helper()
 	return verifier(t, nil, func(c *TokensConfig) {
@@ -75,8 +75,8 @@ func current(key crypto.Signer, id string) string {
 	return sign(key, id, bound(map[string]any{"exp": now.Add(time.Hour).Unix(), "nbf": now.Unix(), "iat": now.Unix()}))
 }
 
-// Until the API server has said who its issuer is, a token cannot be verified, which is not its fault; then it can. A token of another issuer
-// is refused then.
+// Until the API server has returned its issuer, verification fails as unavailable; afterwards tokens are verified. A
+// token of another issuer is refused then.
 func TestIssuerIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{}
@@ -102,7 +102,7 @@ func TestIssuerIsFound(t *testing.T) {
 	})
 }
 
-// Tokens do not wait in line for an API server that hangs: two do, the others are told at once to come again.
+// Few tokens wait for an API server that hangs: two do, and the others fail at once as unavailable.
 func TestFewWaitForAnIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{hold: make(chan struct{})}
@@ -129,8 +129,8 @@ func TestFewWaitForAnIssuer(t *testing.T) {
 	})
 }
 
-// A process that starts while the API server is away has the keys of before; and none that are of another cluster's, be its issuer's name
-// the same.
+// A process that starts while the API server is away has the keys of before; and none that are of another cluster's, be
+// its issuer's name the same.
 func TestKeysAreRemembered(t *testing.T) {
 	dir, other := t.TempDir(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	east, west := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}, &api{issuer: kube, keys: jwks(jwk("k", other))}
@@ -155,7 +155,8 @@ func TestKeysAreRemembered(t *testing.T) {
 	both(found(t, dir, map[string]*api{"east": east, "west": west}))
 }
 
-// What stands in the place of saved token keys is not believed, read without end, waited for or followed somewhere else; the log names it and says why, and the process starts.
+// A path for saved token keys that is not a valid file is refused: it is not trusted, read without a bound, waited for
+// or followed elsewhere. The log names it with the reason, and the process starts.
 func TestSavedKeysAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	a := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}
@@ -197,7 +198,7 @@ func TestSavedKeysAreRefused(t *testing.T) {
 	}
 }
 
-// A key that the API server has begun to use is fetched when a token names it; what it has given up verifies no longer, nor after a restart.
+// A new key of the API server is fetched when a token names it; a removed key does not verify, also after a restart.
 func TestFoundKeysRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, next := t.TempDir(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -220,7 +221,7 @@ func TestFoundKeysRotate(t *testing.T) {
 	})
 }
 
-// What an API server says that names no issuer, or has no keys, takes nobody's place.
+// An answer of an API server without an issuer or without keys replaces nothing.
 func TestBadAnswersAreNotTaken(t *testing.T) {
 	a := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}
 	v := found(t, "", map[string]*api{"east": a})
@@ -241,7 +242,7 @@ func TestBadAnswersAreNotTaken(t *testing.T) {
 	}
 }
 
-// Keys that were known before stand until the one who is asked now has answered; then they count no more.
+// Previously known keys stay valid until the present source has answered; then they are dropped.
 func TestKeysBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, changed := newEC(), newEC()

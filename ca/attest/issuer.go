@@ -17,11 +17,12 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxMintTTL is the longest lifetime of our own tokens: a longer token could only be revoked by changing the key.
+// MaxMintTTL is the longest lifetime of our own tokens. A single token cannot be revoked. Its identity can be revoked,
+// and a new key invalidates all tokens.
 const MaxMintTTL = 30 * 24 * time.Hour
 
 // Issuer makes tokens without Kubernetes: for the embedded default, development and VMs. They have the form of
-// Kubernetes' tokens, so that one verifier suffices. It prints without its key.
+// Kubernetes' tokens, so that one verifier suffices. Printing an Issuer does not show its key.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -29,8 +30,8 @@ type Issuer struct {
 	now    func() time.Time
 }
 
-// NewIssuer returns an issuer of that name (claim iss) with a P-256 key. now may be nil. Errors: no name, no key, or
-// another kind of key.
+// NewIssuer returns an issuer with a name (claim iss) and a P-256 key. now may be nil: time.Now. Errors: no name, no
+// key, or another kind of key.
 func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
 	if name == "" || key == nil {
 		return nil, errors.New("token issuer: name and key are needed")
@@ -62,10 +63,11 @@ func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, e
 // Name returns the claim iss.
 func (i *Issuer) Name() string { return i.name }
 
-// JWKS returns the public keys, for verifiers elsewhere.
+// JWKS returns the public keys as a JWKS, for verifiers elsewhere. The result must not be modified.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
-// Verifier returns the entry of TokensConfig.Issuers that accepts this issuer's tokens. Errors are those of StaticKeys.
+// Verifier returns the entry of TokensConfig.Issuers that accepts this issuer's tokens. Its Cluster is empty. Errors
+// are those of StaticKeys.
 func (i *Issuer) Verifier() (TokenIssuer, error) {
 	keys, err := StaticKeys(i.jwks)
 	return TokenIssuer{Name: i.name, Keys: keys}, err
@@ -76,14 +78,15 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL), and returns its end. Errors:
-// the ttl is out of range, the audience is missing, or the names are invalid in Kubernetes.
+// Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL). It also returns the token's
+// end. Errors: the ttl is out of range, the audience is empty, or a name cannot be part of a SPIFFE ID. Kubernetes'
+// stricter rules for names are not checked.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
-// MintBound is Mint for the proxy of one Pod, as Kubernetes binds tokens: budgets count by Pod (push/budget). Empty
-// pod: unbound. Errors are those of Mint.
+// MintBound is Mint for a token that is bound to a Pod, as in Kubernetes. Empty pod: unbound. Budgets count by Pod
+// (push/budget). Errors are those of Mint; the Pod's name is not checked.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

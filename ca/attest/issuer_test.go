@@ -51,7 +51,7 @@ func TestMint(t *testing.T) {
 	if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrExpired) {
 		t.Error(err)
 	}
-	// A replica with the same key makes tokens that this one knows, and nobody else does.
+	// A replica with the same key issues tokens that this one verifies; no other key does.
 	if twin := must(NewIssuer("https://navarch", ecKey(), clock)); string(twin.JWKS()) != string(i.JWKS()) || twin.Name() != i.Name() {
 		t.Error("the same key gives another key set")
 	}

@@ -22,9 +22,9 @@ import (
 // maxKeySet bounds a response of a key endpoint, in bytes.
 const maxKeySet = 1 << 20
 
-// maxWaiting bounds the tokens that wait for a fetch while other tokens of the issuer can be verified: a client that
-// invents a key id may wait as long as the endpoint takes to answer. A server checks more credentials at once than that
-// (ca/serve, Limits.Checks).
+// maxWaiting bounds the tokens with unknown keys that wait for a fetch, for each issuer. A client that invents key ids
+// waits as long as the endpoint takes to answer. The bound is below the number of credentials that a server checks at
+// once (ca/serve, Limits.Checks), so tokens with known keys are still verified.
 const maxWaiting = 2
 
 // KeysConfig configures the source of an issuer's public keys: exactly one of Discovery, URL, File and Ask.
@@ -32,24 +32,24 @@ type KeysConfig struct {
 	Discovery string // an OpenID issuer: <issuer>/.well-known/openid-configuration names the URL of the keys
 	URL       string // of a JWKS
 	File      string // a JWKS, or public keys as PEM
-	// Ask fetches a JWKS with the name of its issuer, which is unknown otherwise (Keys.Issuer). Whose identifies the
-	// source.
+	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). Whose identifies the source in messages and Memory.
 	Ask   func(context.Context) (issuer string, jwks []byte, err error)
 	Whose string
 	// Memory is a file that keeps the last result of Ask for the next start; empty: none.
 	Memory string
-	// Before provides the keys until Ask has succeeded once, instead of Memory; nil or not loaded: none.
+	// Before provides the keys until the first successful fetch. If it is nil or has no keys, Memory provides them.
 	Before *Keys
-	// Client fetches the keys, with the endpoint's CA and bearer token if it needs them. nil: a plain client.
+	// Client fetches from Discovery or URL, with the endpoint's CA and bearer token if it needs them. nil: a plain
+	// client that refuses redirections to plain text.
 	Client      *http.Client
-	Refresh     time.Duration // interval in the background: 5 min (a file: 30 s)
-	MinInterval time.Duration // shortest interval between refreshes for unknown keys: 10 s
-	Timeout     time.Duration // of one refresh: 10 s
-	Log         *slog.Logger
-	Now         func() time.Time
+	Refresh     time.Duration    // interval of Run; 0: 5 min (File: 30 s)
+	MinInterval time.Duration    // shortest interval between refreshes for unknown keys; 0: 10 s
+	Timeout     time.Duration    // of one refresh; 0: 10 s
+	Log         *slog.Logger     // nil: nothing is logged
+	Now         func() time.Time // nil: time.Now
 }
 
-// Keys are an issuer's public keys. They are fetched in the background; the last good ones stay in use while the
+// Keys are an issuer's public keys. Run fetches them in the background. The last good keys stay in use while the
 // endpoint is down. A token with an unknown key causes one more fetch, at a limited rate. A RemoteKeySet of go-oidc has
 // no such limit: it fetches whenever a token names an unknown key. Safe for concurrent use.
 type Keys struct {
@@ -59,6 +59,9 @@ type Keys struct {
 	set     atomic.Pointer[keySet]
 	fetched atomic.Pointer[time.Time]
 	waiting atomic.Int32 // tokens that wait for keys which are not loaded
+
+	saving  sync.Mutex // held while KeysConfig.Memory is written
+	unsaved bool       // EndSaving was called
 
 	mu       sync.Mutex // a leaf lock: not held during a fetch
 	flight   *flight
@@ -73,8 +76,9 @@ type flight struct {
 	err  error // read after done is closed
 }
 
-// NewKeys validates the configuration and starts nothing. Run refreshes the keys; without it they are fetched on
-// demand. Errors: not exactly one source is given, or a URL is not https.
+// NewKeys validates the configuration, and loads the keys of Before or Memory. It fetches nothing. Run refreshes the
+// keys. Without Run, only a token with an unknown key causes a fetch. Errors: not exactly one source is given, or a URL
+// is neither https nor on loopback.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	k := &Keys{cfg: cfg}
 	given := 0
@@ -87,7 +91,7 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 		given, k.source = given+1, cfg.Whose
 	}
 	if given != 1 {
-		return nil, errors.New("token keys: exactly one of issuer discovery, URL, file and whom to ask must be given")
+		return nil, errors.New("token keys: exactly one of Discovery, URL, File and Ask must be set")
 	}
 	every := 5 * time.Minute
 	switch {
@@ -127,7 +131,7 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	return k, nil
 }
 
-// nameless adapts a source of keys whose issuer is known already.
+// nameless adapts a source that does not return the issuer's name.
 func nameless(load func(context.Context) ([]byte, error)) func(context.Context) (string, []byte, error) {
 	return func(ctx context.Context) (string, []byte, error) {
 		text, err := load(ctx)
@@ -135,8 +139,8 @@ func nameless(load func(context.Context) ([]byte, error)) func(context.Context) 
 	}
 }
 
-// StaticKeys returns constant keys from a JWKS or PEM. Errors: the text is neither, or has no key that can verify
-// tokens.
+// StaticKeys returns constant keys from a JWKS or PEM. Keys of unsupported kinds are left out. Errors: the text is
+// neither, or no key is left.
 func StaticKeys(text []byte) (*Keys, error) {
 	set, _, err := parseKeys(text)
 	if err != nil {
@@ -147,11 +151,15 @@ func StaticKeys(text []byte) (*Keys, error) {
 	return k, nil
 }
 
-// checkURL requires https, since whoever changes keys in transit can take any identity of the mesh. Loopback is exempt.
+// checkURL requires https, since an attacker who changes keys in transit can obtain any identity of the mesh. Loopback
+// is exempt.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.User != nil {
-		return fmt.Errorf("%q is no URL of keys", s)
+	if err != nil {
+		return errors.New("what is given for a URL of keys does not parse") // the error may quote a password
+	}
+	if u.Host == "" || u.User != nil {
+		return fmt.Errorf("%q is no URL of keys", u.Redacted())
 	}
 	host := u.Hostname()
 	ip := net.ParseIP(host)
@@ -161,16 +169,17 @@ func checkURL(s string) error {
 	return nil
 }
 
-// checkRedirect refuses redirections to plain text.
+// checkRedirect refuses redirections to plain text, and the fifth redirection.
 func checkRedirect(r *http.Request, before []*http.Request) error {
 	if len(before) >= 5 {
-		return errors.New("more than 5 redirections")
+		return errors.New("more than 4 redirections")
 	}
 	return checkURL(r.URL.String())
 }
 
-// Run refreshes the keys until ctx ends, and returns the error of ctx. After a failure it retries, from one second on,
-// doubling. It logs when fetching starts to fail and when it works again.
+// Run refreshes the keys until ctx ends, and then returns the error of ctx. After a failure it retries after one
+// second, then after twice the time, up to KeysConfig.Refresh. It logs the first failure and the first success after
+// failures.
 func (k *Keys) Run(ctx context.Context) error {
 	if k.load == nil {
 		<-ctx.Done()
@@ -206,15 +215,17 @@ func (k *Keys) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh fetches the keys now, or waits for the fetch under way. Errors: those of the fetch, and of ctx.
+// Refresh fetches the keys now, or waits for the fetch under way. If ctx ends, the fetch continues. Errors: those of
+// the fetch, and of ctx. Static keys are not fetched: nil.
 func (k *Keys) Refresh(ctx context.Context) error {
 	return wait(ctx, k.start(true))
 }
 
-// Loaded reports whether there are keys: without any, tokens cannot be verified.
+// Loaded reports whether there are keys. Without keys, tokens cannot be verified.
 func (k *Keys) Loaded() bool { return k.set.Load() != nil }
 
-// find returns the keys of an id. If the id is unknown, it fetches once.
+// find returns the keys of an id. If the id is unknown, it waits for one fetch, at a limited rate. Errors match
+// ErrUnknownKey or ErrUnavailable.
 func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	if found := k.set.Load().find(id); len(found) != 0 {
 		return found, nil
@@ -247,7 +258,8 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	return nil, fmt.Errorf("%w: %.80q is not among the issuer's keys", ErrUnknownKey, id)
 }
 
-// start starts a refresh, or joins the one under way. Unscheduled refreshes are limited: nil.
+// start starts a refresh, or returns the one under way. nil: the keys are static, or an unscheduled refresh came before
+// MinInterval had passed.
 func (k *Keys) start(scheduled bool) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -315,7 +327,7 @@ func (k *Keys) fetch(ctx context.Context) error {
 	return nil
 }
 
-// Fetched returns the time of the last successful fetch; zero: never, or the keys are static.
+// Fetched returns the time of this process's last successful fetch; zero: never, or the keys are static.
 func (k *Keys) Fetched() time.Time {
 	if at := k.fetched.Load(); at != nil {
 		return *at
@@ -346,7 +358,7 @@ func (k *Keys) discover(ctx context.Context) ([]byte, error) {
 	}
 	// OpenID Connect Discovery 1.0, section 4.3: otherwise one issuer could speak for another.
 	if about.Issuer != k.cfg.Discovery {
-		return nil, fmt.Errorf("openid-configuration is of issuer %.200q", about.Issuer)
+		return nil, fmt.Errorf("openid-configuration names issuer %.200q", about.Issuer)
 	}
 	if err := checkURL(about.Keys); err != nil {
 		return nil, fmt.Errorf("openid-configuration: jwks_uri: %w", err)

@@ -22,7 +22,7 @@ import (
 type keySet struct {
 	keys map[string][]publicKey // by key id; an id occurs twice if the issuer repeats it
 	only string                 // the id of the only key; "" if there are several
-	// issuer is the name that was fetched with the keys; empty if it is configured elsewhere.
+	// issuer is the issuer's name, fetched with the keys; empty if it is configured elsewhere.
 	issuer string
 }
 
@@ -53,7 +53,7 @@ func (s *keySet) holds(id string, print [sha256.Size]byte) bool {
 }
 
 // parseKeys parses a JWKS, or public keys as PEM (the content of kube-apiserver's --service-account-key-file). Keys
-// that cannot verify a token are left out and described in skipped. If no key is left that is an error, so that an
+// that cannot verify a token are left out and described in skipped. A text without usable keys is an error, so that an
 // empty or broken response never replaces good keys.
 func parseKeys(text []byte) (set *keySet, skipped []string, err error) {
 	set = &keySet{keys: make(map[string][]publicKey)}
@@ -134,7 +134,8 @@ func (s *keySet) addPEM(text []byte) (skipped []string, err error) {
 	}
 }
 
-// add adds a key that can verify. An empty id is replaced by the one that Kubernetes derives from the key.
+// add adds a public key: RSA of 2048 to 8192 bits, ECDSA except P-224, or Ed25519. An empty id is replaced by keyID.
+// Errors: the key is of another kind.
 func (s *keySet) add(id, algorithm string, key any) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

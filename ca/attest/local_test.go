@@ -69,7 +69,8 @@ func TestLocalIssuerBadKey(t *testing.T) {
 	}
 }
 
-// What stands in the place of the key, and is no file or larger than any, is named at once: it is not waited for, nor read.
+// A key path that is not a regular file, or a file that is too large, is refused by name at once: it is neither waited
+// for nor read.
 func TestLocalIssuerIsNoFile(t *testing.T) {
 	for reason, put := range map[string]func(path string) error{
 		"no regular file": func(path string) error { return syscall.Mkfifo(path, 0o600) },

@@ -55,7 +55,7 @@ func TestReviewer(t *testing.T) {
 	}
 }
 
-// What a review names is what the token claims, or it is refused.
+// A review must name the identity that the token claims; otherwise the token is refused.
 func TestReviewOfSomebodyElse(t *testing.T) {
 	for _, r := range []Reviewed{{Namespace: "shop", ServiceAccount: "admin", Pod: "web-1"}, {Namespace: "shop", ServiceAccount: "web"}, {Namespace: "other", ServiceAccount: "web", Pod: "web-1"}} {
 		v := verifier(t, static(jwk("e", ecKey())), func(c *TokensConfig) {

@@ -18,7 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// algorithms are all asymmetric: with "none" or HMAC, anyone with a public key could sign.
+// algorithms lists the accepted signature algorithms. All are asymmetric: with "none" or HMAC, anyone who knows a
+// public key could sign.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -26,70 +27,71 @@ var algorithms = []jose.SignatureAlgorithm{
 // maxTokenID bounds the stored part of a token's id, in bytes.
 const maxTokenID = 128
 
-// TokenIssuer is an issuer whose tokens are verified here. The issuers of two clusters may have the same name, which is
-// Kubernetes' default.
+// TokenIssuer is an issuer of tokens with its public keys. The issuers of two clusters may have the same name, as they
+// do by Kubernetes' default.
 type TokenIssuer struct {
-	Name    string // the claim iss; empty: the name that is fetched with the keys (KeysConfig.Ask)
-	Cluster string // cluster of the callers whose tokens the keys verify; empty: unknown, and callers may claim any
+	Name    string // the claim iss; empty: the name is fetched with the keys (KeysConfig.Ask)
+	Cluster string // Caller.Cluster of callers with its tokens; empty: unknown, and callers may claim any
 	Keys    *Keys
 }
 
-// Reviewer verifies tokens that cannot be verified here: Kubernetes' TokenReview.
+// Reviewer verifies tokens elsewhere, by Kubernetes' TokenReview.
 type Reviewer interface {
-	// Review returns whom the token names for one of the audiences. Errors are this package's: ErrDenied if it is
-	// refused, ErrUnavailable if the reviewer does not answer.
+	// Review returns the account and Pod of a token for one of the audiences. Errors match ErrDenied if the token is
+	// refused, and ErrUnavailable if the reviewer cannot answer now.
 	Review(ctx context.Context, token string, audiences []string) (Reviewed, error)
 }
 
 // Reviewed is a Reviewer's result.
 type Reviewed struct {
 	Namespace, ServiceAccount string
-	Pod                       string // that the token is bound to, by the reviewer; empty: unbound
-	Cluster                   string // of the reviewer
+	Pod                       string // Pod that the token is bound to; empty: unbound
+	Cluster                   string // the reviewer's cluster
 }
 
-// TokensConfig configures the accepted tokens. A zero field means its default.
+// TokensConfig configures the accepted tokens. TrustDomain, and Issuers or Reviewer, are required. A zero value of the
+// other fields means the default.
 type TokensConfig struct {
 	TrustDomain spiffeid.TrustDomain
 	Issuers     []TokenIssuer
-	// Cluster is the config cluster, which calls belong to that name none (metadata clusterid, as agents send it). The
-	// keys of the cluster that a call names must verify its token; the keys of others are not tried. Empty: a call that
-	// names no cluster may be of any.
+	// Cluster is the config cluster. A call belongs to it if it names no cluster (metadata clusterid, as agents send it).
+	// The token of a call is verified with the keys of the call's cluster and of issuers without a cluster. Empty: a call
+	// that names no cluster may be of any.
 	Cluster string
-	// Remote returns the issuer of another cluster's tokens, whose name is fetched with its keys. false: the cluster is
-	// unknown. It is called each time; nil: there are no other clusters.
+	// Remote returns the issuer of another cluster. The issuer's name is fetched with its keys. false: the cluster is
+	// unknown. Remote is called for each token; nil: there are no other clusters.
 	Remote    func(cluster string) (TokenIssuer, bool)
-	Audiences []string      // one must be in the token: istio-ca
-	Leeway    time.Duration // tolerated difference of clocks: 10 min; negative: none
-	MaxBytes  int           // of a token: 8 KiB (Kubernetes' tokens have 1 to 2)
-	CacheSize int           // verified tokens remembered: 16384
-	Reviewer  Reviewer      // for tokens of Cluster from other issuers, and while keys are unavailable; nil: none
-	Now       func() time.Time
+	Audiences []string         // accepted audiences; a token must have one; default: istio-ca
+	Leeway    time.Duration    // tolerated difference of clocks; default: 10 min; negative: none
+	MaxBytes  int              // longest accepted token; default: 8 KiB (Kubernetes' tokens have 1 to 2)
+	CacheSize int              // number of cached tokens; default: 16384
+	Reviewer  Reviewer         // for calls of Cluster whose token's issuer or keys are unknown here; nil: none
+	Now       func() time.Time // nil: time.Now
 }
 
-// Tokens authenticates service account tokens from metadata `authorization: Bearer ...`, verified by their issuers'
-// keys. Safe for concurrent use.
+// Tokens authenticates callers by service account tokens, from metadata `authorization: Bearer ...`. The issuers' keys
+// verify a token, or else the Reviewer. Safe for concurrent use.
 type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
 	found   []TokenIssuer            // issuers whose names are fetched with their keys
-	// clusters has the clusters of these issuers, and the config cluster. TokensConfig.Remote speaks for none of them.
+	// clusters contains the clusters of the configured issuers, and the config cluster. TokensConfig.Remote is not called
+	// for them.
 	clusters map[string]bool
-	// known has verified tokens by hash until they expire or their key is removed: Istio's agents send one token for
-	// hours.
+	// known caches verified tokens until they expire or their key is removed: Istio's agents send one token for hours.
 	known *lru.Cache[shown, verified]
 }
 
 type verified struct {
 	caller Caller
-	remote bool // verified by keys of Remote, which may be removed
+	remote bool // verified by the keys of a remote cluster, which may be removed
 	until  time.Time
 	keys   *Keys
 	keyID  string
 	print  [sha256.Size]byte
 }
 
-// claims are those of Kubernetes' bound service account tokens.
+// claims are the claims of Kubernetes' bound service account tokens.
 type claims struct {
 	jwt.Claims
 	Kubernetes *kubernetesClaims `json:"kubernetes.io,omitempty"`
@@ -106,7 +108,8 @@ type object struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// NewTokens validates the configuration. The error names a field that is missing, empty or repeated.
+// NewTokens validates the configuration and returns an authenticator. It fetches no keys. The error names a field that
+// is missing, invalid or repeated.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.TrustDomain.IsZero() {
 		return nil, errors.New("tokens: no trust domain")
@@ -121,12 +124,12 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 		case i.Keys == nil || i.Name == "" && i.Keys.cfg.Ask == nil:
 			return nil, fmt.Errorf("tokens: issuer %q needs a name and keys", i.Name)
 		case i.Name == "" && slices.ContainsFunc(t.found, func(o TokenIssuer) bool { return o.Cluster == i.Cluster }):
-			return nil, fmt.Errorf("tokens: the issuer of cluster %q stands twice", i.Cluster)
+			return nil, fmt.Errorf("tokens: cluster %q has two issuers without a name", i.Cluster)
 		case i.Name == "":
 			t.found = append(t.found, i)
 			continue
 		case slices.ContainsFunc(t.issuers[i.Name], func(o TokenIssuer) bool { return o.Cluster == i.Cluster }):
-			return nil, fmt.Errorf("tokens: issuer %q of cluster %q stands twice", i.Name, i.Cluster)
+			return nil, fmt.Errorf("tokens: issuer %q of cluster %q is configured twice", i.Name, i.Cluster)
 		}
 		t.issuers[i.Name] = append(t.issuers[i.Name], i)
 	}
@@ -155,7 +158,8 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// Authenticate implements Authenticator. ErrNone: the call has no bearer token.
+// Authenticate implements Authenticator. Errors: ErrNone if the call has no bearer token, ErrMalformed if it has an
+// empty one or two, and those of Verify.
 func (t *Tokens) Authenticate(ctx context.Context) (Caller, error) {
 	token, err := bearer(ctx)
 	if err != nil {
@@ -186,8 +190,8 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify returns the caller that a token names. The context's metadata names the cluster of the call. Errors match
-// ErrDenied if the token is refused, and ErrUnavailable if it cannot be verified now.
+// Verify returns the caller named by a token. Metadata clusterid of the context names the cluster of the call. Errors
+// match ErrDenied if the token is refused, and ErrUnavailable if it cannot be verified now.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)
@@ -217,12 +221,12 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	return v.caller, err
 }
 
-// digest identifies a token without an id.
+// digest returns 128 bits of a token's hash in hexadecimal. They identify a token without an id.
 func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
-// review has the reviewer verify a token. It does so each time, since the reviewer caches its results. Tokens that are
-// visibly invalid (ended, without end, for another audience) are refused first. The token's claims are used once the
-// reviewer has accepted it and named the same account and Pod.
+// review verifies a token by the Reviewer. Results are not cached here, since the Reviewer caches them. Tokens without
+// an end, past their end, or for another audience are refused first. The token's claims are used if the Reviewer
+// accepts it and names the same account and Pod.
 func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	_, c, err := parse(token)
 	if err == nil {
@@ -237,7 +241,7 @@ func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	}
 	who, err := t.claimed(c, r.Cluster)
 	if err == nil && (who.Namespace != r.Namespace || who.ServiceAccount != r.ServiceAccount || who.Pod != r.Pod) {
-		return Caller{}, fmt.Errorf("%w: the token's claims are not what its review says", ErrIdentity)
+		return Caller{}, fmt.Errorf("%w: the token's claims differ from its review", ErrIdentity)
 	}
 	return who, err
 }
@@ -268,7 +272,8 @@ func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
 	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByToken, Pod: pod}, nil
 }
 
-// verify does cheap checks first, and shows no claim but the issuer before the signature is verified.
+// verify verifies a token with the issuers' keys. Cheap checks come first. Errors before the check of the signature
+// show no claim except the issuer.
 func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, error) {
 	parsed, c, err := parse(token)
 	if err != nil {
@@ -286,7 +291,7 @@ func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, e
 	return v, err
 }
 
-// issuedAt returns when a token was issued; zero: it does not say.
+// issuedAt returns when a token was issued; zero: the token does not state it.
 func issuedAt(c claims) time.Time {
 	if c.IssuedAt == nil {
 		return time.Time{}
@@ -311,7 +316,8 @@ func parse(token string) (*jwt.JSONWebToken, claims, error) {
 	return parsed, c, nil
 }
 
-// checkSignature records the key that verifies the signature in v.
+// checkSignature tries the keys on the signature, and stores the fingerprint of the matching key in v. ErrSignature: no
+// key matches.
 func checkSignature(parsed *jwt.JSONWebToken, algorithm string, keys []publicKey, v *verified) error {
 	for _, k := range keys {
 		if k.algorithm != "" && k.algorithm != algorithm {

@@ -128,7 +128,7 @@ func TestTokenAccepted(t *testing.T) {
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// forged signs with HMAC under what an attacker knows: the public key.
+// forged returns a token signed with HMAC under data known to an attacker: the public key.
 func forged(secret []byte) string {
 	head := b64([]byte(`{"alg":"HS256","kid":"r"}`)) + "." + b64(must(json.Marshal(bound(nil))))
 	m := hmac.New(sha256.New, secret)

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// Where keys are known, tokens that name another one do not all wait for an endpoint that does not answer: they would take the places of
-// those that can be checked.
+// If keys are known, a bounded number of tokens that name another key waits for an endpoint that does not answer:
+// otherwise they would occupy the places of tokens that can be verified.
 func TestFewWaitForUnknownKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}

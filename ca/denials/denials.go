@@ -1,5 +1,5 @@
-// Package denials emits the identities that the CA has revoked to the ingester. They become a policy by which each
-// proxy of the mesh denies them (normal.DeniedID).
+// Package denials emits the CA's revoked identities to the ingester. They become a policy by which each proxy of the
+// mesh denies them (normal.DeniedID).
 //
 // Owns: the list that it emitted last.
 // Reads: states of ca/keyring.
@@ -28,15 +28,15 @@ type Source struct {
 	Log     *slog.Logger
 }
 
-// Unknown is the event of a process that cannot read the keyring, and of one that has not read it yet: the stored list
-// of denied identities stays.
+// Unknown returns the event of a process without the keyring: object.Broken for normal.DeniedID. The stored list of
+// denied identities stays then.
 func Unknown() []object.Event {
 	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
 }
 
-// Run follows the keyring until ctx ends. An identity is denied until the certificates that it had when it was revoked
-// have ended. While the keyring is unknown, Run emits nothing and the stored list stays. The error names an identity
-// that is not a valid SPIFFE ID.
+// Run follows the keyring until ctx ends, and returns nil then. An identity is denied until the certificates that it
+// had when it was revoked have ended. While the keyring is unknown, Run emits nothing and the stored list stays. Errors
+// are those of normal.NewDenied.
 func (d Source) Run(ctx context.Context) error {
 	var emitted []string
 	for first := true; ; {
@@ -49,7 +49,7 @@ func (d Source) Run(ctx context.Context) error {
 			}
 			d.Emit([]object.Event{{Op: object.Put, ID: all.ID, Object: all, Location: all.Location}})
 			if !first || len(ids) > 0 {
-				d.Log.Info("the list of revoked identities, which proxies refuse, has changed", obs.KeyIdentities, len(ids))
+				d.Log.Info("list of revoked identities changed; proxies refuse these identities", obs.KeyIdentities, len(ids))
 			}
 			emitted, first = ids, false
 		}
@@ -65,7 +65,7 @@ func (d Source) Run(ctx context.Context) error {
 	}
 }
 
-// now returns the identities to deny, and the minimum time until that list changes if the keyring does not.
+// now returns the identities to deny, and the pause until the next call, from 1 min to 1 h.
 func (d Source) now(now time.Time) (ids []string, stays time.Duration, known bool) {
 	all, known := d.Denied(now)
 	stays = time.Hour

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// ring is a keyring that revokes identities, and what was told of it.
+// ring is a keyring that revokes identities, with the emitted events.
 type ring struct {
 	mu      sync.Mutex
 	known   bool
@@ -36,7 +36,7 @@ func (r *ring) emit(all []object.Event) {
 	r.events = append(r.events, all...)
 }
 
-// emitted is what was emitted since the last call.
+// emitted returns the events since the last call.
 func (r *ring) emitted() []object.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,9 @@ func (r *ring) becomes(known bool, revoked ...keyring.Denial) {
 	synctest.Wait()
 }
 
-// The ingester is told nothing before the keyring is known; then once, also where nobody is revoked, because what is stored would stay
-// otherwise; then of each difference, and that an identity is over when its last certificate has ended, without a change of the keyring.
+// Nothing is emitted before the keyring is known. Then one event is emitted, also without revoked identities, because
+// the stored object would stay otherwise. Then each change is emitted, and the end of an identity's last certificate,
+// which does not change the keyring.
 func TestSourceFollowsKeyring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &ring{changed: make(chan struct{})}
@@ -119,7 +120,8 @@ func TestSourceFollowsKeyring(t *testing.T) {
 	})
 }
 
-// What is said before anything is known makes the ingester keep what is stored: it concerns the one object, and is not its absence.
+// An event before the state is known makes the ingester retain the stored object. The event concerns that object only,
+// and is not its removal.
 func TestUnknownKeepsWhatIsStored(t *testing.T) {
 	if events := Unknown(); len(events) != 1 || events[0].Op != object.Broken || events[0].ID != normal.DeniedID {
 		t.Errorf("%+v", slices.Clone(events))

@@ -24,22 +24,22 @@ import (
 )
 
 const (
-	grace  = 5 * time.Minute
+	grace  = 5 * time.Minute  // shortest stay of a stream after its credential's end
 	spread = 10 * time.Minute // spreads the ends of streams whose credentials ended together
 	every  = 10 * time.Second
-	pause  = time.Hour // after a gap this long between the begins of certificates, perhaps none could be obtained
+	pause  = time.Hour // after a longer gap between the begins of shown certificates, perhaps none could be obtained
 )
 
-// Expiry records what this process knows of credentials. Any goroutine may call its methods.
+// Expiry records the ends of shown credentials, and since when certificates can be obtained. Safe for concurrent use.
 type Expiry struct {
 	seed maphash.Seed
 
 	mu          sync.Mutex
-	newest      map[spiffeid.ID]time.Time // identity -> latest end of its shown credentials, until some time after that end
+	newest      map[spiffeid.ID]time.Time // identity -> latest end of its shown credentials; removed grace+spread after that end
 	issuing     time.Time                 // since when certificates can be obtained without a gap; zero: they cannot
-	byShown     bool                      // infer issuing from the certificates that are shown
+	byShown     bool                      // issuing is inferred from shown certificates (began, seriesBegan)
 	began       time.Time                 // the latest NotBefore of a shown certificate
-	seriesBegan time.Time                 // when the first certificate was shown of those that began without a gap between them
+	seriesBegan time.Time                 // when the first certificate after the last gap (pause) was shown
 }
 
 // New returns an Expiry that knows no credential.
@@ -62,7 +62,8 @@ func (e *Expiry) noteCredential(who attest.Caller, now time.Time) {
 	}
 }
 
-// noteIssuing records whether certificates can be obtained now. It must be called at the interval of every.
+// noteIssuing records whether certificates can be obtained now, and removes old entries. Run calls it at intervals of
+// every.
 func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,8 +80,9 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	}
 }
 
-// Ended reports whether a caller's credential has expired without a newer one being shown, and since when a newer one
-// can be obtained. Zero: none can be obtained.
+// Ended reports whether a caller's credential has expired and no unexpired one of its identity was shown. issuing is
+// the time from which on newer ones could be obtained without a gap. Zero: as far as is known, none can be, or the
+// credential has not expired.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -96,12 +98,12 @@ func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing ti
 	return !e.newest[who.ID].After(now), e.issuing
 }
 
-// wait returns how long a stream stays at least after its credential's end.
+// wait returns how long a stream stays at least after its credential's end: grace and a part of spread.
 func (e *Expiry) wait(who attest.Caller) time.Duration {
 	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
-// Refused returns why a caller is served no longer; nil: it is served.
+// Refused returns the reason to stop serving a caller; nil: the caller is served.
 func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	ended, since := e.Ended(who, now)
 	if !ended || since.IsZero() {
@@ -133,9 +135,9 @@ func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// Run records whether certificates can be obtained, and calls recheck, until ctx ends. issuing reports whether this
-// process can obtain one now; nil: unknown, so that shown certificates decide. recheck must call Refused for each
-// stream's caller and end refused streams.
+// Run calls issuing and recheck every 10 s until ctx ends, and returns nil then. issuing reports whether certificates
+// can be obtained now; nil: unknown, so that shown certificates decide. recheck must call Refused for each stream's
+// caller and end refused streams.
 func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
 	if issuing == nil {
 		issuing = func() bool { return false }

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/ca/attest"
 )
 
-// A stream ends when its credential has ended, none that is newer was shown for a grace, and one could have been had all that time.
+// A stream ends when its credential has ended, none that is newer was shown for a grace, and one could have been had
+// all that time.
 func TestExpiry(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	web := func(ends time.Duration) attest.Caller {
@@ -56,9 +57,9 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A process that does not know whether certificates can be had goes by those that are shown to it: one that began long enough after a
-// credential's end says that one could be had. Where there was none for long they may have come back this moment: then there is a grace
-// from the first on.
+// A process that does not know whether certificates can be issued decides by the certificates presented to it: one that
+// begins long enough after a credential's end shows that one could be issued. After a long time without any, issuing
+// may have resumed this moment, so the first one starts a grace.
 func TestExpiryByShownCertificates(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	const longest = grace + spread
@@ -81,7 +82,7 @@ func TestExpiryByShownCertificates(t *testing.T) {
 		e, web := New(), named("web")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := e.Run(ctx, nil, func() {}); err != nil { // says by what it goes, and ends
+		if err := e.Run(ctx, nil, func() {}); err != nil { // logs the basis of its decisions, and ends
 			t.Fatal(err)
 		}
 		web.NotBefore, web.NotAfter = begin, begin.Add(time.Hour)
@@ -104,7 +105,7 @@ func TestExpiryByShownCertificates(t *testing.T) {
 	}
 }
 
-// Streams whose credentials end at one moment do not end at one moment; what is remembered of identities is forgotten.
+// Streams whose credentials end at the same moment do not end at the same moment; remembered identities expire.
 func TestExpiryIsSpread(t *testing.T) {
 	e, begin := New(), time.Unix(1_000_000, 0)
 	var all []attest.Caller
@@ -140,12 +141,12 @@ type verified struct {
 
 func (v verified) Authenticate(context.Context) (attest.Caller, error) { return v.who, v.err }
 
-// What an authenticator verified is noted, and nothing else; the loop looks every ten seconds whether certificates can be had, and then
-// has every stream judged.
+// Only verified credentials are recorded. Every ten seconds the loop checks whether certificates can be issued, and
+// then every stream is checked again.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New()
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the variables below
 		can, judged, refused := true, 0, error(nil)
 		who := attest.Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), NotAfter: time.Now().Add(time.Minute)}
 		ended := make(chan error)

@@ -19,16 +19,16 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Authority signs certificates: one epoch's key and certificate. Immutable. It prints without its key.
+// Authority is the signer of one epoch: its key and its certificates. Immutable. It prints without its key.
 type Authority struct {
 	Epoch uint64
 	Key   crypto.Signer
-	// Certificate is the issuer of leaves. Chain has the certificates between it and a root, its own issuer first,
-	// without the root (empty if Certificate is itself a root).
+	// Certificate is the issuer of leaves. Chain has the certificates between Certificate and a root, the issuer of
+	// Certificate first, without the root. Chain is empty if Certificate is a root or issued by one.
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
-	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate itself if it is
-	// self-signed, else the user's roots.
+	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate for a root of SelfSigned,
+	// else the user's roots (root-cert.pem).
 	Roots []*x509.Certificate
 	// Lists are the user's own revocation lists (ca-crl.pem), at most one per issuer, each with a number.
 	Lists []*x509.RevocationList
@@ -39,8 +39,8 @@ func (a *Authority) path() []*x509.Certificate {
 	return append([]*x509.Certificate{a.Certificate}, a.Chain...)
 }
 
-// End returns when the authority can sign no more: the earliest NotAfter of its certificate and chain, or the latest of
-// its roots if that is earlier.
+// End returns the end of the authority's ability to sign. It is the earliest NotAfter of its certificate and chain, or
+// the latest NotAfter of its roots if that is earlier.
 func (a *Authority) End() time.Time {
 	end := a.Certificate.NotAfter
 	for _, c := range a.Chain {
@@ -90,9 +90,9 @@ func (a Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 // MarshalJSON implements json.Marshaler.
 func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String()) }
 
-// SelfSigned makes a new root that signs leaves itself: P-256, valid from Backdate before now until now+validity. Its
-// subject differs from that of any other root, so that verifiers never try several issuers of one name. Errors: no
-// trust domain, a validity below a second, or those of random.
+// SelfSigned makes a new root on P-256. It signs leaves itself, and is valid from Backdate before now until
+// now+validity. Its subject differs from that of any other root, so that verifiers never try several issuers of one
+// name. random may be nil (crypto/rand). Errors: no trust domain, a validity below a second, or those of random.
 func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
 	if random == nil {
 		random = rand.Reader
@@ -126,7 +126,8 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		// One issuer may lie between: the next root, which the old one signs for verifiers that do not know it yet.
+		// One issuer may lie between root and leaf. Nothing signs one today: an old root could sign the next one for
+		// verifiers that lack it.
 		MaxPathLen:   1,
 		SubjectKeyId: id,
 		URIs:         uris(td.ID()),
@@ -142,8 +143,8 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 	return &Authority{Epoch: epoch, Key: key, Certificate: root, Roots: []*x509.Certificate{root}}, nil
 }
 
-// anchors reports whether c, a certificate of the authority's path, is a root. Certificates in Roots are trusted
-// without a signature check: it is called for every leaf, and the check would cost a quarter of the issue.
+// anchors reports whether c, a certificate of the authority's path, is a root. The signature of certificates in Roots
+// is not checked: anchors is called for every leaf, and the check would cost a quarter of the time of signing.
 func (a *Authority) anchors(c *x509.Certificate) bool {
 	if !bytes.Equal(c.RawSubject, c.RawIssuer) {
 		return false

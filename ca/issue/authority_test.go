@@ -144,6 +144,7 @@ func TestFromPEMRefused(t *testing.T) {
 	top := under(nil, "top", newKey(), nil)
 	spoiled := func(f func(*x509.Certificate)) *link { return under(top, "low", newKey(), f) }
 	short := under(nil, "short", newKey(), func(c *x509.Certificate) { c.MaxPathLenZero = true })
+	ended := under(nil, "ended", newKey(), func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
 	middle := spoiled(func(c *x509.Certificate) { c.MaxPathLenZero = true })
 	fine := spoiled(nil)
 	other := files(fine, top)
@@ -158,10 +159,11 @@ func TestFromPEMRefused(t *testing.T) {
 		"other key":            {other, "ca-key.pem: is not the key of ca-cert.pem"},
 		"no CA":                {files(spoiled(func(c *x509.Certificate) { c.IsCA = false }), top), "ca-cert.pem: is not a CA"},
 		"no keyCertSign":       {files(spoiled(func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), top), "keyCertSign"},
-		"expired":              {files(spoiled(func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), top), "expired at 2026-03-01T11:59:00Z"},
-		"too soon":             {files(spoiled(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }), top), "not valid before"},
+		"expired":              {files(spoiled(func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), top), "ca-cert.pem: expired at 2026-03-01T11:59:00Z"},
+		"too soon":             {files(spoiled(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }), top), "ca-cert.pem: not valid before"},
 		"path length":          {files(under(middle, "lowest", newKey(), nil), top, middle), "path length 0 is too short for the 1 issuers below"},
 		"path length of root":  {files(under(short, "a", newKey(), nil), short), "root-cert.pem"},
+		"expired root":         {files(under(ended, "a", newKey(), nil), ended), "root-cert.pem: "},
 		"other root":           {files(fine, short), "root-cert.pem: a certificate of this CA for cluster.local is not accepted"},
 		"name constraint":      {files(spoiled(func(c *x509.Certificate) { c.PermittedURIDomains = []string{"other.example"} }), top), "root-cert.pem"},
 		"extended usage":       {files(spoiled(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), top), "root-cert.pem"},
@@ -221,7 +223,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("%v", a)
 	}
 	csr := csrPEM(ecKey(), named())
-	byHand := &Authority{Epoch: 7, Key: a.Key, Certificate: a.Certificate} // as somebody may have put it together
+	byHand := &Authority{Epoch: 7, Key: a.Key, Certificate: a.Certificate} // as another author may have assembled it
 	if got, err := Issue(byHand, Request{CSR: csr, Identity: web}, Policy{}, now, nil); err != nil || len(got.Chain) != 1 {
 		t.Errorf("chain without roots given: %v", err)
 	}
@@ -327,8 +329,8 @@ func handshake(t *testing.T, cert tls.Certificate, client *tls.Config, ok bool) 
 	<-done
 }
 
-// What is signed begins so far back that a peer takes it whose clock is 10 minutes behind, and a peer whose clock is as far ahead
-// signs what others take.
+// A certificate's validity begins early enough for a peer whose clock is 10 minutes behind, and other peers accept
+// certificates of a signer whose clock is as far ahead.
 func TestBackdate(t *testing.T) {
 	td := spiffeid.RequireTrustDomainFromString("cluster.local")
 	a, err := SelfSigned(td, 1, time.Hour, now, nil)

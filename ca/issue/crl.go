@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ErrNoCRL is returned for an authority whose certificate may not sign revocation lists (a user's own CA without
-// cRLSign or without a subject key identifier). Its bundle must then have no list.
+// ErrNoCRL: the authority's certificate may not sign revocation lists. A user's own CA lacks cRLSign or a subject key
+// identifier then. Proxies must get no list at all while that CA is in use.
 var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
 
 // Revoked is one entry of a revocation list.
@@ -24,10 +24,12 @@ type Revoked struct {
 	Reason int
 }
 
-// CRL signs the authority's revocation list as DER; EncodeCRL makes PEM of it. number must be greater than that of the
-// list before. thisUpdate is Backdate before now, for peers with slow clocks. nextUpdate is the end of the issuer,
-// because peers refuse every certificate once a list is outdated. Entries are sorted; of repeated entries the earlier
-// counts. The list may be empty.
+// CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1, and must be greater than
+// that of the list before. thisUpdate is Backdate before now, for peers with slow clocks. nextUpdate is the end of the
+// issuer, because peers refuse every certificate once a list is outdated. Entries are sorted by serial number; of
+// repeated ones the earliest counts. revoked may be empty, random nil (crypto/rand). Errors: ErrAuthority if there is
+// no key or the issuer has expired, ErrNoCRL, an invalid number, serial number or reason, or those of random and the
+// signer.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader
@@ -62,7 +64,7 @@ func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random
 	return der, nil
 }
 
-// CanRevoke reports whether the certificate may sign revocation lists.
+// CanRevoke reports whether the authority's certificate may sign revocation lists.
 func (a *Authority) CanRevoke() bool {
 	return a.Certificate.KeyUsage&x509.KeyUsageCRLSign != 0 && len(a.Certificate.SubjectKeyId) != 0
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxCSR bounds a CSR in bytes of PEM. The largest legitimate one, for an RSA key of 8192 bits, has 3 KiB.
+// MaxCSR bounds a CSR, in bytes of PEM. The largest legitimate CSR, for an RSA key of 8192 bits, has 3 KiB.
 const MaxCSR = 16 << 10
 
-// Bounds of RSA keys, in bits. Above, one verification costs milliseconds.
+// Bounds of RSA keys, in bits. Beyond maxRSA one verification costs milliseconds.
 const minRSA, maxRSA = 2048, 8192
 
 var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// ParseCSR parses one CSR as PEM and returns its public key: ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. The
-// CSR must be signed by that key. It may name id, or id's path in one of the aliases, or nothing. A subject is ignored,
-// because Istio's agents send an empty organization. Errors match ErrInvalid.
+// ParseCSR parses one CSR in PEM, and returns its public key. The key is ECDSA on P-256 or P-384, or RSA of 2048 to
+// 8192 bits, and must have signed the CSR. The CSR may name id, or id's path in one of the aliases, or nothing. A
+// subject is ignored, because Istio's agents send an empty organizationName. Errors match ErrInvalid.
 func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, aliases)
 	if err != nil {
@@ -47,7 +47,7 @@ func parseCSR(text []byte, id spiffeid.ID, aliases []spiffeid.TrustDomain) (*x50
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	// Before the signature: this bounds the cost of verifying.
+	// The key is checked first, which bounds the cost of verifying the signature.
 	if err := checkKey(csr.PublicKey); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrWeakKey, err)
 	}
@@ -106,8 +106,8 @@ func checkKey(public crypto.PublicKey) error {
 	return nil
 }
 
-// checkNames refuses every alternative name except id's. It parses the extension itself, because x509 skips unknown
-// kinds of names.
+// checkNames refuses every alternative name except id, and id's path in one of the aliases. It parses the extension
+// itself, because x509 skips unknown kinds of names.
 func checkNames(extensions []pkix.Extension, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
 	for _, e := range extensions {
 		if !e.Id.Equal(oidSubjectAltName) {
@@ -119,7 +119,7 @@ func checkNames(extensions []pkix.Extension, id spiffeid.ID, aliases []spiffeid.
 		}
 		for _, n := range names {
 			if n.Class != asn1.ClassContextSpecific || n.Tag != 6 {
-				return fmt.Errorf("%w: a name of kind %d (%.100q); only a SPIFFE URI may stand there", ErrForeignName, n.Tag, n.Bytes)
+				return fmt.Errorf("%w: a name of kind %d (%.100q); only a SPIFFE URI is accepted", ErrForeignName, n.Tag, n.Bytes)
 			}
 			if !sameIdentity(string(n.Bytes), id, aliases) {
 				return fmt.Errorf("%w: %.200q, but the caller is %s", ErrForeignName, n.Bytes, id)

@@ -34,7 +34,7 @@ func TestCSRRefused(t *testing.T) {
 	good := csrPEM(ecKey(), named(web.String()))
 	corrupt := derOf(good)
 	corrupt[len(corrupt)-5] ^= 1
-	swapped := bytes.Replace(derOf(good), []byte("sa/web"), []byte("sa/wex"), 1) // what is signed changed
+	swapped := bytes.Replace(derOf(good), []byte("sa/web"), []byte("sa/wex"), 1) // the signed content changed
 	alt := func(names ...asn1.RawValue) []byte {
 		e := pkix.Extension{Id: oidSubjectAltName, Value: must(asn1.Marshal(names))}
 		return csrPEM(ecKey(), x509.CertificateRequest{ExtraExtensions: []pkix.Extension{e}})
@@ -85,7 +85,7 @@ func TestCSRRefused(t *testing.T) {
 	}
 }
 
-// wantRefused says of a CSR for web that it must be refused, with which error and which words.
+// wantRefused checks that a CSR for web is refused, with this error and text.
 func wantRefused(t *testing.T, csr []byte, want error, says string) {
 	t.Helper()
 	_, err := ParseCSR(csr, web)
@@ -97,7 +97,8 @@ func wantRefused(t *testing.T, csr []byte, want error, says string) {
 	}
 }
 
-// withKey is a CSR whose key was exchanged. Its signature does not fit, but the key must be refused before that is looked at.
+// withKey returns a CSR whose key was exchanged. Its signature does not match, but the key must be refused before the
+// signature is verified.
 func withKey(public crypto.PublicKey) []byte {
 	var csr struct {
 		Content struct {
@@ -132,7 +133,7 @@ func TestCSRNamesAccepted(t *testing.T) {
 	}
 }
 
-// TestExtensionsDoNotComeThrough asks for a CA certificate in the CSR.
+// A CSR that requests a CA certificate does not yield one.
 func TestExtensionsDoNotComeThrough(t *testing.T) {
 	ca := pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: must(asn1.Marshal(struct{ CA bool }{true}))}
 	csr := csrPEM(ecKey(), x509.CertificateRequest{ExtraExtensions: []pkix.Extension{ca}})

@@ -9,9 +9,9 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Encode returns the chain for IstioCertificateResponse.cert_chain: one element per certificate, the leaf first, each
-// one PEM block with its newline, and the whole root bundle as the last element. Istio's agents use the last element as
-// their trust bundle, so it is always present (istio: security/pkg/server/ca/server.go, pkg/security secretcache).
+// Encode returns the elements of IstioCertificateResponse.cert_chain, in PEM. Each certificate of the chain is one
+// element, the leaf first. The last element is the whole root bundle. It is always present, because Istio's agents use
+// the last element as their trust bundle (istio: security/pkg/server/ca/server.go, pkg/security secretcache).
 func (i *Issued) Encode(bundle []*x509.Certificate) []string {
 	out := make([]string, 0, len(i.Chain)+1)
 	for _, c := range i.Chain {
@@ -20,7 +20,7 @@ func (i *Issued) Encode(bundle []*x509.Certificate) []string {
 	return append(out, string(EncodeCertificates(bundle...)))
 }
 
-// EncodeCertificates returns the certificates as concatenated PEM.
+// EncodeCertificates returns the certificates as concatenated PEM; nil without certificates.
 func EncodeCertificates(certs ...*x509.Certificate) []byte {
 	var b bytes.Buffer
 	for _, c := range certs {

@@ -12,7 +12,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ErrForeign: another CA's certificate does not match the request.
+// ErrForeign: another CA's certificate is malformed, not trusted, or does not match the request.
 var ErrForeign = errors.New("certificate of another CA")
 
 // Bounds of another CA's response.
@@ -21,20 +21,20 @@ const (
 	maxChain   = 8        // certificates
 )
 
-// oidOrganization is the only part of a subject that Istio's agents send, without a value (istio:
+// oidOrganization is the only attribute in the subjects of Istio's agents; its value is empty (istio:
 // security/pkg/pki/util/generate_csr.go).
 var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 
-// ParseExact is ParseCSR for a CSR that another CA signs as it is. The CSR must name id and nothing else: a subject (an
-// organization is a group to Kubernetes) or an extension might have a meaning for that CA or its relying parties.
-// Errors: those of ParseCSR, and ErrForeignName.
+// ParseExact parses a CSR for another CA, and returns its public key. That CA signs the CSR's names unchanged, so the
+// CSR must name id and nothing else. A subject (Kubernetes takes an organizationName for a group) or an extension might
+// have a meaning for that CA or its relying parties. An empty organizationName is accepted. Errors match ErrInvalid.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(csr.URIs); n != 1 {
-		return nil, fmt.Errorf("%w: the CSR has %d URI names, and a CA that takes names from it needs %s there", ErrForeignName, n, id)
+		return nil, fmt.Errorf("%w: the CSR has %d URI names; a CA that copies its names needs %s alone", ErrForeignName, n, id)
 	}
 	for _, e := range csr.Extensions {
 		if !e.Id.Equal(oidSubjectAltName) {
@@ -49,19 +49,19 @@ func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	return csr.PublicKey, nil
 }
 
-// Foreign has the requirements for a certificate of another CA.
+// Foreign states the requirements for a certificate of another CA.
 type Foreign struct {
 	Identity spiffeid.ID
 	Key      crypto.PublicKey    // of the CSR
 	Roots    []*x509.Certificate // roots of the CA
-	MaxTTL   time.Duration       // from now on
+	MaxTTL   time.Duration       // longest remaining lifetime; Backdate more is accepted
 }
 
-// Check parses another CA's certificates, leaf first, and verifies the leaf (ErrForeign). Issued.Chain has only the
-// certificates that lead from the leaf to a root.
+// Check parses another CA's certificates, leaf first, and verifies the leaf against the requirements. Issued.Chain is
+// the leaf and the certificates between it and a root; Issued.Epoch is 0. Errors match ErrForeign, not ErrInvalid.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {
-		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d", ErrForeign, len(text), maxForeign)
+		return nil, fmt.Errorf("%w: the response has %d bytes; at most %d are accepted", ErrForeign, len(text), maxForeign)
 	}
 	certs, err := Certificates(text)
 	switch {
@@ -72,7 +72,7 @@ func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	}
 	leaf := certs[0]
 	if err := f.checkLeaf(leaf, now); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
+		return nil, fmt.Errorf("%w: %v", ErrForeign, err) // %v: the request is not at fault (ErrInvalid)
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, c := range f.Roots {
@@ -88,20 +88,19 @@ func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots,
 		Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err != nil {
-		return nil, fmt.Errorf("%w: it does not lead to a root that the mesh configuration has for this CA: %w", ErrForeign, err)
+		return nil, fmt.Errorf("%w: it does not lead to a root of this CA in the mesh configuration: %w", ErrForeign, err)
 	}
 	chain := chains[0]
 	return &Issued{Leaf: leaf, Chain: chain[:max(len(chain)-1, 1)], Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// clockLeeway bounds how far in the future a certificate of another CA may begin; shortestForeign is its shortest
-// remaining lifetime.
+// Bounds of the validity of another CA's certificate.
 const (
-	clockLeeway     = time.Minute
-	shortestForeign = time.Minute
+	clockLeeway     = time.Minute // largest NotBefore, after now
+	shortestForeign = time.Minute // smallest NotAfter, after now
 )
 
-// checkLeaf checks a leaf's content, without its signature.
+// checkLeaf checks a leaf's content, except its signature.
 func (f Foreign) checkLeaf(leaf *x509.Certificate, now time.Time) error {
 	key, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	usage := func(u x509.ExtKeyUsage) bool { return slices.Contains(leaf.ExtKeyUsage, u) }

@@ -16,18 +16,19 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Files are the user's own CA in the form of the Secret `cacerts`, in PEM.
+// Files contains the user's own CA in PEM, with one field for each key of the Secret `cacerts`.
 type Files struct {
-	Cert  []byte // ca-cert.pem: the issuer of leaves
+	Cert  []byte // ca-cert.pem: the issuer of leaves; certificates after it belong to the chain
 	Key   []byte // ca-key.pem: its key, PKCS #8, SEC 1 or PKCS #1, not encrypted
 	Chain []byte // cert-chain.pem: the issuer and the certificates above it, with or without the root; may be empty
 	Root  []byte // root-cert.pem: the trust anchors
 	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
-// FromPEM parses a user's CA, and verifies that it can sign leaves that peers accept. It refuses a key that does not
-// match, a certificate that is not a CA's, a path length that is too short, an expired certificate, a chain that does
-// not reach a root, and name constraints that exclude the trust domain. Errors name the file of `cacerts`.
+// FromPEM parses a user's CA, and verifies that peers accept its leaves. It refuses a key that does not match, a
+// certificate that is not a CA's, a path length that is too short, an expired certificate, a chain that does not reach
+// a root, name constraints that exclude the trust domain, and revocation lists that do not fit the CA. Errors name the
+// file of `cacerts`.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -66,12 +67,9 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	return a, nil
 }
 
-// Verify returns why a peer that trusts a.Roots would refuse a leaf that a signs now for a workload of td. nil: the
-// peer would accept the leaf.
+// Verify returns an error if peers with a.Roots would refuse leaves signed by a for td. a needs Key and
+// Certificate. Errors name the file of `cacerts`.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
-	if err := a.ready(now); err != nil {
-		return err
-	}
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)
 	}
@@ -92,10 +90,13 @@ func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 		}
 		below = c
 	}
+	if err := a.ready(now); err != nil { // certificate and chain are checked
+		return fmt.Errorf("root-cert.pem: %w", err)
+	}
 	return a.probe(td, now)
 }
 
-// checkCA returns why c cannot be above a leaf with `between` issuers between them.
+// checkCA returns why c cannot be an issuer above a leaf, with `between` issuers between c and the leaf.
 func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	switch {
 	case !c.BasicConstraintsValid || !c.IsCA:
@@ -136,14 +137,14 @@ func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 			Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 		})
 		if err != nil {
-			return fmt.Errorf("root-cert.pem: a certificate of this CA for %s is not accepted by it: %w", td, err)
+			return fmt.Errorf("root-cert.pem: a certificate of this CA for %s is not accepted by these roots: %w", td, err)
 		}
 	}
 	return nil
 }
 
-// Certificates parses all certificates of a PEM text, which may contain only certificates, comments and white space.
-// Errors name the block that is not a certificate, or say that the text is not PEM. An empty text has no certificates.
+// Certificates parses all certificates of a PEM text. It returns nil for an empty text, and ignores text outside of
+// blocks. Errors: a block is not a certificate or is broken, or the text has no block.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {
@@ -169,7 +170,9 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// PrivateKey parses the one private key of a PEM text: PKCS #8, SEC 1 or PKCS #1. Errors do not show it.
+// PrivateKey parses the first PEM block of a text as an ECDSA or RSA key. The forms are PKCS #8, SEC 1 and PKCS #1. A
+// block EC PARAMETERS before it is skipped; blocks after it are ignored. Errors: no block, another block, or a key that
+// is encrypted or of another kind. They do not show the key.
 func PrivateKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block
@@ -180,7 +183,7 @@ func PrivateKey(text []byte) (crypto.Signer, error) {
 			continue
 		}
 		if strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "" {
-			return nil, errors.New("the private key is encrypted; it must be given in the clear (or through a KMS)")
+			return nil, errors.New("the private key is encrypted; only an unencrypted key is accepted")
 		}
 		return parseKey(block)
 	}

@@ -1,5 +1,5 @@
-// Package issue makes certificates from CSRs and identities. Its functions are pure except for randomness and the given
-// time.
+// Package issue makes certificates from CSRs and identities. Its functions are pure except for randomness; the time is
+// an argument.
 //
 // Owns: nothing.
 // Reads: nothing of ours.
@@ -25,8 +25,9 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Errors of this package, for errors.Is. Those that match ErrInvalid are the caller's fault and permanent (gRPC
-// InvalidArgument). ErrAuthority means that the signer cannot sign now (Unavailable). Others are internal.
+// Errors of requests, for errors.Is. The caller causes errors that match ErrInvalid, and they are permanent (gRPC
+// InvalidArgument). ErrAuthority means that the signer cannot sign at present (Unavailable). Any other error is
+// internal.
 var (
 	ErrInvalid     = errors.New("invalid certificate request")
 	ErrMalformed   = fmt.Errorf("%w: malformed CSR", ErrInvalid)
@@ -46,18 +47,18 @@ type Request struct {
 	// Aliases are trust domains under which the CSR may name Identity's path. Agents that started before the mesh
 	// changed its trust domain use one. The certificate names Identity in any case.
 	Aliases []spiffeid.TrustDomain
-	TTL     time.Duration // 0: the default; above the maximum: the maximum
+	TTL     time.Duration // 0: the default; above the maximum: the maximum; else below 1 s: ErrTTL
 	// Proven is the time of the last proof of the identity by a token, to be recorded in the certificate (Proven);
 	// zero: not recorded.
 	Proven time.Time
 	// Origin is the first proof of the identity, to be recorded in the certificate (OriginOf); zero: not recorded.
 	Origin Origin
-	// Names are added to the certificate: DNS names and IP addresses. The issuer decides about them, never the CSR.
+	// Names are the DNS names and IP addresses to add to the certificate. The server sets them, never the CSR.
 	Names []string
 }
 
-// Backdate is the distance of all begins before now: of leaves, roots, and revocation lists. Clocks of a mesh may
-// differ by 10 minutes in either direction, and a peer refuses a begin in its future.
+// Backdate is subtracted from the current time for NotBefore of leaves and roots, and for ThisUpdate of revocation
+// lists. Clocks of a mesh may differ by 10 minutes in either direction, and a peer refuses a NotBefore in its future.
 const Backdate = 15 * time.Minute
 
 // Policy bounds the issued certificates. A zero field means its default.
@@ -65,7 +66,7 @@ type Policy struct {
 	DefaultTTL time.Duration // 24 h
 	MaxTTL     time.Duration // 90 d
 	Backdate   time.Duration // of NotBefore; 0: the constant Backdate; negative: none
-	Jitter     float64       // NotAfter is earlier by up to this fraction of the TTL, below 1: 0.1; negative: none
+	Jitter     float64       // largest part of the TTL by which NotAfter is earlier, below 1; 0: 0.1; negative: none
 }
 
 func (p Policy) withDefaults() Policy {
@@ -85,13 +86,14 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest returns the shortest lifetime of a certificate with a requested TTL, if the signer lives that long.
+// Shortest returns the shortest lifetime of certificates for a requested TTL; 0: the default. The end of the signer may
+// make it shorter.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
 }
 
-// Longest returns the longest lifetime of a certificate with a requested TTL; 0: the default.
+// Longest returns the longest lifetime of certificates for a requested TTL; 0: the default.
 func (p Policy) Longest(ttl time.Duration) time.Duration {
 	if p = p.withDefaults(); ttl == 0 {
 		ttl = p.DefaultTTL
@@ -102,7 +104,7 @@ func (p Policy) Longest(ttl time.Duration) time.Duration {
 // Default returns the lifetime of certificates without a requested TTL.
 func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
 
-// Check returns what is invalid in the policy, for the start of a process. nil: the policy is valid.
+// Check validates the policy. The error names the invalid field.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
 	case p.DefaultTTL < time.Second:
@@ -119,15 +121,16 @@ func (p Policy) Check() error {
 type Issued struct {
 	Leaf   *x509.Certificate
 	Chain  []*x509.Certificate // leaf first, then Authority.Certificate and Authority.Chain, without roots
-	Epoch  uint64
-	Serial string // hexadecimal, as SerialString makes it
+	Epoch  uint64              // of the signer; 0: another CA
+	Serial string              // hexadecimal, as SerialString makes it
 }
 
-// SerialString formats serial numbers as used everywhere: lower-case hexadecimal without leading zeros.
+// SerialString formats a serial number as lower-case hexadecimal without leading zeros.
 func SerialString(serial *big.Int) string { return serial.Text(16) }
 
-// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. random is the source of serial
-// and jitter (nil: crypto/rand). Errors match ErrInvalid or ErrAuthority, or are those of random and the signer.
+// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. The leaf ends no later than a.
+// random is the source of serial number and jitter; nil: crypto/rand. Errors match ErrInvalid or ErrAuthority, or are
+// those of random and the signer.
 func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if err := checkIdentity(r.Identity); err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func checkIdentity(id spiffeid.ID) error {
 	return nil
 }
 
-// sign completes the template (names and extended usages are set) and signs it.
+// sign completes and signs a template that has its names and extended usages.
 func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
 	ttl time.Duration, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if random == nil {
@@ -202,8 +205,9 @@ func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
 	return &Issued{Leaf: leaf, Chain: chain, Epoch: a.Epoch, Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// validity returns the leaf's interval in whole seconds, as X.509 has them. It is within the signer's, and at least a
-// second long from now on.
+// validity returns the leaf's interval in whole seconds, as in X.509. The interval lies within that of the signer. It
+// ends after now, possibly by less than a second. Errors match ErrAuthority (invalid policy) or ErrTTL, or are those of
+// random.
 func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random io.Reader) (from, to time.Time, err error) {
 	if err := p.Check(); err != nil {
 		return from, to, fmt.Errorf("%w: %w", ErrAuthority, err)
@@ -234,7 +238,7 @@ func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random 
 	return from, to, nil
 }
 
-// serial returns 128 bits of a CSPRNG, never zero.
+// serial returns 128 random bits, never zero. Errors: those of random, or a source of zeros.
 func serial(random io.Reader) (*big.Int, error) {
 	var b [16]byte
 	for range 3 {

@@ -6,12 +6,12 @@ import (
 	"encoding/asn1"
 )
 
-// Origin identifies the credential that first proved the identity of a leaf. All certificates that go back to one token
-// have the same Origin, so that they are counted once.
+// Origin identifies the credential behind a leaf: the first proof of its identity. All certificates that go back to one
+// token have the same Origin, so that they are counted once.
 type Origin struct {
-	Pod    string `asn1:"utf8"` // that the token was bound to; empty: unbound
+	Pod    string `asn1:"utf8"` // Pod that the token was bound to; empty: unbound
 	PodUID string `asn1:"utf8"` // empty: not in the token
-	Token  string `asn1:"utf8"` // distinguishes tokens without a Pod; or the serial number of a leaf without an origin
+	Token  string `asn1:"utf8"` // distinguishes tokens without a Pod; for a renewed leaf without an origin its serial number
 	// Cluster is the cluster whose keys verified the token; empty: unknown.
 	Cluster string `asn1:"utf8"`
 }
@@ -19,7 +19,7 @@ type Origin struct {
 // originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). See provenOID.
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
-// OriginOf returns the Origin in a leaf. Zero: an older version or another CA issued the leaf.
+// OriginOf returns the Origin in a leaf. Zero: an older version or another CA issued the leaf, without an Origin.
 func OriginOf(leaf *x509.Certificate) Origin {
 	for _, e := range leaf.Extensions {
 		var o Origin

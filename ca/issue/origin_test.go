@@ -13,7 +13,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// A leaf says what proved it as the CA knows it, whatever the CSR says; one that does not say has no origin.
+// A leaf contains the proof of its identity as the CA knows it, whatever the CSR contains; a leaf without it has no
+// origin.
 func TestOrigin(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	td := spiffeid.RequireTrustDomainFromString("cluster.local")

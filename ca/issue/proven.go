@@ -13,8 +13,8 @@ import (
 // (attest.Certificates.Foreign).
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
-// Proven returns when a token last proved a leaf's identity. For a leaf without that extension, which an older version
-// issued, it returns NotBefore.
+// Proven returns when a token last proved a leaf's identity. A leaf of an older version does not state that time: its
+// NotBefore is returned.
 func Proven(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
@@ -22,8 +22,8 @@ func Proven(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore
 }
 
-// Follows returns the time at which a leaf's statements were true: when a token proved them. For a leaf without that
-// extension, which an older version issued, it returns IssuedAt.
+// Follows returns the time at which a leaf's statements were true: the last proof by a token. A leaf of an older
+// version does not state that time: its IssuedAt is returned.
 func Follows(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
@@ -31,7 +31,8 @@ func Follows(leaf *x509.Certificate) time.Time {
 	return IssuedAt(leaf)
 }
 
-// IssuedAt returns when a leaf was issued: Backdate after its begin, which is imprecise if its CA is younger.
+// IssuedAt returns when a leaf was issued: NotBefore plus Backdate. The result is too late if the CA began less than
+// Backdate before the issue, and imprecise for leaves of another CA.
 func IssuedAt(leaf *x509.Certificate) time.Time { return leaf.NotBefore.Add(Backdate) }
 
 func provenAt(leaf *x509.Certificate) (at time.Time, says bool) {

@@ -12,7 +12,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// A leaf says when a token was shown as the CA knows it, whatever the CSR says; one that does not say counts from its beginning.
+// A leaf contains the time at which a token was presented, as the CA knows it, whatever the CSR contains; a leaf
+// without it counts from its beginning.
 func TestProven(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	td := spiffeid.RequireTrustDomainFromString("cluster.local")
@@ -51,8 +52,8 @@ func TestProven(t *testing.T) {
 	}
 }
 
-// What a leaf says is true from when a token proved it, also where its CA is younger than a leaf's beginning lies back; of a leaf that says
-// nothing it is when it was issued.
+// The time of proof in a leaf counts from its token, also if the CA is younger than the leaf's backdating. A leaf
+// without that time counts from its issue.
 func TestFollows(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	extension, err := proven(began.Add(time.Minute))

@@ -15,10 +15,10 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ServingNames returns the DNS names that agents expect in the server's certificate: the Services istiod,
-// istiod-remote, istio-pilot and, for a revision other than "" and "default", istiod-<revision>, of the namespace.
-// Custom names are added (ISTIOD_CUSTOM_HOST and the like; empty ones are omitted). The result is sorted, without
-// duplicates.
+// ServingNames returns the DNS names of the server's certificate, as agents expect them. They are those of the Services
+// istiod, istiod-remote, istio-pilot and, for a revision other than "" and "default", istiod-<revision>, in the
+// namespace. Custom names are added (ISTIOD_CUSTOM_HOST and the like); empty ones are omitted. The result is sorted,
+// without duplicates.
 func ServingNames(namespace, revision string, custom ...string) []string {
 	services := []string{"istiod", "istiod-remote", "istio-pilot"}
 	if revision != "" && revision != "default" {
@@ -39,8 +39,9 @@ type ServingRequest struct {
 	TTL      time.Duration // 0: the policy's default
 }
 
-// Serving makes a key (P-256) and a certificate for a server of the control plane. Identity may be zero. The chain has
-// no root. Errors: ErrInvalid if the request has no names, else the authority's.
+// Serving makes a P-256 key and a certificate for a server of the control plane. Identity may be zero. The chain has no
+// root. Errors match ErrInvalid if the request has no names or an invalid TTL, match ErrAuthority, or are those of
+// random and the signer.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

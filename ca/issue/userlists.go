@@ -14,18 +14,21 @@ import (
 // namespace.
 const maxUserLists = 64 << 10
 
-// readLists parses the user's revocation lists, ca-crl.pem, into a. Lists of issuers that a knows must be signed by
-// them. Other lists are of other intermediates below a's roots, and are verified where they are used. A CA that its own
-// lists revoke is refused.
+// readLists parses the user's revocation lists, ca-crl.pem, into a. A list of an issuer in a's path or roots must be
+// signed by that issuer. The signatures of other lists are not checked: proxies verify them. A CA that its own lists
+// revoke is refused.
 func (a *Authority) readLists(text []byte, now time.Time) error {
 	if len(text) > maxUserLists {
-		return fmt.Errorf("%d bytes, at most %d are taken", len(text), maxUserLists)
+		return fmt.Errorf("%d bytes; at most %d are accepted", len(text), maxUserLists)
 	}
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			if len(bytes.TrimSpace(rest)) > 0 {
-				return errors.New("is not PEM, or not to its end")
+				return errors.New("is not PEM, or has text after the last PEM block")
+			}
+			if n := bytes.Count(text, []byte("-----BEGIN ")); n != len(a.Lists) {
+				return fmt.Errorf("%d PEM blocks begin, but only %d can be read", n, len(a.Lists))
 			}
 			return nil
 		}
@@ -47,9 +50,9 @@ func (a *Authority) readLists(text []byte, now time.Time) error {
 func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 	switch {
 	case list.Number == nil:
-		return fmt.Errorf("of %s has no number (RFC 5280, section 5.2.3), by which a newer one is told from an older one", list.Issuer)
+		return fmt.Errorf("of %s has no number (RFC 5280, section 5.2.3), which orders the lists of an issuer", list.Issuer)
 	case !list.NextUpdate.IsZero() && !now.Before(list.NextUpdate):
-		return fmt.Errorf("of %s ended at %s: proxies would refuse everybody", list.Issuer, stamp(list.NextUpdate))
+		return fmt.Errorf("of %s ended at %s: proxies would refuse every certificate", list.Issuer, stamp(list.NextUpdate))
 	case slices.ContainsFunc(a.Lists, func(o *x509.RevocationList) bool { return SameIssuer(o, list) }):
 		return fmt.Errorf("is a second one of %s", list.Issuer)
 	}
@@ -74,13 +77,13 @@ func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 	return nil
 }
 
-// SameIssuer reports whether two revocation lists have the same issuer.
+// SameIssuer reports whether two revocation lists have the same issuer: its name and its key identifier.
 func SameIssuer(a, b *x509.RevocationList) bool {
 	return bytes.Equal(a.RawIssuer, b.RawIssuer) && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId)
 }
 
-// NewestLists merges revocation lists: for each issuer the one with the highest number, issuers in order of first
-// appearance.
+// NewestLists merges revocation lists, and keeps the one with the highest number of each issuer. have must have at most
+// one list of an issuer, and each list a number. Issuers are in order of first appearance.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

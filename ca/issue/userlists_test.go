@@ -12,7 +12,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// The user's lists are taken where each is whole, in time, and signed by its issuer if that is known; lists that revoke the CA itself refuse it.
+// The user's lists are accepted if each is complete, current, and signed by its issuer, if that is known. Lists that
+// revoke the CA itself make it unusable.
 func TestUserLists(t *testing.T) {
 	td, now := spiffeid.RequireTrustDomainFromString("cluster.local"), time.Now()
 	self := func(epoch uint64) *Authority {
@@ -63,9 +64,11 @@ func TestUserLists(t *testing.T) {
 		"twice":                        {slices.Concat(list(root, 1, nil), list(root, 2, nil)), 0, "list 2: is a second one"},
 		"another's in the root's name": {list(&forged, 1, nil), 0, "is not signed by it"},
 		"it revokes the CA":            {list(root, 1, revoking(below.Certificate.SerialNumber)), 0, "which is in this CA's own chain"},
-		"no PEM":                       {[]byte("garbage"), 0, "is not PEM"},
-		"a certificate":                {EncodeCertificates(root.Certificate), 0, "not an X509 CRL"},
-		"too much":                     {make([]byte, maxUserLists+1), 0, "at most 65536"},
+		"a broken one first": {slices.Concat([]byte("-----BEGIN X509 CRL-----\n?\n-----END X509 CRL-----\n"), list(root, 1, nil)), 0,
+			"2 PEM blocks begin, but only 1 can be read"},
+		"no PEM":        {[]byte("garbage"), 0, "is not PEM"},
+		"a certificate": {EncodeCertificates(root.Certificate), 0, "not an X509 CRL"},
+		"too much":      {make([]byte, maxUserLists+1), 0, "at most 65536"},
 	} {
 		a := *below
 		err := a.readLists(c.text, now)

@@ -1,5 +1,5 @@
-// Package istioca reads the mesh's CA from istiod's Secrets in Kubernetes: the user's own from the Secret cacerts of
-// the system namespace, else the root that istiod made for itself from the Secret istio-ca-secret.
+// Package istioca reads the mesh's CA from istiod's Secrets in the system namespace of Kubernetes. The Secret cacerts
+// has the user's own CA. Without it, the Secret istio-ca-secret has the root that istiod made for itself.
 //
 // Owns: nothing.
 // Reads: these two Secrets, by name, while Run runs.
@@ -21,8 +21,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Names of the Secrets, and the type of istiod's own: with USE_CACERTS_FOR_SELF_SIGNED_CA istiod keeps its own root in
-// cacerts.
+// Names of the Secrets, and the type of Secrets with istiod's own root. With USE_CACERTS_FOR_SELF_SIGNED_CA istiod
+// keeps this root in cacerts.
 const (
 	userSecret   = "cacerts"
 	istiodSecret = "istio-ca-secret"
@@ -30,8 +30,8 @@ const (
 )
 
 const (
-	every    = 5 * time.Second // between two reads, as for a folder
-	patience = 5 * time.Second // for one response
+	every    = 5 * time.Second // pause between two reads, as for a folder
+	patience = 5 * time.Second // timeout of one request
 )
 
 // Secrets is a keyring.CASource that reads istiod's Secrets. Safe for concurrent use.
@@ -41,7 +41,7 @@ type Secrets struct {
 	log       *slog.Logger
 	now       atomic.Pointer[found]
 
-	known, failing bool // owned by Run: a read has succeeded once; the last one failed
+	known, failing bool // owned by Run: a read has succeeded once; the last read failed
 }
 
 // found is the result of a read.
@@ -50,20 +50,21 @@ type found struct {
 	err error
 }
 
-// New returns Secrets of a namespace. It sends no request.
+// New returns Secrets of a namespace. It sends no request. Until Run has read once, Read returns keyring.ErrNotRead.
 func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 	s := &Secrets{api: api, namespace: namespace, log: log}
 	s.now.Store(&found{err: fmt.Errorf("Secret %s/%s: %w", namespace, userSecret, keyring.ErrNotRead)})
 	return s
 }
 
-// Read implements keyring.CASource. It returns the result of the last read that the API server answered.
+// Read implements keyring.CASource. It returns the result of the last successful read, in which a Secret without a
+// needed key is an error. Before the first success it returns the error of the last attempt.
 func (s *Secrets) Read() (keyring.UserCA, error) {
 	now := s.now.Load()
 	return now.ca, now.err
 }
 
-// Run reads the Secrets regularly until ctx ends. It returns the error of ctx.
+// Run reads the Secrets every 5 s until ctx ends. It returns the error of ctx.
 func (s *Secrets) Run(ctx context.Context) error {
 	for {
 		s.refresh(ctx)
@@ -86,7 +87,7 @@ func (s *Secrets) refresh(ctx context.Context) {
 		s.now.Store(&found{ca, err})
 	case ctx.Err() == nil:
 		if !s.failing {
-			s.log.Warn("the Secrets of the CA cannot be read; what was read last stays in use", obs.KeyError, err)
+			s.log.Warn("the Secrets of the CA cannot be read; the CA that was read last stays in use", obs.KeyError, err)
 		}
 		if s.failing = true; !s.known {
 			s.now.Store(&found{err: err})
@@ -94,7 +95,8 @@ func (s *Secrets) refresh(ctx context.Context) {
 	}
 }
 
-// readSecrets reads the CA. *incomplete: a Secret lacks a key. Other errors: a Secret cannot be read.
+// readSecrets reads the CA; None: neither Secret exists. *incomplete: a Secret lacks a key. Other errors: a Secret
+// cannot be read.
 func (s *Secrets) readSecrets(ctx context.Context) (keyring.UserCA, error) {
 	for _, name := range []string{userSecret, istiodSecret} {
 		secret, err := s.get(ctx, name)
@@ -115,7 +117,7 @@ type secret struct {
 	Data     map[string][]byte
 }
 
-// get reads a Secret by name; nil: it certainly does not exist.
+// get reads a Secret by name. nil without an error: the API server answered that it does not exist.
 func (s *Secrets) get(ctx context.Context, name string) (*secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -154,7 +156,7 @@ func (s *secret) userCA(from string) (keyring.UserCA, error) {
 	case len(s.Data["tls.crt"]) > 0:
 		parts = []part{{"tls.crt", &u.Cert}, {"tls.key", &u.Key}, {"ca.crt", &u.Root}}
 		u.From += " (tls.crt is its ca-cert.pem, tls.key its ca-key.pem, ca.crt its root-cert.pem)"
-	case u.FirstOnly: // istiod writes its own root once only
+	case u.FirstOnly: // istiod may write its own root as ca-cert.pem alone
 		parts = parts[:2]
 		u.Root = s.Data["root-cert.pem"]
 		if len(u.Root) == 0 {

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// secrets are those of an API server that the test plays, by name: the JSON, or a code of HTTP.
+// secrets plays an API server with these Secrets, by name: the JSON, or an HTTP status code.
 func secrets(t *testing.T, have map[string]any) *Secrets {
 	t.Helper()
 	return New(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,8 @@ func secrets(t *testing.T, have map[string]any) *Secrets {
 	}), "istio-system", slog.New(slog.DiscardHandler))
 }
 
-// object is a Secret as the API server gives it: what a key is to have is its own name, but for those that are empty.
+// object returns a Secret as an API server does: the value of each key is its own name; keys after an empty one have
+// empty values.
 func object(name, kind string, keys ...string) map[string]any {
 	data := map[string]string{}
 	for _, key := range keys {
@@ -46,14 +47,14 @@ func object(name, kind string, keys ...string) map[string]any {
 	return map[string]any{"metadata": map[string]string{"name": name}, "type": kind, "data": data}
 }
 
-// Which Secret counts, and which of its keys is what, as with istiod; what lacks something is named by Secret and key, and nothing else counts
-// then.
+// The Secret that is used, and the meaning of its keys, are as in istiod. Missing parts are named by Secret and key,
+// and no other Secret is used then.
 func TestWhichSecret(t *testing.T) {
 	const opaque, tls = "Opaque", "kubernetes.io/tls"
 	own := object("istio-ca-secret", istiodType, "ca-cert.pem", "ca-key.pem", "cert-chain.pem=", "key.pem=", "root-cert.pem=")
 	for name, c := range map[string]struct {
 		cacerts, istiod any
-		want            string // certificate, key, chain, root, lists, and whether it counts at first only; or what the error says
+		want            string // certificate, key, chain, root, lists, and whether it is used initially only; or the text of the error
 	}{
 		"none":                       {nil, nil, "none"},
 		"istiod's own":               {nil, own, "ca-cert.pem ca-key.pem  ca-cert.pem true"},
@@ -84,8 +85,8 @@ func TestWhichSecret(t *testing.T) {
 	}
 }
 
-// Before the Secrets could be looked at nobody is told that there are none; what was read once stands while the API server is away or does not
-// let them be read; what a Secret lacks then is said, and that it is gone.
+// Before the Secrets were read once, no result is reported. The last result stays while the API server is away or
+// refuses the read. Missing parts of a Secret are reported then, and so is its removal.
 func TestLastAnswerStands(t *testing.T) {
 	have := map[string]any{}
 	s := secrets(t, have)

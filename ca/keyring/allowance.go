@@ -7,30 +7,30 @@ import (
 )
 
 // While etcd is away a replica renews certificates for an hour, from an allowance that etcd recorded before. An
-// attacker who cuts replicas off from etcd gets at most the certificates of the allowance. None of them is valid after
-// the allowance's end, and none is for an identity that this replica knew to be revoked. Decisions that depend on the
-// issued certificates assume that every allowance was used up. Until an allowance was given back or has ended, no new
-// root signs, no epoch retires, and no denied identity is allowed again.
+// attacker who cuts replicas off from etcd gets at most the certificates of the allowance. All of them end by
+// Allowance.Last, and none is for an identity that this replica knew to be revoked. Decisions that depend on the issued
+// certificates assume that every allowance was used up. While an older allowance is neither replaced nor ended, no new
+// root signs unless forced, no epoch retires, and no denied identity is allowed again.
 
 const (
-	allowanceLife  = 75 * time.Minute // an hour is left whenever etcd goes away
-	allowanceEvery = 15 * time.Minute // how often it is recorded again
+	allowanceLife  = 75 * time.Minute // at least an hour is left when etcd goes away
+	allowanceEvery = 15 * time.Minute // interval of recording a new one
 	allowanceTTL   = 4 * time.Hour    // longest lifetime of a certificate
-	renewalsOfOne  = 2                // of the same certificate: an answer may be lost
+	renewalsOfOne  = 2                // of one certificate: a response may be lost
 )
 
-// ErrAllowance: no allowance covers the renewal; the text says why.
+// ErrAllowance: no allowance covers the renewal. The text states the reason.
 var ErrAllowance = errors.New("not issued while etcd cannot record it")
 
-// Allowance bounds the certificates that one replica may issue without etcd. etcd stores it.
+// Allowance permits one replica to renew a number of certificates without etcd. etcd stores it.
 type Allowance struct {
-	Replica    string    `json:"replica"` // a random name, stored in the replica's state directory
-	Epoch      uint64    `json:"epoch"`   // the epoch that signs
-	Generation uint64    `json:"generation"`
-	Version    uint64    `json:"version"` // of the record that the replica knew
-	Until      time.Time `json:"until"`   // no renewals are issued afterwards
-	Last       time.Time `json:"last"`    // end of the last certificate issued from it
-	Count      int       `json:"count"`
+	Replica    string    `json:"replica"`    // a random name, stored in the replica's state directory
+	Epoch      uint64    `json:"epoch"`      // the epoch that signs
+	Generation uint64    `json:"generation"` // of the trust bundle
+	Version    uint64    `json:"version"`    // of the record at that time
+	Until      time.Time `json:"until"`      // no renewals are issued afterwards
+	Last       time.Time `json:"last"`       // latest end of a certificate issued from it
+	Count      int       `json:"count"`      // renewals
 }
 
 // allowance returns a new allowance under a record that has an active epoch.
@@ -43,7 +43,8 @@ func allowance(replica string, r *record, count int, now time.Time) Allowance {
 // ended reports whether all certificates issued from the allowance have expired.
 func (a Allowance) ended(now time.Time) bool { return now.After(a.Last.Add(clockTolerance)) }
 
-// covers reports whether a may replace other in etcd before other's owner knows: both have the same epoch and bundle.
+// covers reports whether etcd may record a while the replica still renews from other. Both must have the same epoch and
+// bundle.
 func (a Allowance) covers(other Allowance) bool {
 	return a.Epoch == other.Epoch && a.Generation == other.Generation
 }
@@ -66,8 +67,9 @@ func newBalance(a Allowance) balance {
 	return balance{allowance: a, perIdentity: map[string]int{}, perCertificate: map[string]int{}}
 }
 
-// refuses returns why a renewal may not be issued; nil: it may. i.Previous is the serial number of the renewed
-// certificate, shownEnds the end of that certificate. s is the last known state of the keyring.
+// refuses returns the reason to refuse a renewal, ErrAllowance or ErrRevoked; nil: it may be issued. i.Previous is the
+// serial number of the renewed certificate, shownEnds the end of that certificate. s is the last known state of the
+// keyring.
 func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time) error {
 	a := p.allowance
 	no := func(format string, args ...any) error {
@@ -84,25 +86,25 @@ func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time)
 	case a.Until.IsZero():
 		return no("no allowance was recorded for this replica")
 	case s.Alarm != nil:
-		return no("what etcd holds is refused: %v", s.Alarm)
+		return no("the keyring in etcd is refused: %v", s.Alarm)
 	case i.Epoch != a.Epoch || i.Generation != a.Generation:
-		return no("the allowance is for epoch %d with bundle %d, epoch %d and bundle %d are in force",
+		return no("the allowance is for epoch %d and bundle %d, but epoch %d and bundle %d are in force",
 			a.Epoch, a.Generation, i.Epoch, i.Generation)
 	case now.After(a.Until):
 		return no("the allowance ended at %s", a.Until.Format(time.RFC3339))
-	case a.Until.Sub(now) > allowanceLife+clockTolerance: // without etcd, a replica that starts can compare its clock with nothing else
+	case a.Until.Sub(now) > allowanceLife+clockTolerance: // a replica that starts without etcd has no other time to compare with
 		return no("the clock of this machine says %s, before the allowance was recorded: set it right", now.UTC().Format(time.RFC3339))
 	case i.NotAfter.After(a.Last) || i.NotAfter.Sub(now) > allowanceTTL:
 		return no("a certificate until %s outlives the allowance", i.NotAfter.UTC().Format(time.RFC3339))
 	case !i.NotAfter.After(shownEnds):
 		return no("the certificate that was shown lasts until %s, longer than its renewal would", shownEnds.UTC().Format(time.RFC3339))
 	case p.perCertificate[i.Previous] >= renewalsOfOne:
-		return no("certificate %s was renewed %d times meanwhile", i.Previous, renewalsOfOne)
+		return no("certificate %s was renewed %d times already", i.Previous, renewalsOfOne)
 	case p.spent >= a.Count:
 		return no("the allowance of %d renewals is used up", a.Count)
-	// Half of the allowance for a single identity, 1/(n+1) for each of n: some is left for others.
+	// A single identity gets half of the allowance, each of n identities 1/(n+1): some is left for others.
 	case p.perIdentity[i.Identity] >= a.Count-p.spent:
-		return no("%s has had its part of the allowance, %d of %d renewals", i.Identity, p.perIdentity[i.Identity], a.Count)
+		return no("%s has used up its part of the allowance, %d of %d renewals", i.Identity, p.perIdentity[i.Identity], a.Count)
 	}
 	return nil
 }

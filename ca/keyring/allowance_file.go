@@ -24,10 +24,10 @@ import (
 
 const (
 	allowancesFolder  = "allowances/"
-	allowanceFileName = "allowance.log" // one line for the allowance, and one for each renewal that was issued from it
+	allowanceFileName = "allowance.log" // one line for the allowance, and one for each renewal issued from it
 )
 
-// allowanceFile stores this replica's allowance, and the certificates issued from it, on disk. They survive a restart.
+// allowanceFile stores this replica's allowance on disk, and the renewals issued from it. They survive a restart.
 type allowanceFile struct {
 	mu sync.Mutex // guards the fields below; held while the disk is written, and while etcd records a new allowance
 	balance
@@ -40,25 +40,25 @@ type allowanceFile struct {
 // allowanceHeader is the first line of the file.
 type allowanceHeader struct {
 	Allowance
-	// Made is the creation time of the file. It tells a copy (in another replica's directory, or from a backup) from
-	// the original; the two have different renewals. Zero: unknown, in files of older versions and on file systems
-	// without creation times.
+	// Made is the creation time of the file. A copy, in another replica's directory or from a backup, has another one: it
+	// may lack renewals of the original. Zero: unknown, in files of older versions and on file systems without creation
+	// times.
 	Made time.Time `json:"made,omitzero"`
 }
 
-var errCopied = errors.New("it is a copy of the file that the allowance was recorded in, from which another replica may renew")
+var errCopied = errors.New("it is a copy of the file of the allowance, and another replica may renew from the original")
 
-// copied returns an error if the allowance was recorded in another file than this one. An unknown creation time is no
-// error.
+// copied returns errCopied if Made differs from made, the creation time of the file with this header. Unknown times are
+// accepted.
 func (k allowanceHeader) copied(made time.Time) error {
 	if k.Made.IsZero() || made.IsZero() || k.Made.Equal(made) {
 		return nil
 	}
-	return fmt.Errorf("%w: that was made at %s, this at %s", errCopied, k.Made.Format(time.RFC3339Nano), made.Format(time.RFC3339Nano))
+	return fmt.Errorf("%w: original made at %s, copy at %s", errCopied, k.Made.Format(time.RFC3339Nano), made.Format(time.RFC3339Nano))
 }
 
-// readAllowance reads the file from dir. A copy, or a file that is damaged, is set aside so that the replica starts. No
-// renewals are issued from it any more, and its readable lines go to the journal in etcd.
+// readAllowance reads the file from dir. A copy or a damaged file is set aside, so that the replica starts. No renewals
+// are issued from that file any more, and its readable lines go to the journal in etcd.
 func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	s := &allowanceFile{balance: newBalance(Allowance{})}
 	if dir == "" {
@@ -69,7 +69,7 @@ func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	if errors.Is(err, fs.ErrNotExist) {
 		return s
 	}
-	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // a last line without newline was never handed out
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // a renewal whose line lacks its newline was never handed out
 	var recorded allowanceHeader
 	if err == nil {
 		recorded, err = s.readLines(whole)
@@ -93,17 +93,17 @@ func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 		s.file = nil
 	}
 	aside := path + ".refused"
-	log.Error("the allowance of renewals on disk is not used: what was issued from it while etcd was away may be missing in the journal,"+
-		" and cannot be revoked by serial number then, only by identity",
+	log.Error("the allowance on disk is refused: renewals that were issued from it while etcd was away may be missing in the journal;"+
+		" revoke these by identity, not by serial number",
 		slog.String("path", path), slog.Any(obs.KeyError, err), slog.String("aside", aside), slog.Int("renewals", len(s.issued)))
 	if err := os.Rename(path, aside); err != nil {
-		log.Warn("it cannot be set aside", slog.String("path", path), slog.Any(obs.KeyError, err))
+		log.Warn("the refused allowance cannot be set aside", slog.String("path", path), slog.Any(obs.KeyError, err))
 	}
 	return s
 }
 
 // readLines adds the file's lines to s and returns the first line. The error names the first line that does not decode;
-// the others count.
+// all other lines are used.
 func (s *allowanceFile) readLines(whole []byte) (recorded allowanceHeader, bad error) {
 	n := 0
 	for line := range bytes.Lines(whole) {
@@ -150,7 +150,7 @@ func (s *allowanceFile) replace(dir string, a Allowance) error {
 
 // remaining returns the number of renewals that may still be issued.
 func (s *allowanceFile) remaining(now time.Time) int {
-	if s.mu.TryLock() { // else the file is being written: the last result is good enough
+	if s.mu.TryLock() { // otherwise the file is being written, and the last result is good enough
 		defer s.mu.Unlock()
 		n := s.allowance.Count - s.spent
 		if s.file == nil || now.After(s.allowance.Until) {
@@ -161,23 +161,26 @@ func (s *allowanceFile) remaining(now time.Time) int {
 	return int(s.shownLeft.Load())
 }
 
-// Away reports whether the last request to etcd failed.
+// Away reports whether the last attempt to read the keyring from etcd failed.
 func (k *Keyring) Away() bool { return k.away.Load() }
 
-// Longest is the longest lifetime of a certificate that Spend accepts.
+// Longest returns the limit of Spend for the remaining lifetime of a certificate: 4 h.
 func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 
-// Spend records a renewal on this replica's disk before it returns, while etcd does not answer or is full. The loop
-// journals the renewal in etcd later. i.Previous is the serial number of the certificate that the caller showed and
-// that was verified; shownEnds is the end of that certificate.
+// Spend records a renewal on this replica's disk before it returns, for times when etcd does not answer or is full. The
+// loop journals the renewal in etcd later. i.Previous is the serial number of the certificate that the caller showed
+// and that was verified; shownEnds is the end of that certificate.
 //
 // ErrAllowance: the allowance does not cover the renewal. ErrRevoked: the identity or the certificate is revoked. After
 // any error the certificate must not be handed out.
 func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
-	if err != nil || len(raw) > maxEntry || bytes.IndexByte(raw, '\n') >= 0 {
-		return fmt.Errorf("renewal %.60q: %d bytes, at most %d: %w", i.Serial, len(raw), maxEntry, err)
+	if err != nil {
+		return fmt.Errorf("renewal %.60q: %w", i.Serial, err)
+	}
+	if len(raw) > maxEntry { // JSON has no line breaks of its own, so that an entry is a line
+		return fmt.Errorf("renewal %.60q: %d bytes, at most %d", i.Serial, len(raw), maxEntry)
 	}
 	s := k.allowances
 	s.mu.Lock()
@@ -201,8 +204,8 @@ func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	return nil
 }
 
-// renewAllowance journals the renewals that were issued without etcd, and records a new allowance in etcd. The loop
-// calls it after it has read etcd, and only while the clock is trusted: the times of an allowance depend on it.
+// renewAllowance journals the renewals that were issued without etcd, and records a new allowance in etcd and on disk.
+// The loop calls it after reading etcd, and only while the clock is trusted, because an allowance contains times.
 func (k *Keyring) renewAllowance(ctx context.Context) error {
 	s := k.allowances
 	if k.cfg.Allowance == 0 || k.cfg.Dir == "" || k.ring == nil || k.ring.rec.in(Active) == nil {
@@ -213,7 +216,7 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 	if err := k.handOver(ctx, s); err != nil {
 		return fmt.Errorf("renewals that were issued while etcd was away: %w", err)
 	}
-	if k.ring == nil || k.ring.rec.in(Active) == nil { // the keyring was read again meanwhile
+	if k.ring == nil || k.ring.rec.in(Active) == nil { // handOver may have read the keyring again
 		return nil
 	}
 	now := k.cfg.Now()
@@ -225,7 +228,7 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 		name = rand.Text()
 	}
 	next := allowance(name, k.ring.rec, k.cfg.Allowance, now)
-	if !next.covers(s.allowance) { // first: etcd no longer records the renewals of the old allowance
+	if !next.covers(s.allowance) { // the old one ends first: etcd must record every allowance in use
 		if err := s.replace(k.cfg.Dir, Allowance{Replica: name}); err != nil {
 			return fmt.Errorf("allowance of renewals: %w", err)
 		}
@@ -250,8 +253,8 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 	return nil
 }
 
-// handOver journals the renewals that were issued without etcd. It journals renewals of certificates that were revoked
-// meanwhile too, and revokes them. Journalling twice is harmless.
+// handOver journals the renewals that were issued without etcd. Renewals of certificates that were revoked meanwhile
+// are journalled and revoked. Journalling twice is harmless.
 func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	if len(s.issued) == 0 {
 		return nil
@@ -283,7 +286,7 @@ func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	}
 	if len(revoked) > 0 {
 		if _, err := k.revokeAll(ctx, revoked, nil); err != nil {
-			k.log.Error("certificates that were issued while etcd was away, as renewals of certificates since revoked, could not be revoked:"+
+			k.log.Error("renewals of revoked certificates, issued while etcd was away, could not be revoked:"+
 				" revoke their identities",
 				slog.Any("serials", revoked), slog.Any(obs.KeyError, err))
 		}
@@ -293,7 +296,7 @@ func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	return nil
 }
 
-// readAllowances reads the allowances of all replicas from etcd.
+// readAllowances reads the allowances of all replicas from etcd. The error names the allowance that does not decode.
 func (k *Keyring) readAllowances(ctx context.Context) (all []Allowance, err error) {
 	asked, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()

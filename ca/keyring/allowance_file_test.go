@@ -24,7 +24,8 @@ func allowed(dir string, count int) func(*keyring.Config) {
 	return func(c *keyring.Config) { c.Dir, c.Allowance = dir, count }
 }
 
-// away is for a replica that starts while etcd is away: it soon finds that. While etcd is there, on a busy machine, its answers may take longer.
+// away shortens the timeout of etcd, for a replica that starts while etcd is away. With etcd, on a busy machine,
+// responses may need longer.
 func away(c *keyring.Config) { c.Answer = 500 * time.Millisecond }
 
 // renews signs a renewal of a certificate that ends in an hour, and has it recorded by the replica alone.
@@ -53,8 +54,8 @@ func (w *harness) journalled() string {
 	return all.String()
 }
 
-// While etcd is away certificates are renewed for an hour, as many as were allowed before, whoever restarts; then none. When it is back
-// it has them all, and the allowance is whole again.
+// While etcd is away certificates are renewed for an hour, up to the allowance, after any restarts; then no more. When
+// etcd is back it receives all of them, and the allowance is complete again.
 func TestRenewalsWithoutEtcd(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
@@ -88,6 +89,9 @@ func TestRenewalsWithoutEtcd(t *testing.T) {
 		}
 		if _, err := r.renews("bad", "abc"); !errors.Is(err, keyring.ErrRevoked) {
 			t.Errorf("a denied identity: %v", err)
+		}
+		if _, err := r.renews("web", strings.Repeat("a", 2000)); err == nil || strings.Contains(err.Error(), "%!") {
+			t.Errorf("too large a renewal: %v", err)
 		}
 		if n := r.Stats().Allowance; n != 16-4*round {
 			t.Errorf("%d renewals are left", n)
@@ -128,8 +132,9 @@ func TestRenewalsWithoutEtcd(t *testing.T) {
 	r.mustLeaf("web")
 }
 
-// What a replica may have issued while it was cut off counts as issued: a rotation waits for it, a denial lasts until it has ended, and the
-// identity does not come back before. When the replica is back, what it issued for a revoked certificate is revoked with it.
+// Certificates that a disconnected replica may have issued count as issued: a rotation waits for them, a denial lasts
+// until they have ended, and their identity is not restored earlier. When the replica is connected again, certificates
+// that it issued for a revoked certificate are revoked too.
 func TestAllowancesCountAsIssued(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
@@ -190,7 +195,7 @@ func TestAllowancesCountAsIssued(t *testing.T) {
 	}
 }
 
-// Allowances of replicas that are gone for good go when nothing is left of what they may have issued.
+// Allowances of replicas that never return are deleted once all certificates that they may have issued have ended.
 func TestEndedAllowancesArePruned(t *testing.T) {
 	w := newHarness(t)
 	r, gone := w.replica(), w.replica(allowed(t.TempDir(), 20))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What may be issued from an allowance, without etcd, disk or clock.
+// An allowance bounds the certificates that may be issued from it. This test needs no etcd, disk or clock.
 func TestAllowance(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rec := &record{Version: 7, Generation: 3, Epochs: []epoch{{Number: 2, Status: Active}}}
@@ -61,8 +61,8 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// A renewal that the disk does not take is not given out, nor is any after it: what is on disk then is not known (issue 12, item 16: journalled
-// with fsync). A pipe takes what is written, and cannot be synced (fsync(2), EINVAL).
+// A renewal that cannot be written to disk is not issued, nor is any later one, since the state of the disk is unknown
+// then. The journal is synced before each issue: a pipe accepts writes and cannot be synced (fsync(2), EINVAL).
 func TestSpendWaitsForTheDisk(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	read, written, err := os.Pipe()
@@ -86,8 +86,8 @@ func TestSpendWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// However many ask, and for however many certificates each shows, there are no more than the allowance says; one identity leaves some to
-// others.
+// For any number of callers, with any number of certificates, the number of renewals is at most the allowance; one
+// identity leaves a part to others.
 func TestAllowanceIsShared(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	p := newBalance(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 100, now))

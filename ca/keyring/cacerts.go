@@ -14,19 +14,19 @@ import (
 
 // CASource reads the user's own CA. Read must not block, since the keyring's loop waits for it.
 type CASource interface {
-	// Read returns the present CA. An error: the CA cannot be read, or is incomplete; the keyring stays unchanged, and
+	// Read returns the present CA. Errors: the CA cannot be read, or is incomplete. The keyring stays unchanged then, and
 	// no first keyring is made.
 	Read() (UserCA, error)
 }
 
-// ErrNotRead is returned by a CASource before its first read has ended. That takes an instant.
+// ErrNotRead is the error of a CASource before the end of its first read.
 var ErrNotRead = errors.New("it was not read yet")
 
-// UserCA is a CA that was made elsewhere.
+// UserCA is the content of a CASource: a CA made elsewhere.
 type UserCA struct {
 	issue.Files
 	From string // its location, for messages
-	// None: there certainly is no such CA; the other fields are empty.
+	// None: the source certainly has no CA; the other fields are empty.
 	None bool
 	// FirstOnly marks the CA that istiod made for itself. A mesh without a keyring continues with it, so that istiod's
 	// certificates stay valid. A mesh that has a keyring ignores it and makes roots here.
@@ -41,7 +41,7 @@ func (u UserCA) origin() string {
 	return originCACerts
 }
 
-// sum returns a digest that differs between two CAs of a source.
+// sum returns a digest of the CA's files, to detect changes.
 func (u UserCA) sum() [32]byte {
 	all := sha256.New()
 	for _, text := range [][]byte{u.Cert, u.Key, u.Chain, u.Root, u.Lists} {
@@ -50,7 +50,7 @@ func (u UserCA) sum() [32]byte {
 	return [32]byte(all.Sum(nil))
 }
 
-// authority validates the CA.
+// authority parses and validates the CA. The error names the source.
 func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	a, err := issue.FromPEM(u.Files, epoch, k.cfg.TrustDomain, k.cfg.Now())
 	if err != nil {
@@ -59,12 +59,12 @@ func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	return a, nil
 }
 
-// Folder is a CASource that reads ca-cert.pem, ca-key.pem, root-cert.pem, and the optional cert-chain.pem and
-// ca-crl.pem.
+// Folder is the path of a folder with the files of `cacerts`, as a CASource. cert-chain.pem and ca-crl.pem are
+// optional.
 type Folder string
 
 // Read implements CASource. Kubernetes replaces the files of a Secret volume together, but possibly between two reads.
-// Read therefore reads twice, and returns an error if the results differ.
+// Read therefore reads all files twice, and returns an error if the results differ.
 func (dir Folder) Read() (UserCA, error) {
 	var read [2]UserCA
 	for i := range read {
@@ -84,7 +84,7 @@ func (dir Folder) Read() (UserCA, error) {
 		read[i] = u
 	}
 	if read[0].sum() != read[1].sum() {
-		return read[0], fmt.Errorf("cacerts: %s is being changed", string(dir))
+		return read[0], fmt.Errorf("cacerts: the files in %s are being changed", string(dir))
 	}
 	return read[0], nil
 }
@@ -92,7 +92,23 @@ func (dir Folder) Read() (UserCA, error) {
 // errOwnCA refuses a rotation in a mesh with the user's own CA.
 var errOwnCA = errors.New("this mesh has a CA of its own: put a new one into cacerts to rotate")
 
-// userCA reads the user's own CA.
+// refusesRotation returns the reason why this process may not publish a self-made root. The record counts too, since
+// navarchctl and some replicas have no CACerts.
+func (k *Keyring) refusesRotation(r *record) error {
+	if a := r.in(Active); a != nil && a.Origin == originCACerts {
+		return errOwnCA
+	}
+	u, err := k.userCA()
+	if err != nil {
+		return fmt.Errorf("it is unknown whether this mesh has a CA of its own: %w", err)
+	}
+	if !u.None && !u.FirstOnly {
+		return errOwnCA
+	}
+	return nil
+}
+
+// userCA reads the user's own CA; None: no source is configured, or it has no CA.
 func (k *Keyring) userCA() (UserCA, error) {
 	if k.cfg.CACerts == nil {
 		return UserCA{None: true}, nil

@@ -71,8 +71,8 @@ func put(t *testing.T, dir string, issuer *authority, roots ...*authority) {
 	}
 }
 
-// The user's own CA signs; a new intermediate takes over at once, a new root goes the way of a rotation; broken files
-// change nothing, and files that are late on one replica do not turn anything back.
+// The user's own CA signs. A new intermediate replaces the old one at once, a new root needs a rotation. Broken files
+// change nothing, and files that arrive late on one replica undo nothing.
 func TestCACerts(t *testing.T) {
 	w := newHarness(t)
 	w.cacerts = t.TempDir()
@@ -81,7 +81,7 @@ func TestCACerts(t *testing.T) {
 	one, two, three := newAuthority(t, "one", root), newAuthority(t, "two", root), newAuthority(t, "three", second)
 
 	r, laggard := plugIn(t, w, late, one, root)
-	put(t, w.cacerts, two, root) // the same root: nobody need learn it
+	put(t, w.cacerts, two, root) // the same root: holders need no new bundle
 	r.settle()
 	laggard.settle()
 	wantStatuses(t, r.settle(), keyring.Retiring, keyring.Active)
@@ -124,7 +124,8 @@ func TestCACerts(t *testing.T) {
 	}
 }
 
-// plugIn has two replicas begin with an issuer of a root: one that waited for the files, and one whose files will be late.
+// plugIn starts two replicas with an issuer under a root: one that waited for the files, and one whose files arrive
+// late.
 func plugIn(t *testing.T, w *harness, late string, one, root *authority) (r, laggard *replica) {
 	t.Helper()
 	r = w.replica()
@@ -143,10 +144,15 @@ func plugIn(t *testing.T, w *harness, late string, one, root *authority) (r, lag
 	if err := r.Rotate(t.Context(), false); err == nil || !strings.Contains(err.Error(), "cacerts") {
 		t.Fatalf("rotated a user's CA: %v", err)
 	}
+	tool := w.replica(func(c *keyring.Config) { c.CACerts, c.Leads = nil, func() bool { return false } })
+	if err := tool.Rotate(t.Context(), true); err == nil || !strings.Contains(err.Error(), "cacerts") {
+		t.Fatalf("a process without the files rotated a user's CA: %v", err)
+	}
+	tool.stop()
 	return r, laggard
 }
 
-// wantIssuer says who must have signed what a replica hands out, and what else it would mean.
+// wantIssuer checks the issuer of a replica's certificates; otherwise is the meaning of a failure.
 func wantIssuer(t *testing.T, r *replica, want *authority, otherwise string) {
 	t.Helper()
 	if leaf := r.mustLeaf("web"); !leaf.Chain[1].Equal(want.cert) {
@@ -154,8 +160,8 @@ func wantIssuer(t *testing.T, r *replica, want *authority, otherwise string) {
 	}
 }
 
-// A CA that cannot sign revocation lists does not take over while anything is revoked: nobody would have lists any more. Where
-// nothing is, it does, and certificates cannot be revoked by serial number then.
+// A CA that cannot sign revocation lists does not take effect while any certificate is revoked, since lists could no
+// longer be signed. If none is, it does, and certificates cannot be revoked by serial number then.
 func TestCACertsWithoutLists(t *testing.T) {
 	w := newHarness(t)
 	w.cacerts = t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/ca/seal/kmstest"
 )
 
-// sealedBy is a replica whose keys a plugin wraps, and that tries again soon where that is away.
+// sealedBy configures a replica whose keys a plugin wraps, with quick retries while the plugin is away.
 func sealedBy(t *testing.T, kms *kmstest.Plugin) func(*keyring.Config) {
 	return func(c *keyring.Config) {
 		provider, err := seal.NewProvider("kms:"+kms.Socket(), nil)
@@ -38,7 +38,7 @@ func mustRevoke(t *testing.T, r *replica, name string) {
 	}
 }
 
-// wantClaimed starts a replica that stays sealed, and says which roots it must take callers by.
+// wantClaimed starts a replica that stays sealed, and checks the roots by which it verifies callers.
 func wantClaimed(t *testing.T, w *harness, want []*x509.Certificate, change ...func(*keyring.Config)) *keyring.State {
 	t.Helper()
 	r := w.replica(change...)
@@ -57,8 +57,8 @@ func wantClaimed(t *testing.T, w *harness, want []*x509.Certificate, change ...f
 	return s
 }
 
-// A replica that is sealed from its start knows the roots and the revocations that etcd claims, and does not take them for
-// the mesh's: only those that it remembers, or that it was given, where there are any.
+// A replica that is sealed from its start reads roots and revocations in etcd, and does not trust them: it uses only
+// roots that it remembers or that were configured, if there are any.
 func TestClaimedRoots(t *testing.T) {
 	w, kms := newHarness(t), kmstest.Start(t)
 	sealed := sealedBy(t, kms)
@@ -90,13 +90,13 @@ func TestClaimedRoots(t *testing.T) {
 	look(nil, given([]*x509.Certificate{other.Certificate}, nil))
 	look(nil, given(nil, errors.New("no such file")))
 
-	// Somebody writes another keyring while nobody can verify it: who remembers the roots does not believe it.
+	// Another writer stores a keyring while no process can verify it: a replica that remembers the roots refuses it.
 	kms.Resume()
 	blobs := w.blobs("keys/")
 	w.Delete(w.Prefix()+"keys/", w.Prefix()+"keys0")
 	forger := w.replica() // under a key of its own
 	forger.settle()
-	for i := range 5 { // newer than what is remembered
+	for i := range 5 { // newer than the remembered one
 		mustRevoke(t, forger, thief.String()+strconv.Itoa(i))
 	}
 	forged := forger.State().Bundle

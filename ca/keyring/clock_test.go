@@ -16,7 +16,7 @@ type judged struct {
 	off   atomic.Bool
 	sure  func() time.Time
 	word  clock.Word
-	heard chan clock.Word // nil: nobody looks
+	heard chan clock.Word // nil: not read
 }
 
 var errOff = errors.New("the clock is off, the test says")
@@ -44,15 +44,16 @@ func (j *judged) Compared() <-chan struct{} {
 	return done
 }
 
-// fast makes a replica whose clock is 25 hours ahead of the others'.
+// fast returns a replica whose clock is 25 hours ahead of the others'.
 func (w *harness) fast(judge keyring.Clock, more ...func(*keyring.Config)) *replica {
 	return w.replica(append(more, func(c *keyring.Config) {
 		c.Now, c.Clock = func() time.Time { return w.now().Add(25 * time.Hour) }, judge
 	})...)
 }
 
-// A replica that knows that its clock is off does not take leaves for ended that are not: the rotation waits for their holders, the journal
-// keeps them, and no allowance is recorded by its time. It changes nothing that is asked of it either, and says why.
+// A replica that knows that its clock is off does not treat valid leaves as ended: the rotation waits for their
+// holders, the journal retains them, and no allowance is recorded with its time. It refuses all requested changes, with
+// the reason.
 func TestClockThatIsOff(t *testing.T) {
 	w := newHarness(t)
 	one := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } }) // so the other alone would end things
@@ -64,7 +65,7 @@ func TestClockThatIsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.stop()
-	var ahead atomic.Int64 // what it would be sure of is its own time
+	var ahead atomic.Int64 // its certain time is its own time
 	ahead.Store(int64(25 * time.Hour))
 	judge := &judged{sure: func() time.Time { return w.now().Add(time.Duration(ahead.Load())) }}
 	judge.off.Store(true)
@@ -100,7 +101,7 @@ func TestClockThatIsOff(t *testing.T) {
 	}
 }
 
-// What has ended only by a clock that may be wrong is not ended: the time that is sure decides, for rotations and for the journal.
+// An expiry by a clock that may be wrong does not count: rotations and the journal use the time that is certain.
 func TestSureTimeEndsThings(t *testing.T) {
 	w := newHarness(t)
 	first := w.replica()
@@ -124,7 +125,7 @@ func TestSureTimeEndsThings(t *testing.T) {
 	}
 }
 
-// journal is how many parts the journal has.
+// journal counts the parts of the journal.
 func journal(t *testing.T, w *harness) int {
 	t.Helper()
 	blobs, _, err := w.Store.Blobs(t.Context(), "certificates/", 0)
@@ -134,7 +135,7 @@ func journal(t *testing.T, w *harness) int {
 	return len(blobs)
 }
 
-// Peers say their time with what they remember: so a process is judged whose own word in etcd is late.
+// Peers return their time with their memory: so a process is judged even if its time in etcd is late.
 func TestPeersSayTheirTime(t *testing.T) {
 	w := newHarness(t)
 	at := w.now().Add(time.Hour).Round(0)
@@ -148,7 +149,8 @@ func TestPeersSayTheirTime(t *testing.T) {
 	}
 }
 
-// A replica whose clock is off makes no first root either: it would begin, and end, at the wrong time for as long as the mesh has it.
+// A replica whose clock is off does not create the first root: the root would begin and end at the wrong time for its
+// whole life.
 func TestClockThatIsOffMakesNoRoot(t *testing.T) {
 	w := newHarness(t)
 	judge := &judged{sure: w.now}
@@ -161,7 +163,7 @@ func TestClockThatIsOffMakesNoRoot(t *testing.T) {
 	wantStatuses(t, r.settle(), keyring.Active)
 }
 
-// Nor does it have an allowance of renewals recorded, whose times would be wrong.
+// Nor does it record an allowance of renewals, whose times would be wrong.
 func TestClockThatIsOffHasNoAllowance(t *testing.T) {
 	w := newHarness(t)
 	first := w.replica()

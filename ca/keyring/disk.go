@@ -17,8 +17,8 @@ import (
 )
 
 // The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
-// away verifies and unseals it. So the replica has a certificate for its secure address, knows its callers, and knows
-// who is revoked. Until etcd and its journal are back, the replica renews certificates from an allowance
+// away verifies and unseals this copy. So the replica has a certificate for its secure address, verifies its callers,
+// and knows the revocations. Until etcd and its journal are back, the replica renews certificates from an allowance
 // (allowance_file.go), and issues no first ones.
 
 const (
@@ -33,7 +33,7 @@ type diskBlob struct {
 	Raw  []byte `json:"raw"`
 }
 
-// save writes the blobs of a verified keyring to disk if they have changed. A failure is logged only, since etcd has
+// save writes the blobs of a verified keyring to disk if they have changed. A failure is only logged, since etcd has
 // the keyring.
 func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 	if k.cfg.Dir == "" {
@@ -62,14 +62,15 @@ func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 		})
 	}
 	if err != nil {
-		k.log.Warn("the keyring is not kept on disk: this replica cannot start while etcd is away", slog.Any(obs.KeyError, err))
+		k.log.Warn("the keyring cannot be saved on disk: this replica cannot start while etcd is away", slog.Any(obs.KeyError, err))
 		return
 	}
 	k.saved = sum
 }
 
-// restore puts the keyring on disk in force while etcd does not answer and no other is in force. It writes nothing to
-// etcd or the journal. After an error the State has no keyring, and the next refresh tries again.
+// restore puts the keyring on disk in force while etcd does not answer. The caller has no other keyring in force.
+// restore writes nothing to etcd or the journal, and does nothing without the file. After an error the State has no
+// keyring, and the next refresh tries again.
 func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil
@@ -103,8 +104,8 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 		return fmt.Errorf("the keyring on disk, %s: %w", path, err)
 	}
 	k.publish(next, state, onDisk)
-	k.log.Warn("etcd does not answer: the keyring on disk is in force until it does, and no first certificates are issued,"+
-		" only renewals from this replica's allowance", slog.Any("keyring", state), slog.Any(obs.KeyError, away))
+	k.log.Warn("etcd does not answer: until it does, the keyring on disk is in force, and only renewals are issued,"+
+		" from this replica's allowance", slog.Any("keyring", state), slog.Any(obs.KeyError, away))
 	return nil
 }
 

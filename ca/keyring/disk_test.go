@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +29,9 @@ func (r *replica) becomes(what string, is func(*keyring.State) bool) *keyring.St
 	}
 }
 
-// A replica that starts while etcd is away has the keyring that was in force, with who is revoked, and issues nothing; when etcd is
-// back it has etcd's. A file that is older than what the replica remembers is not believed, nor one that it cannot unseal.
+// A replica that starts while etcd is away has the keyring that was in force, with its revocations, and issues no
+// certificates; when etcd is back, it has etcd's keyring. A file that is older than the replica's memory is refused,
+// and so is one that cannot be unsealed.
 func TestKeyringOnDisk(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
@@ -95,6 +97,34 @@ func TestKeyringOnDisk(t *testing.T) {
 	r.mustLeaf("web")
 	if _, err := r.leaf("bad"); !errors.Is(err, keyring.ErrRevoked) {
 		t.Errorf("a revoked identity: %v", err)
+	}
+}
+
+// A file without the record is refused by name, also by a replica that remembers nothing.
+func TestKeyringOnDiskWithoutARecord(t *testing.T) {
+	w := newHarness(t)
+	w.client = w.Connect()
+	w.Server.Stop()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "keyring.sealed"), []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := w.replica(away, func(c *keyring.Config) { c.Dir = dir })
+	r.becomes("nothing is reported", func(s *keyring.State) bool {
+		return errors.Is(s.Sealed, keyring.ErrNotLoaded) && strings.Contains(s.Sealed.Error(), "keyring.sealed: there is no keys/state")
+	})
+}
+
+// A caller whose time is over gets no report that the keyring still writes.
+func TestStatusEndsWithItsCaller(t *testing.T) {
+	w := newHarness(t)
+	r := w.replica(away)
+	r.settle()
+	w.Server.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if report, err := r.Status(ctx); err == nil || report != nil {
+		t.Errorf("%+v, %v", report, err)
 	}
 }
 

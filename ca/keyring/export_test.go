@@ -5,8 +5,8 @@ import (
 	"crypto"
 )
 
-// PrivateKeys are the signing keys that a replica has unsealed, by epoch: for tests that look for them where they must not
-// be.
+// PrivateKeys returns the signing keys that a replica has unsealed, by epoch: for tests that search for them in places
+// where they must not be.
 func (k *Keyring) PrivateKeys(ctx context.Context) (map[uint64]crypto.Signer, error) {
 	out := map[uint64]crypto.Signer{}
 	err := k.ask(ctx, func(context.Context) error {
@@ -20,5 +20,5 @@ func (k *Keyring) PrivateKeys(ctx context.Context) (map[uint64]crypto.Signer, er
 	return out, err
 }
 
-// Seeded is closed once a replica has counted what the journal had when it started.
+// Seeded returns a channel that is closed once a replica has counted the journal's entries at its start.
 func (k *Keyring) Seeded() <-chan struct{} { return k.seeded }

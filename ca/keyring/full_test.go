@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// fill has certificates of many identities journalled, with as much in each entry as fits, until enough is there or etcd refuses; it returns why.
+// fill has certificates of many identities journalled, with as much in each entry as fits, until enough is there or
+// etcd refuses; it returns why.
 func (r *replica) fill(until func() bool) error {
 	r.t.Helper()
 	return r.fillAs(func(i int) string { return fmt.Sprintf("spiffe://cluster.local/ns/fill/sa/%d", i) }, until)
@@ -58,7 +59,7 @@ func (w *harness) size() kv.Size {
 	return size
 }
 
-// maintained is one round of maintenance after another until etcd's files are small: what is in use is counted again every 100 ms.
+// maintained repeats the maintenance until etcd's files are small: the size in use is computed every 100 ms.
 func (w *harness) maintained(small int64) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -70,8 +71,8 @@ func (w *harness) maintained(small int64) {
 	}
 }
 
-// An etcd that is really full: what cannot be journalled is refused at once, and by that name; the keyring stays in force; what has
-// ended is pruned all the same, and that gives the room back, so that it goes on.
+// An etcd that is really full: certificates that cannot be journalled are refused at once with that error, and the
+// keyring stays in force. Ended entries are pruned nevertheless, which frees space, and issuing continues.
 func TestFullStore(t *testing.T) {
 	const quota = 16 << 20
 	w := newHarness(t, kvtest.Quota(quota))
@@ -105,8 +106,8 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// One identity does not fill etcd, though it has certificates issued that have three times as many bytes as there is room for: it is refused none, and others are
-// journalled one by one beside it.
+// One identity does not fill etcd, though it has certificates issued that have three times as many bytes as there is
+// room for: it is refused none, and others are journalled one by one beside it.
 func TestOneIdentityDoesNotFillTheStore(t *testing.T) {
 	const quota, each, part = 16 << 20, 1500, 2 << 20
 	w := newHarness(t, kvtest.Quota(quota))
@@ -125,7 +126,7 @@ func TestOneIdentityDoesNotFillTheStore(t *testing.T) {
 	}
 }
 
-// What is pruned gives its room back before etcd is full: from 80 % of the quota on the files are shrunk where that frees a tenth of it.
+// Pruning frees space before etcd is full: from 80 % of the quota on, a file is compacted if that frees a tenth of it.
 func TestPruningGivesRoomBack(t *testing.T) {
 	const quota = 32 << 20
 	w := newHarness(t, kvtest.Quota(quota))

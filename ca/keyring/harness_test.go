@@ -109,7 +109,7 @@ func (w *harness) config(change ...func(*keyring.Config)) keyring.Config {
 	return cfg
 }
 
-// settle waits until the replica has looked at etcd and the clock.
+// settle waits until the replica has read etcd and the clock.
 func (r *replica) settle() *keyring.Report {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -153,7 +153,7 @@ func (r *replica) mustLeaf(name string, change ...func(*keyring.Issue)) *issue.I
 
 func pod(name string) func(*keyring.Issue) { return func(i *keyring.Issue) { i.Pod = name } }
 
-// trusts says whether a peer with a bundle accepts a certificate.
+// trusts returns nil if a peer with a bundle accepts a certificate.
 func trusts(bundle []*x509.Certificate, c *issue.Issued, now time.Time) error {
 	roots, between := certPool(bundle), x509.NewCertPool()
 	for _, link := range c.Chain[1:] {

@@ -33,15 +33,15 @@ type entry struct {
 	issue  Issue
 	raw    []byte
 	came   int64 // Unix ns
-	folded *many // the aggregate that replaces it; nil: an entry of its own
+	folded *many // the aggregate that replaces the entry; nil: journalled singly
 	done   chan error
 }
 
 // Append makes an entry durable before it returns. Concurrent calls are committed in groups.
 //
-// ErrStale: another epoch signs now, or a root was published that the certificate was made without; sign again with the
-// newest State. ErrRevoked: the identity is revoked. State.Sealed: this replica cannot sign. After any other error the
-// entry may or may not be in the journal. After every error the certificate must not be handed out.
+// ErrStale: another epoch signs now, or a root was published and the certificate was made without it; sign again with
+// the newest State. ErrRevoked: the identity is revoked. State.Sealed: this replica cannot sign. After any other error
+// the entry may or may not be in the journal. After every error the certificate must not be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -69,9 +69,9 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 }
 
 // Held records that the holder of a certificate has a trust bundle. roots are the SHA-256 digests of the roots' DER, in
-// lower-case hexadecimal. A bundle that lacks a root of the present one is ignored. A repeated report is not journalled
-// again, so that holders cannot fill etcd. origin is that of the certificate (OriginOf); end is the end of the
-// certificate, after which the report expires. Errors are those of Append.
+// lower-case hexadecimal. If they lack a root of the present bundle, Held does nothing and returns nil. A repeated
+// report is not journalled again, so that holders cannot fill etcd. origin is that of the certificate (OriginOf); end
+// is the end of the certificate, after which the report expires. Errors are those of Append.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
@@ -135,13 +135,13 @@ func (k *Keyring) journal(ctx context.Context) error {
 	}
 }
 
-// commit writes one batch. If the record has changed since this replica read it, commit refreshes and checks the
-// entries again.
+// commit writes one batch. If the record has changed since this replica read it, the replica reads the record and
+// checks the entries again.
 func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 	ctx, cancel := context.WithTimeout(ctx, commitBudget)
 	defer cancel()
 	var err error
-	batch = k.fold(batch)
+	batch = k.fold(admit(batch, k.current.Load().state)) // refused entries use up no quota
 	for range tries {
 		v := k.current.Load()
 		if batch = admit(batch, v.state); len(batch) == 0 {
@@ -176,7 +176,7 @@ func admit(batch []*entry, s *State) []*entry {
 		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.minBundle || e.issue.Generation > s.Generation:
 			// While a root is prepared, the journal index assumes that certificates which it has not read yet were delivered
 			// with that root.
-			err = fmt.Errorf("%w: made by epoch %d with bundle %d, epoch %d and bundle %d are in force",
+			err = fmt.Errorf("%w: made by epoch %d with bundle %d, but epoch %d and bundle %d are in force",
 				ErrStale, e.issue.Epoch, e.issue.Generation, s.Active.Epoch, s.Generation)
 		case refused:
 			err = ErrRevoked
@@ -206,7 +206,8 @@ func join(batch []*entry) []byte {
 	return b.Bytes()
 }
 
-// prune deletes the blobs of the journal whose certificates have all ended.
+// prune deletes blobs of the journal whose certificates have all ended, and allowances that have ended. It does so
+// every pruneEvery.
 func (k *Keyring) prune(ctx context.Context) error {
 	now, err := k.cfg.Clock.Sure()
 	if err != nil || now.Sub(k.pruned) < pruneEvery {

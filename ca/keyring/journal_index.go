@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Issue is the journal's entry for one certificate.
+// Issue is one entry of the journal: for a certificate, a report or an aggregate.
 type Issue struct {
 	Serial     string    `json:"s"` // lower-case hexadecimal
 	Identity   string    `json:"i,omitempty"`
@@ -19,12 +19,12 @@ type Issue struct {
 	Generation uint64    `json:"g"`           // of the trust bundle that was delivered with the certificate
 	NotBefore  time.Time `json:"b,omitzero"`
 	NotAfter   time.Time `json:"a"`
-	By         string    `json:"by,omitempty"`
+	By         string    `json:"by,omitempty"` // kind of the credential, as attest.Caller.By
 	Pod        string    `json:"pod,omitempty"`
-	Peer       string    `json:"peer,omitempty"`
+	Peer       string    `json:"peer,omitempty"` // network address of the caller
 	// Origin identifies the token that the certificate goes back to (OriginOf). Empty: unknown.
 	Origin string `json:"o,omitempty"`
-	// Previous is the serial number of the certificate that was renewed over mTLS by this one.
+	// Previous is the serial number of the certificate that this one renewed over mTLS. Empty: a first certificate.
 	Previous string `json:"prev,omitempty"`
 	// Report marks an entry that is a report: the holder of certificate Serial has the trust bundle of Generation.
 	Report bool `json:"rep,omitempty"`
@@ -33,15 +33,15 @@ type Issue struct {
 	Many bool `json:"many,omitempty"`
 }
 
-// Holder is a workload that holds an unexpired leaf certificate.
+// Holder is the workload with an unexpired leaf certificate. For the renewals of an allowance, Identity names the
+// replica.
 type Holder struct {
 	Identity string    `json:"identity"`
 	Pod      string    `json:"pod,omitempty"`
 	Peer     string    `json:"peer,omitempty"`
 	Serial   string    `json:"serial"`
 	NotAfter time.Time `json:"notAfter"`
-	// Many marks an aggregate: the certificates of an identity that has too many to journal one by one. Serial is
-	// empty.
+	// Many marks an aggregate of certificates that are not journalled one by one, and an allowance. Serial is empty.
 	Many bool `json:"many,omitempty"`
 }
 
@@ -93,7 +93,7 @@ func (c *journalIndex) read(blobs []kv.Blob, at int64) error {
 	return nil
 }
 
-// prune removes expired leaves.
+// prune removes leaves, their reports and aggregates that ended more than clockTolerance ago.
 func (c *journalIndex) prune(now time.Time) {
 	for serial, leaf := range c.leaves {
 		if now.After(leaf.NotAfter.Add(clockTolerance)) {
@@ -104,9 +104,9 @@ func (c *journalIndex) prune(now time.Time) {
 	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
 }
 
-// aggregatedRenewals returns the end of the last certificate that may renew a leaf and is not journalled by itself, and
-// its identity. Zero: every renewal is journalled by itself. For the zero leaf, which the journal lacks, every
-// aggregate counts.
+// aggregatedRenewals returns the aggregate with the latest end that may include a renewal of a leaf: its identity and
+// its end. Zero: every renewal is journalled by itself. The zero leaf stands for one that the journal lacks: every
+// aggregate may include its renewals.
 func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose string, until time.Time) {
 	for m, end := range c.many {
 		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
@@ -117,7 +117,8 @@ func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose stri
 	return whose, until
 }
 
-// lastEnd returns the end of the last certificate that an epoch may have issued, allowances included.
+// lastEnd returns the end of the last certificate that an epoch may have issued, allowances included. Zero: it issued
+// none.
 func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 	end := c.greatest[epoch]
 	for _, a := range c.allowances {
@@ -164,9 +165,10 @@ func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until ti
 	return until
 }
 
-// missing lists the holders of unexpired leaves that lack a trust bundle of the generation, sorted by identity. A
-// holder has the bundle if its leaf was issued with it, or if a report says so. The same goes for a holder with a later
-// leaf of the same pod, or a renewal of the leaf, that fulfils this.
+// missing lists the holders without the trust bundle of a generation, sorted by identity, Pod and serial number. Only
+// holders of unexpired leaves count. A holder has the bundle if its leaf was issued with that bundle or a later one, or
+// if a report says so. A holder also has the bundle if this holds for another leaf of its Pod, or for a renewal of its
+// leaf. Aggregates and allowances of older generations are listed too.
 func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}

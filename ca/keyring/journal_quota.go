@@ -14,29 +14,28 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Each identity has a quota in etcd, so that no identity fills it. Each replica counts the bytes of an identity's
-// unexpired entries: those that the journal had when the replica started, and those that it wrote since. An identity
-// beyond its quota still gets certificates, since it may have many legitimate workloads. From then on the journal
-// aggregates: one blob for each hour in which certificates end replaces one entry per certificate. An aggregate is
-// enough to deny the identity and to know how long an epoch is in use. It is not enough to follow one certificate: a
-// rotation waits for all aggregated certificates to end, and revocation by serial number is refused where an aggregate
-// may include a renewal.
+// Each identity has a quota in etcd, so that no identity can fill etcd. Each replica counts the bytes of an identity's
+// unexpired entries: those in the journal when the replica started, and its own since. An identity beyond its quota
+// still gets certificates, since it may have many legitimate workloads. From then on the journal aggregates its
+// entries: one blob for each hour in which certificates end replaces one entry per certificate. An aggregate is enough
+// to deny the identity and to know how long an epoch is in use. It is not enough to follow one certificate. Therefore a
+// rotation waits for the end of aggregated certificates that were delivered without the new root, and revocation by
+// serial number is refused where an aggregate may include a renewal.
 //
-// An identity may be the account of thousands of Pods, so each origin has a quota within that of its identity. An
-// origin is the Pod that a token is bound to, or one unbound token, with all certificates that go back to it. Entries
-// beyond an origin's quota are aggregated for that origin; the entries of other origins stay single and can be revoked
-// by serial number.
+// An identity may be the service account of thousands of Pods, so each origin has a quota within that of its identity.
+// An origin is the Pod that a token is bound to, or one unbound token, with all certificates that go back to it.
+// Entries beyond an origin's quota are aggregated for that origin; the entries of other origins stay single and can be
+// revoked by serial number.
 
 const (
-	identityBytes = 32 << 20 // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
-	parts         = 16       // an origin's quota is this fraction of its identity's: some 5,000 entries
-	coarse        = time.Hour
-	maxCoarse     = 64 // aggregate blobs of one transaction
+	identityBytes = 32 << 20  // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
+	parts         = 16        // an origin's quota is 1/parts of its identity's: some 5,000 entries
+	coarse        = time.Hour // the ends of aggregates are rounded up to it
+	maxCoarse     = 64        // aggregate blobs of one transaction; beyond it, entries stay single
 	seedPause     = time.Minute
 )
 
-// OriginOf returns a short digest that identifies the credential which an identity's certificates go back to. Empty for
-// an empty credential.
+// OriginOf returns a digest of a credential for Issue.Origin: 12 hexadecimal digits. Empty for an empty credential.
 func OriginOf(credential string) string {
 	if credential == "" {
 		return ""
@@ -60,14 +59,14 @@ type account struct {
 	origins map[string]*counted
 }
 
-// counted is a number of bytes, divided by the hour in which their certificates end.
+// counted counts bytes of entries by the hour in which their certificates end.
 type counted struct {
 	bytes int
 	ends  []ending
 }
 
 type ending struct {
-	hour  int64
+	hour  int64 // since the Unix epoch
 	bytes int
 }
 
@@ -84,8 +83,8 @@ const (
 	perIdentity                       // aggregated by identity: the identity's quota is used up
 )
 
-// add counts an entry against the quotas of its identity and origin, and returns the granularity to journal it with.
-// Only single entries are counted.
+// add returns the granularity for an entry of the given size. Only a single entry (perCertificate) counts against the
+// quotas of its identity and origin.
 func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +166,8 @@ func (t *journalQuota) forget(now time.Time) {
 	t.sweep = max(1024, 2*len(t.identities))
 }
 
-// seed counts the entries that the journal has in etcd. It tries until it succeeds once or ctx ends.
+// seed counts the unexpired single entries of etcd's journal, and then closes k.seeded. It retries after errors until
+// ctx ends.
 func (k *Keyring) seed(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := k.cfg.Now()
@@ -194,8 +194,8 @@ func (k *Keyring) seed(ctx context.Context) {
 	}
 }
 
-// fold marks the entries of a batch that are aggregated. It acknowledges and removes the reports among them, since an
-// aggregate has no single holders to report for.
+// fold counts the entries of a batch, and sets folded on entries beyond a quota. It acknowledges and drops reports
+// beyond a quota, since an aggregate has no single holders to report for.
 func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}
@@ -220,7 +220,8 @@ func (k *Keyring) fold(batch []*entry) []*entry {
 	})
 }
 
-// many identifies an aggregate: a newer entry with the same key replaces an older one.
+// many is the key of an aggregate. Each aggregate has one blob for each hour in which its certificates end; a newer
+// blob replaces an older one of the same hour.
 type many struct {
 	identity, origin  string // empty origin: all origins
 	epoch, generation uint64

@@ -1,6 +1,7 @@
 package keyring_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,7 +13,7 @@ import (
 
 const crowdID = "spiffe://cluster.local/ns/default/sa/crowd"
 
-// stored is how many bytes the journal has of an identity.
+// stored returns the size of an identity's journal, in bytes.
 func (w *harness) stored(identity string) (bytes int) {
 	w.t.Helper()
 	for _, b := range w.blobs("certificates/") {
@@ -25,7 +26,7 @@ func (w *harness) stored(identity string) (bytes int) {
 	return bytes
 }
 
-// floods has certificates journalled for the crowd, all that it asks for, and returns when the last ends.
+// floods journals certificates of the crowd, as fast as requested, and returns when the last ends.
 func (r *replica) floods(first, count int) (end time.Time) {
 	r.t.Helper()
 	return r.floodsFrom("", first, count)
@@ -49,8 +50,8 @@ func (r *replica) floodsFrom(origin string, first, count int) (end time.Time) {
 	return end
 }
 
-// An identity that has certificates issued without end is refused none, and has its part of etcd and no more, whichever replicas it asks
-// and whoever restarts; beside it others are journalled one by one.
+// An identity that requests certificates without end is never refused, and uses at most its part of etcd, through any
+// replicas and restarts. Certificates of other identities are journalled one by one meanwhile.
 func TestJournalOfAnIdentityIsBounded(t *testing.T) {
 	const part = 10_000
 	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
@@ -91,8 +92,27 @@ func TestJournalOfAnIdentityIsBounded(t *testing.T) {
 	}
 }
 
-// One Pod of an account has its part of the account's journal, and no more: the others are journalled one by one, and revoked by serial
-// number; so are those that are counted after a restart. What the Pod has beyond its part is revoked with the account.
+// Refused certificates use up no part of the journal.
+func TestRefusedEntriesUseNoQuota(t *testing.T) {
+	w := newHarness(t)
+	r := w.replica(func(c *keyring.Config) { c.IdentityBytes = 2000 })
+	r.settle()
+	stale := keyring.Issue{Identity: crowdID, Epoch: 7, Generation: r.State().Generation, NotAfter: w.now().Add(time.Hour)}
+	for i := range 20 {
+		stale.Serial = fmt.Sprintf("%x", 1000+i)
+		if err := r.Append(t.Context(), stale); !errors.Is(err, keyring.ErrStale) {
+			t.Fatal(err)
+		}
+	}
+	r.floods(1, 3)
+	if got := strings.Count(w.journalled(), `"s":`); got != 3 || strings.Contains(w.journalled(), `"many"`) {
+		t.Errorf("%d certificates are journalled one by one: %s", got, w.journalled())
+	}
+}
+
+// One Pod of an account has a bounded part of the account's journal. The certificates of the other Pods are journalled
+// one by one, and revoked by serial number, also if they are counted after a restart. Certificates of the Pod beyond
+// its part are revoked with the account.
 func TestOneOriginLeavesTheJournalToItsAccount(t *testing.T) {
 	const part = 100_000
 	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
@@ -118,7 +138,7 @@ func TestOneOriginLeavesTheJournalToItsAccount(t *testing.T) {
 	if out, err := r.Revoke(t.Context(), []string{"abc"}, nil); err != nil || len(out.Serials) != 1 || len(out.Unknown) != 0 {
 		t.Errorf("another Pod's certificate: %+v, %v", out, err)
 	}
-	for _, serial := range []string{"3e8", "abcdef"} { // the greedy one's that is journalled, and nobody's
+	for _, serial := range []string{"3e8", "abcdef"} { // journalled; unknown
 		if _, err := r.Revoke(t.Context(), []string{serial}, nil); err == nil || !strings.Contains(err.Error(), crowdID) {
 			t.Errorf("serial %s: %v", serial, err)
 		}
@@ -138,8 +158,8 @@ func TestOneOriginLeavesTheJournalToItsAccount(t *testing.T) {
 	}
 }
 
-// What is not journalled one by one is revoked with its identity, and not by serial numbers; a rotation waits for it until it ends, and
-// no identity comes back before.
+// Certificates that are not journalled one by one are revoked with their identity, not by serial number. A rotation
+// waits until they have ended, and their identity is not restored earlier.
 func TestRevocationOfWhatIsNotJournalledOneByOne(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.IdentityBytes = 2000 })
@@ -148,7 +168,7 @@ func TestRevocationOfWhatIsNotJournalledOneByOne(t *testing.T) {
 	r.floods(1, 100)
 	w.later(time.Hour)
 	end := r.floods(101, 400)
-	for _, serial := range []string{"1", "1f4", "abcdef"} { // journalled, not journalled, nobody's
+	for _, serial := range []string{"1", "1f4", "abcdef"} { // journalled, not journalled, unknown
 		if _, err := r.Revoke(t.Context(), []string{serial}, nil); err == nil || !strings.Contains(err.Error(), crowdID) {
 			t.Errorf("serial %s: %v", serial, err)
 		}

@@ -74,7 +74,7 @@ func TestJournalRefuses(t *testing.T) {
 	r.mustLeaf("web")
 }
 
-// An agent that says again and again which bundle it has takes room in etcd once, for each bundle.
+// An agent that reports its bundle repeatedly uses space in etcd once for each bundle.
 func TestReportsAreJournalledOnce(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()
@@ -113,7 +113,7 @@ func TestReportsAreJournalledOnce(t *testing.T) {
 	}
 }
 
-// What operators watch.
+// Stats contains the figures that operators monitor.
 func TestStats(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()
@@ -139,7 +139,7 @@ func TestStats(t *testing.T) {
 	if st.Lag != 0 || st.Queued != 0 {
 		t.Errorf("nothing is written: %+v", st)
 	}
-	w.Stop() // etcd: what is appended now waits
+	w.Stop() // etcd: further appends wait
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

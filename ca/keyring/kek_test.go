@@ -2,8 +2,8 @@ package keyring_test
 
 import "testing"
 
-// The key encryption key alone says nothing of the mesh's keys, which are random: who has it and an etcd of its own gets other ones, none of
-// which is trusted.
+// The key encryption key alone does not yield the mesh's keys, which are random: with it and another etcd, other keys
+// are created, which are not trusted.
 func TestKEKAloneOpensNothing(t *testing.T) {
 	w, thief := newHarness(t), newHarness(t)
 	thief.kek = w.kek

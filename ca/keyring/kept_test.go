@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// inPlace are ways to put something else in the place of a file, and what is said of each.
+// inPlace has ways to replace a file by something else, with the expected error of each.
 var inPlace = map[string]struct {
 	put    func(path string, was []byte) error
 	reason string
@@ -47,8 +47,9 @@ func replace(t *testing.T, path string, put func(path string, was []byte) error)
 	}
 }
 
-// What stands in the place of a file that a replica keeps is not believed, read without end, waited for or followed somewhere else; file and reason are named. Without the keyring on disk a
-// replica starts and waits for etcd. What it remembers against an older keyring it does not go without: it does not start.
+// A path of a stored file that is not a valid file is refused: it is not trusted, read without a bound, waited for or
+// followed elsewhere. The error names file and reason. Without the keyring on disk a replica starts and waits for etcd.
+// Without its memory of the newest keyring, which protects against an older one, it does not start.
 func TestKeptFilesAreRefused(t *testing.T) {
 	w := newHarness(t)
 	other := &harness{Server: kvtest.Start(t), t: t, kek: w.kek}
@@ -85,8 +86,8 @@ func TestKeptFilesAreRefused(t *testing.T) {
 	})
 }
 
-// A replica whose allowance on disk cannot be read starts, and names it. What was issued from it reaches etcd as far as its lines can be read, the file is set aside, and from the next
-// allowance renewals are issued again.
+// A replica whose allowance on disk is invalid starts, and reports the file. Certificates on its readable lines reach
+// etcd, and the file is set aside. Renewals are issued again from the next allowance.
 func TestAllowanceOnDiskIsRefused(t *testing.T) {
 	w := newHarness(t)
 	good := w.kept("mesh")
@@ -129,8 +130,9 @@ func TestAllowanceOnDiskIsRefused(t *testing.T) {
 	}
 }
 
-// Of two replicas, of which one has a copy of the other's state directory, each renews from an allowance of its own: the copy is told apart, set aside and named, and what was issued from it
-// reaches etcd. Where the original was restarted, it is used on.
+// Two replicas, one with a copy of the other's state directory, each renew from an allowance of their own: the copy is
+// detected, set aside and reported, and its certificates reach etcd. If the original is only restarted, it is used
+// further.
 func TestCopiedAllowanceIsRefused(t *testing.T) {
 	w := newHarness(t)
 	good, dir := w.kept("mesh"), t.TempDir()

@@ -27,17 +27,17 @@ import (
 var (
 	// ErrNotLoaded: the keyring has not been read from etcd yet.
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
-	// ErrRolledBack: etcd holds an older keyring than this replica remembers. The previous keyring stays in force. If
-	// an operator restored a backup on purpose, keyring.json must be removed from each data directory and the replicas
-	// restarted.
+	// ErrRolledBack: the keyring in etcd is older than this replica or a peer remembers, or different at the same version.
+	// It is refused (State.Alarm). To use a restored backup, stop all replicas, remove keyring.json from each data
+	// directory, and start the replicas again.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
-	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again.
+	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again with the newest State.
 	ErrStale = errors.New("the keyring has moved on")
-	// ErrRevoked: the identity gets no certificates.
+	// ErrRevoked: the identity, or the certificate to renew, is revoked.
 	ErrRevoked = errors.New("the identity is revoked")
 	// ErrRotating: a rotation is under way; abort it, or let it end.
 	ErrRotating = errors.New("a rotation is under way")
-	// ErrNoRotation: no rotation waits for its new epoch to sign.
+	// ErrNoRotation: no epoch is prepared.
 	ErrNoRotation = errors.New("there is no rotation to abort or force")
 )
 
@@ -47,40 +47,43 @@ type Config struct {
 	Sealer      seal.Sealer
 	Mesh        string
 	TrustDomain spiffeid.TrustDomain
-	// Dir is the data directory, which stores the newest known record. Empty: the record is kept in memory only.
+	// Dir is the data directory. It stores the digest of the newest known record, the sealed keyring and the allowance.
+	// Empty: they are kept in memory only, and there is no allowance.
 	Dir string
-	// CACerts is the source of the user's own CA. It is read again each time it changes, and its key is sealed into
-	// etcd. nil: roots are made here.
+	// CACerts is the source of the user's own CA. The keyring reads it again whenever it has read etcd. It adopts a
+	// changed CA and seals its key into etcd. nil, or a source without a CA: roots are made here.
 	CACerts CASource
-	RootTTL time.Duration // of roots made here; 0: 10 years
-	// MaxRevoked bounds the revoked certificates, and with them the revocation lists. Each entry takes 36 bytes on the
-	// wire to each proxy. Envoy was measured to keep 54 bytes for each entry and TLS context (cluster or listener):
-	// 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
+	RootTTL time.Duration // lifetime of roots made here; 0: 10 years
+	// MaxRevoked bounds the revoked certificates of all issuers together, and so the size of the revocation lists. Each
+	// entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry and TLS context
+	// (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
 	MaxRevoked int
-	// IdentityBytes is one identity's quota of this replica's journal entries. Beyond it entries are aggregated. 0: 32
-	// MiB.
+	// IdentityBytes is the quota of each identity in journal bytes, as this replica counts them. Beyond the quota entries
+	// are aggregated. 0: 32 MiB.
 	IdentityBytes int
-	// Allowance is the number of renewals that this replica may issue while etcd is away; it requires Dir. 0: none.
+	// Allowance is the number of renewals that this replica may issue while etcd is away. 0, or an empty Dir: none.
 	Allowance int
-	Every     time.Duration // between two reads of clock, CACerts and Leads; 0: 5 s
+	Every     time.Duration // between two reads of etcd, CACerts and Leads, if nothing changes earlier; 0: 5 s
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
-	Answer    time.Duration // timeout of a request to etcd, after which etcd counts as away; 0: 5 s
-	// Peers sends a nonce to the other replicas and returns their answers (Seen). The error joins those of replicas
-	// that did not answer. A starting replica calls Peers once before it trusts etcd, since running replicas remember a
-	// newer record if etcd was set back; later it calls Peers every PeersEvery. Without any answer it continues, so
-	// that the first replica of a mesh can start. nil: no peers are asked.
+	Answer    time.Duration // timeout for reading the keyring from etcd, after which etcd counts as away; 0: 5 s
+	// Peers sends a nonce to the other replicas and returns their answers (Seen). Its error joins the failures of single
+	// replicas; the answers of the others count all the same. A starting replica calls Peers once before it trusts etcd:
+	// if etcd was set back, running replicas remember a newer record. Later it calls Peers every PeersEvery. A replica
+	// without any answer continues, so that the first replica of a mesh can start. nil: there are no peers.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
 	PeersEvery time.Duration // 0: 1 min
-	// Roots returns the only roots that a replica trusts (State.Claimed) until it has unsealed for the first time. It
-	// is called each time. nil: the remembered roots, or else those in etcd.
+	// Roots limits the roots that a replica trusts (State.Claimed) until it has verified the keyring for the first time.
+	// It is called for each such State. After an error, or if Roots returns no root, no root is trusted. nil: the
+	// remembered roots are the limit; without remembered roots, all roots in etcd are trusted.
 	Roots func() ([]*x509.Certificate, error)
-	// Leads reports whether this replica creates the first keyring, ends rotations and prunes the journal. nil: always.
-	// More than one such replica is safe: transactions compare the record, and the losers' work is discarded.
+	// Leads reports whether this replica maintains the keyring. If so, it creates the first one, prepares successors, ends
+	// rotations, prunes the journal, encrypts again after a rotation of the key encryption key, and records its allowance.
+	// Several such replicas are safe: transactions compare the record, and the losers' work is discarded. nil: always.
 	Leads  func() bool
-	Logger *slog.Logger // nil: slog's default
-	Now    func() time.Time
+	Logger *slog.Logger     // nil: slog's default
+	Now    func() time.Time // nil: time.Now
 	// Clock reports whether Now can be trusted. While it cannot, the keyring is not changed and the journal not pruned.
-	// nil: always.
+	// nil: Now is always trusted.
 	Clock Clock
 }
 
@@ -89,7 +92,8 @@ type Clock interface {
 	Off() error                // nil: the time of this machine can be trusted
 	Sure() (time.Time, error)  // a time that has certainly passed
 	Compared() <-chan struct{} // closed once Off has compared clocks
-	// Word is this process's clock report for a peer. Heard takes a peer's report and the duration of that request.
+	// Word is this process's clock report for a peer. Heard stores a peer's report; roundTrip is the duration of its
+	// request.
 	Word() clock.Word
 	Heard(w clock.Word, roundTrip time.Duration)
 }
@@ -107,7 +111,8 @@ func (believed) Compared() <-chan struct{} {
 	return done
 }
 
-// complete sets the defaults. The error names a field that is missing or out of bounds.
+// complete validates the fields and sets defaults. An error: a required field is missing, a duration is negative, or
+// MaxRevoked is out of bounds.
 func (c *Config) complete() error {
 	switch {
 	case c.Store == nil || c.Sealer == nil:
@@ -153,8 +158,8 @@ type Keyring struct {
 	seeded      chan struct{}          // closed once quota has counted the journal's entries
 	seen        atomic.Pointer[memory] // copy of mem, for peers
 	peersMemory atomic.Pointer[memory] // the newest record that a peer remembers
-	peersAsked  chan struct{}          // closed once all peers were asked
-	nudge       chan struct{}          // buffered, 1: peersMemory is newer
+	peersAsked  chan struct{}          // closed once the first round of Peers has ended
+	nudge       chan struct{}          // buffered (1): receives after peersMemory has become newer
 	allowances  *allowanceFile
 	away        atomic.Bool  // the last request to etcd failed
 	oldest      atomic.Int64 // arrival of the oldest entry in the transaction under way, Unix ns; 0: none
@@ -164,18 +169,18 @@ type Keyring struct {
 	// The loop owns the fields below.
 	mem       memory
 	saved     string // digest of the file on disk, as this process wrote it
-	minimum   memory // peersMemory as of before the last read of etcd
+	minimum   memory // peersMemory before the last read of etcd
 	ring      *ring  // nil: the keyring in etcd cannot be used; trouble has the reason
 	trouble   error
 	index     *journalIndex // nil: no rotation or revocation needs it
-	adopted   [32]byte
+	adopted   [32]byte      // digest of the user's CA that was adopted last
 	pruned    time.Time
 	resealed  time.Time
-	resealing error // error of the last check for a rotated key encryption key
-	logged    string
+	resealing error  // error of the last check for a rotated key encryption key
+	logged    string // the last logged error; empty: none
 }
 
-// published is a State and the revision of its record.
+// published is a State with the revision of keys/state that journal transactions compare.
 type published struct {
 	state *State
 	fence int64
@@ -187,8 +192,9 @@ type job struct {
 	done chan error
 }
 
-// New checks the configuration and reads the data directory. It sends nothing to etcd. Errors: a required field is
-// missing, a stored file cannot be read, or the directory belongs to another mesh.
+// New checks the configuration, creates the data directory and reads its files. It sends nothing to etcd. Errors: a
+// required field is missing, a value is out of bounds, the directory cannot be created, or keyring.json cannot be read
+// or belongs to another mesh or trust domain. A damaged allowance is logged and set aside.
 func New(cfg Config) (*Keyring, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -219,11 +225,12 @@ func New(cfg Config) (*Keyring, error) {
 	return k, nil
 }
 
-// State returns the keyring that this replica may use now; never nil.
+// State returns the keyring that this replica may use now; never nil. Before the first read of etcd, Sealed is
+// ErrNotLoaded.
 func (k *Keyring) State() *State { return k.current.Load().state }
 
-// ClockOff returns why this machine's clock cannot be trusted; nil: it can. A replica without a trusted clock signs
-// nothing.
+// ClockOff returns an error while this machine's clock cannot be trusted. State.Active does not depend on the clock, so
+// callers check both before they sign.
 func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 
 // Changed returns a channel that is closed when State returns another State than at the time of this call. Call
@@ -235,7 +242,8 @@ func (k *Keyring) show(s *State, fence int64) {
 	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
-// Run maintains the keyring until ctx ends. It returns the error of the first of its loops to end, or that of ctx.
+// Run maintains the keyring until ctx ends, and then returns nil. It ends earlier with the error of a loop that fails
+// or panics. Call Run once.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
 		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
@@ -286,10 +294,10 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 }
 
-// logResult logs a trouble once, and its end.
+// logResult logs each new error once, and the end of errors.
 func (k *Keyring) logResult(err error) {
 	text := ""
-	// Clocks that are not compared yet, and a CA that is not read yet, are about to be.
+	// These two errors end by themselves shortly after the start.
 	if err != nil && !errors.Is(err, clock.ErrNotCompared) && !errors.Is(err, ErrNotRead) {
 		text = err.Error()
 	}
@@ -321,7 +329,8 @@ func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 	return err
 }
 
-// ask runs do in the loop, which owns the data that do reads.
+// ask runs do in the loop, after a refresh, since the loop owns the data that do reads. If ctx ends first, do may still
+// run.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

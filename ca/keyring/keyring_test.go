@@ -42,7 +42,8 @@ func TestFirstStartHasOneWinner(t *testing.T) {
 	}
 }
 
-// A replica that cannot unseal says why, keeps the bundle that it verified before, and signs once the KEK is back.
+// A replica that cannot unseal reports the reason, keeps the bundle that it verified before, and signs once the KEK is
+// back.
 func TestSealedUntilTheKEKAnswers(t *testing.T) {
 	w := newHarness(t)
 	plugin := kmstest.Start(t)
@@ -61,7 +62,7 @@ func TestSealedUntilTheKEKAnswers(t *testing.T) {
 	bundle := r.State().Bundle
 	r.mustLeaf("web")
 	plugin.Stop()
-	r.mustLeaf("web") // what is unsealed stays so
+	r.mustLeaf("web") // unsealed keys stay unsealed
 	if n := plugin.Encrypts.Load() + plugin.Decrypts.Load(); n > 2 {
 		t.Errorf("%d calls of the plugin", n)
 	}
@@ -93,7 +94,7 @@ func TestSealedUntilTheKEKAnswers(t *testing.T) {
 	}
 }
 
-// An older keyring is refused by a replica that knows a newer one, running or restarted; what was in force stays.
+// A replica that knows a newer keyring refuses an older one, running or restarted; the keyring in force stays.
 func TestRollbackIsRefused(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
@@ -134,7 +135,7 @@ func TestRollbackIsRefused(t *testing.T) {
 	}
 }
 
-// Who can write etcd and has no KEK can neither put in a root, nor swap or damage a key or a list.
+// A writer of etcd without the KEK can neither add a root, nor exchange or damage a key or a list.
 func TestTamperingRaisesAlarm(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()
@@ -223,7 +224,8 @@ func laterTag(t *testing.T, state []byte) []byte {
 	return state
 }
 
-// refusedRecord says that a replica in epoch 2 must raise an alarm, of a kind, and go on, and that a new one must not begin.
+// refusedRecord checks that a replica in epoch 2 raises an alarm with this error and continues, and that a new one does
+// not start.
 func refusedRecord(t *testing.T, w *harness, r *replica, name string, is error) {
 	t.Helper()
 	r.settle()

@@ -35,10 +35,10 @@ type leak struct {
 	places  map[string][]byte
 }
 
-// TestNoKeyAnywhere runs the keyring, the CA's server and an agent through rotations of the root and of the key encryption
-// key, an abort, revocations and restarts, and then looks for every private key there ever was: in all that etcd holds and
-// ever held, in every file on disk (etcd's log and snapshots among them), in the logs at debug level, in what is printed,
-// and in what peers and agents are sent.
+// This test runs the keyring, the CA's server and an agent through rotations of the root and of the key encryption key,
+// an abort, revocations and restarts. Then it searches for every private key: in the present and past contents of etcd,
+// in every file on disk (including etcd's log and snapshots), in the logs at debug level, in printed output, and in
+// messages to peers and agents.
 func TestNoKeyAnywhere(t *testing.T) {
 	l := &leak{harness: newHarness(t), needles: needles{}, dir: t.TempDir(), places: map[string][]byte{}}
 	kek := l.kek
@@ -95,7 +95,8 @@ func TestNoKeyAnywhere(t *testing.T) {
 	l.judge(kek)
 }
 
-// wrappedBy is a replica whose keys are wrapped by the key of a file, and that remembers in the folder that is searched.
+// wrappedBy configures a replica whose keys are wrapped by the key in a file, and whose memory is in the searched
+// folder.
 func (l *leak) wrappedBy(file string, older ...string) func(*keyring.Config) {
 	return func(c *keyring.Config) {
 		provider, err := seal.NewFile(file, older...)
@@ -107,7 +108,7 @@ func (l *leak) wrappedBy(file string, older ...string) func(*keyring.Config) {
 	}
 }
 
-// issuer is who hands out tokens, and who takes them.
+// issuer returns an issuer of tokens and its verifier.
 func (l *leak) issuer() (*attest.Issuer, *attest.Tokens) {
 	tokens, err := attest.Local(l.dir)
 	if err != nil {
@@ -259,8 +260,8 @@ func (l *leak) files() {
 	}
 }
 
-// judge looks for everything everywhere. Two files are where keys belong: that of the token issuer, and the key encryption
-// key, which lies elsewhere and is looked for too.
+// judge searches for all keys everywhere. Two files may contain keys: that of the token issuer, and that of the key
+// encryption key, which is in another folder and searched for too.
 func (l *leak) judge(kek string) {
 	t := l.t.(*testing.T)
 	l.needles.marks()

@@ -25,13 +25,13 @@ type memory struct {
 	Epoch       uint64 `json:"epoch"`
 	Version     uint64 `json:"version"`
 	Digest      string `json:"digest"` // SHA-256 of the record, hexadecimal
-	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. A replica that starts and
-	// cannot unseal trusts no others. Empty if an older version wrote the file.
+	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted replica can
+	// unseal, it trusts no other roots, unless Config.Roots is set. Empty if an older version wrote the file.
 	Roots string `json:"roots,omitempty"`
 }
 
-// believed returns the roots of an unverified record that are also configured, or else remembered. If neither exists it
-// returns all.
+// believed filters the roots of an unverified record: by Config.Roots, else by the remembered roots. Without either it
+// returns all. nil: the record's roots do not parse, or Config.Roots fails or returns no root.
 func (k *Keyring) believed(r *record) []*x509.Certificate {
 	bundle, err := certificates(r.bundle())
 	if err != nil {
@@ -41,7 +41,7 @@ func (k *Keyring) believed(r *record) []*x509.Certificate {
 	if k.cfg.Roots != nil {
 		configured, err := k.cfg.Roots()
 		if err != nil {
-			k.log.Warn("keyring: no roots are believed while they cannot be verified", slog.Any(obs.KeyError, err))
+			k.log.Warn("keyring: the configured roots cannot be read; no unverified root is trusted", slog.Any(obs.KeyError, err))
 			return nil
 		}
 		if known = fingerprints(configured); known == "" {
@@ -78,13 +78,13 @@ func recall(dir string) (memory, error) {
 		err = json.Unmarshal(raw, &m)
 	}
 	if err != nil {
-		return memory{}, fmt.Errorf("what was remembered of the keyring, %s, is not believed: %w; without that file, once it was removed,"+
-			" an older keyring than was in force would be accepted of etcd", path, err)
+		return memory{}, fmt.Errorf("keyring: the remembered record in %s cannot be read: %w; without that file, this replica starts,"+
+			" but may accept an older keyring from etcd", path, err)
 	}
 	return m, nil
 }
 
-// remember replaces the file atomically.
+// remember replaces the file in dir atomically. An empty dir: nothing is stored.
 func (m memory) remember(dir string) error {
 	if dir == "" {
 		return nil
@@ -110,17 +110,17 @@ func (m memory) refuses(r *record, sum []byte) error {
 	case m.Version == 0:
 		return nil
 	case r == nil:
-		return fmt.Errorf("%w: there is none, epoch %d (version %d) is remembered", ErrRolledBack, m.Epoch, m.Version)
+		return fmt.Errorf("%w: the record is missing, epoch %d (version %d) is remembered", ErrRolledBack, m.Epoch, m.Version)
 	case r.Highest < m.Epoch || r.Version < m.Version:
 		return fmt.Errorf("%w: to epoch %d (version %d), epoch %d (version %d) is remembered",
 			ErrRolledBack, r.Highest, r.Version, m.Epoch, m.Version)
 	case r.Version == m.Version && hex.EncodeToString(sum) != m.Digest:
-		return fmt.Errorf("%w: version %d is another one than is remembered", ErrRolledBack, r.Version)
+		return fmt.Errorf("%w: version %d differs from the remembered one", ErrRolledBack, r.Version)
 	}
 	return nil
 }
 
-// knows reports whether a record is the one that was verified last.
+// knows reports whether a record equals the remembered one.
 func (m memory) knows(r *record, sum []byte) bool {
 	return m.Version == r.Version && m.Epoch == r.Highest && m.Digest == hex.EncodeToString(sum)
 }

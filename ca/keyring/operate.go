@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-const tries = 8 // of a change that lost to another transaction
+const tries = 8 // attempts at a change that loses to other transactions
 
 // clockOff returns an error while this replica's clock keeps it from changing the keyring.
 func (k *Keyring) clockOff() error {
@@ -23,8 +23,9 @@ func (k *Keyring) clockOff() error {
 	return nil
 }
 
-// update changes the record; only the loop calls it. change gets a copy and returns the changed record (nil: unchanged)
-// and the blobs that belong to it. It is called again if another write came first.
+// update changes the record in etcd. Only the loop calls it. change gets a copy of the record, and returns the changed
+// record (nil: unchanged) and the blobs to write with it. update calls change again if another write came first. The
+// same transaction deletes the keys and lists of epochs that the change retires.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
 	if err := k.clockOff(); err != nil {
 		return err
@@ -55,8 +56,7 @@ func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []k
 	return fmt.Errorf("the keyring changed %d times meanwhile: %w", tries, kv.ErrConflict)
 }
 
-// advance ends a rotation whose root all holders have, and retires epochs without leaves in use. It prepares a
-// successor for an ageing root.
+// advance applies step to the record in etcd, and prepares a successor for an ageing root.
 func (k *Keyring) advance(ctx context.Context) error {
 	return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
 		sure, err := k.cfg.Clock.Sure()
@@ -118,16 +118,22 @@ func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record
 	r.add(a, originSelf, now).Forced = force
 	put, err := k.enrol(ctx, r, a)
 	if err == nil {
-		k.log.Info("keyring: a new root is published", slog.Uint64("epoch", r.Highest))
+		k.log.Info("keyring: publishing a new root", slog.Uint64("epoch", r.Highest))
 	}
 	return r, put, err
 }
 
-// Rotate prepares a new root. The root is published at once, and signs when the holders of all unexpired leaves have
-// it; with force, it signs without waiting for them. force also applies to a rotation that already waits.
+// Rotate prepares a new root. The root joins the trust bundle at once. Its epoch signs when the holders of all
+// unexpired leaves have the root; with force, the epoch signs without waiting. force also applies to an epoch that
+// waits already.
 //
-// ErrRotating: a rotation is under way. A mesh with the user's own CA rotates when its files change; there, Rotate can
-// only force a waiting rotation.
+// ErrRotating: an epoch waits already, and force is false. If the active epoch, or Config.CACerts, is the user's own
+// CA, a rotation starts when its files change; there, Rotate can only force an epoch that waits. While Config.CACerts
+// cannot be read, Rotate returns its error.
+//
+// Other errors, also of Abort, Revoke and Restore: this machine's clock is not trusted, the keyring is sealed or
+// refused, eight attempts lost to other writers (kv.ErrConflict), etcd fails, or ctx ends. After the last two the
+// outcome is unknown.
 func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -138,8 +144,8 @@ func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 			case p != nil:
 				return nil, nil, fmt.Errorf("%w: to epoch %d, since %s", ErrRotating, p.Number, p.Since.UTC().Format(time.RFC3339))
 			}
-			if u, err := k.userCA(); err != nil || !u.None && !u.FirstOnly {
-				return nil, nil, errors.Join(errOwnCA, err)
+			if err := k.refusesRotation(r); err != nil {
+				return nil, nil, err
 			}
 			return k.successor(ctx, r, force)
 		})
@@ -150,7 +156,8 @@ func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	})
 }
 
-// Abort withdraws a prepared root before it has signed. ErrNoRotation: no root is prepared.
+// Abort withdraws the prepared epoch before it has signed: its root leaves the trust bundle. ErrNoRotation: no epoch is
+// prepared. Other errors are those of Rotate.
 func (k *Keyring) Abort(ctx context.Context) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -164,7 +171,7 @@ func (k *Keyring) Abort(ctx context.Context) error {
 	})
 }
 
-// Report is the keyring's status for operators.
+// Report is the keyring's status for operators. Fields without a comment are as in State.
 type Report struct {
 	Epochs     []Epoch  `json:"epochs"`
 	Generation uint64   `json:"generation"`
@@ -172,18 +179,20 @@ type Report struct {
 	Alarm      string   `json:"alarm,omitempty"`
 	Rotating   uint64   `json:"rotating,omitempty"` // the prepared epoch, which waits to sign; 0: none
 	Waiting    []Holder `json:"waiting,omitempty"`  // holders without the prepared epoch's root
-	// Until maps each retiring epoch to the end of its last leaf.
+	// Until maps each retiring epoch to the end of the last leaf that it may have issued.
 	Until      map[uint64]time.Time `json:"until,omitempty"`
-	Serials    int                  `json:"revokedSerials"`
-	Identities []string             `json:"revokedIdentities,omitempty"`
-	Denied     []Denial             `json:"denied,omitempty"` // those of Identities that proxies refuse
-	// KEKs are the provider's names of the key encryption keys that etcd's content needs. There is one, except for
-	// about a minute after a rotation. Other key encryption keys are no longer needed.
+	Serials    int                  `json:"revokedSerials"`              // number of revoked certificates
+	Identities []string             `json:"revokedIdentities,omitempty"` // denied identities, sorted
+	Denied     []Denial             `json:"denied,omitempty"`            // as State.Denied
+	// KEKs are the key encryption keys that etcd's content needs (seal.KEK), sorted. After a rotation the previous one is
+	// listed until everything is encrypted again: for about a minute, and a second more for each 32 Secrets. Key
+	// encryption keys that are not listed are no longer needed. Empty: unknown, because this replica cannot unseal the
+	// keyring.
 	KEKs []string `json:"keks,omitempty"`
 }
 
-// Status reads the keyring and, during a rotation, the journal. Errors: etcd does not answer, or an entry of the
-// journal does not decode.
+// Status reads the keyring and, during a rotation, the journal. A keyring that is sealed or refused is reported without
+// an error. Errors: etcd fails, an entry of the journal or an allowance does not decode, or ctx ends.
 func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	var out *Report
 	err := k.ask(ctx, func(ctx context.Context) error {
@@ -225,32 +234,45 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 		}
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err // the loop may still write out
+	}
+	return out, nil
 }
 
 // Revoked is the result of a revocation.
 type Revoked struct {
-	Serials []string // newly listed: the named certificates and their renewals
-	Unknown []string // named serial numbers that the journal lacks; every issuer's list has them
-	Denied  []Denial // all named identities, also those that were revoked before
+	// Serials are the newly listed ones, of the named certificates and their renewals, sorted.
+	Serials []string
+	// Unknown are the named serial numbers that the journal lacks, sorted. Every issuer lists them, for ever. Their
+	// renewals may be incomplete.
+	Unknown []string
+	Denied  []Denial // one for each named identity, also if it was revoked before
 }
 
-// Revoke adds certificates, with their renewals, to their issuers' lists, and denies identities (State.Denied). When it
-// returns, the new lists are in etcd, and these identities get no certificates from then on. Errors: those of etcd, a
-// malformed serial number or identity, and a full list. Except for etcd's errors nothing was changed; but if serial
-// numbers do not fit, the identities are denied already.
+// Revoke adds certificates, with their renewals, to revocation lists, and denies identities (State.Denied). Serial
+// numbers are hexadecimal; identities are SPIFFE IDs. When Revoke returns, the lists and denials are in etcd. From then
+// on these identities get no certificates, except from a replica without etcd: it may renew from its allowance (Spend).
+//
+// Identities are denied first, all or none. Errors: one is not a SPIFFE ID, or more than 1,000 would be denied. Then
+// certificates are revoked, all or none. Errors, with the identities denied: a serial number is malformed, the lists
+// have no room, renewals may be among aggregated certificates, or an issuer cannot sign lists. Other errors are those
+// of Rotate.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) (err error) {
 		out, err = k.revokeAll(ctx, serials, identities)
 		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err // the loop may still write out
+	}
+	return out, nil
 }
 
 // revokeAll is Revoke for the loop.
 func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (out *Revoked, err error) {
-	// First the identities get no new certificates. Then the journal has all certificates that they hold.
+	// Deny first: afterwards the journal gains no certificates of these identities, so readJournal reads all of them.
 	if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return deny(r, identities, k.cfg.Now()) }); err != nil {
 		return nil, err
 	}
@@ -272,8 +294,9 @@ func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (
 	return out, err
 }
 
-// Restore ends the denial of identities: they get certificates again. The certificates that they had when they were
-// denied go into the revocation lists. If the lists are full, the error says until when.
+// Restore ends the denial of identities, all or none: they get certificates again. Their unexpired certificates from
+// before the denial go into the revocation lists. Errors: an identity is not denied; its certificates cannot be listed,
+// and the error says from when on it can be restored; those of Rotate.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -289,7 +312,7 @@ func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	})
 }
 
-// lists signs the next revocation list of every issuer that may sign lists.
+// lists signs the next revocation list of every unretired issuer that may sign lists.
 func (k *Keyring) lists(r *record) ([]kv.Blob, error) {
 	var put []kv.Blob
 	for i := range r.Epochs {

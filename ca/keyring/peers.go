@@ -16,13 +16,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Peers remember records for each other, because a replica without a data directory cannot tell an old keyring from the
-// newest. A peer's answer is sealed under the key encryption key for the asker's nonce. So it cannot be forged without
-// that key or replayed, and it needs no certificate, which a starting replica does not have yet.
+// Peers remember records for each other. A replica without a data directory cannot tell an old keyring from the newest.
+// A peer's answer is sealed under the key encryption key, for the asker's nonce. So an answer cannot be forged without
+// that key, and cannot be replayed. Its connection needs no certificate, which a starting replica does not have yet.
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
-	peersBudget = 5 * time.Second // of one round
+	peersBudget = 5 * time.Second // timeout of one round
 	peersFirst  = time.Second     // pause after a round without answers, doubled up to PeersEvery
 )
 
@@ -32,9 +32,9 @@ type answer struct {
 	Clock clock.Word `json:"clock"`
 }
 
-// Seen returns the remembered record and this replica's time, sealed for a peer's nonce of 16 to 64 bytes. It contains
-// no secrets. It uses the key encryption key at most once a day. Errors: a nonce of another length, and those of the
-// sealer.
+// Seen returns the remembered record (version and digests) and this replica's time, sealed for a peer's nonce. The
+// nonce has 16 to 64 bytes. The answer contains no secrets. Sealing calls the provider of the key encryption key about
+// once a day (seal.Envelope). Errors: a nonce of another length, and those of the sealer.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
@@ -50,7 +50,8 @@ func (k *Keyring) seenContext(nonce []byte) seal.Context {
 	return k.context(0, hex.EncodeToString(nonce), purposeSeen)
 }
 
-// pollPeers asks the peers from time to time, and notifies the loop of newer records.
+// pollPeers queries the peers every PeersEvery, and notifies the loop of newer records. It closes peersAsked after the
+// first round.
 func (k *Keyring) pollPeers(ctx context.Context) error {
 	if k.cfg.Peers == nil {
 		close(k.peersAsked)
@@ -79,7 +80,7 @@ func (k *Keyring) pollPeers(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			k.log.Debug("keyring: not all peers said what they remember", slog.Any(obs.KeyError, err))
+			k.log.Debug("keyring: some peers did not answer, or answered invalidly", slog.Any(obs.KeyError, err))
 		}
 		if first {
 			close(k.peersAsked)
@@ -93,8 +94,8 @@ func (k *Keyring) pollPeers(ctx context.Context) error {
 	}
 }
 
-// askPeers asks every peer once. The error joins the answers that do not open or come from another mesh; they do not
-// count as answered.
+// askPeers queries every peer once. It returns the newest record that a peer remembers, and the number of valid
+// answers. The error joins the failures of peers and the invalid answers: they do not open, or are of another mesh.
 func (k *Keyring) askPeers(ctx context.Context) (highest memory, answered int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peersBudget)
 	defer cancel()
@@ -131,7 +132,7 @@ func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err
 	return m, nil
 }
 
-// newer reports whether m has a later record than other, or a different one of the same version.
+// newer reports whether m identifies a later record than other, or another record of the same version.
 func (m memory) newer(other memory) bool {
 	return m.Version > other.Version || m.Version > 0 && m.Version == other.Version && m.Digest != other.Digest
 }

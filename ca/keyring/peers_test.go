@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// authorities is what the CA's server has of a keyring, as navarchd wires it.
+// authorities is the view of a keyring that the CA's server has, wired as in navarchd.
 type authorities struct{ *keyring.Keyring }
 
 func (a authorities) Current() (*serve.Current, error) {
@@ -48,7 +48,7 @@ func (a authorities) Held(ctx context.Context, h serve.Holder) error {
 	return a.Keyring.Held(ctx, h.Serial, h.Identity.String(), keyring.OriginOf(h.Credential), h.Roots, h.NotAfter)
 }
 
-// listen serves the CA of a replica over TLS, with a certificate of its own CA, and says where.
+// listen serves a replica's CA over TLS, with a certificate of that CA, and returns its address.
 func (r *replica) listen(tokens ...attest.Authenticator) string {
 	r.t.Helper()
 	a := authorities{r.Keyring}
@@ -85,7 +85,7 @@ func (r *replica) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
 		ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
 }
 
-// asks makes a replica ask the replicas at addresses.
+// asks configures a replica to query the replicas at addresses.
 func asks(addresses ...string) func(*keyring.Config) {
 	return func(c *keyring.Config) {
 		c.PeersEvery = 50 * time.Millisecond
@@ -95,8 +95,8 @@ func asks(addresses ...string) func(*keyring.Config) {
 	}
 }
 
-// A replica without a memory of its own refuses a keyring that was turned back, or that is gone, as long as one lives that
-// remembers; it neither signs nor makes another root.
+// A replica without a memory of its own refuses a keyring that was turned back, or that is gone, as long as one lives
+// that remembers; it neither signs nor makes another root.
 func TestPeersRemember(t *testing.T) {
 	w := newHarness(t)
 	old := w.replica()
@@ -110,7 +110,7 @@ func TestPeersRemember(t *testing.T) {
 	peer := old.listen()
 	for name, content := range map[string][]kv.Blob{"older": before, "gone": nil} {
 		w.overwrite(content)
-		fresh := w.replica(asks("127.0.0.1:1", peer)) // nobody listens at the first
+		fresh := w.replica(asks("127.0.0.1:1", peer)) // no process listens at the first
 		fresh.settle()
 		if s := fresh.State(); s.Active != nil || !errors.Is(s.Sealed, keyring.ErrRolledBack) {
 			t.Errorf("%s: %v", name, s)
@@ -133,7 +133,7 @@ func TestPeersRemember(t *testing.T) {
 	}
 }
 
-// A replica that took a keyring of before for the newest, because nobody was there to ask, stops signing when it hears.
+// A replica that accepted an old keyring as the newest, because no peer answered, stops signing when a peer answers.
 func TestPeersAreHeardLater(t *testing.T) {
 	w := newHarness(t)
 	old := w.replica()
@@ -179,7 +179,7 @@ func TestPeersAreHeardLater(t *testing.T) {
 	}
 }
 
-// Only who has the key encryption key can say what is remembered, and only for the nonce that was asked with.
+// Only a holder of the key encryption key can make an answer, and only for the nonce of the request.
 func TestPeersAreBelievedByKEK(t *testing.T) {
 	w := newHarness(t)
 	old := w.replica()
@@ -228,7 +228,7 @@ func TestPeersStartTogether(t *testing.T) {
 	w := newHarness(t)
 	w.sealer()
 	var addresses []string
-	for range 3 { // reserved, nobody answers there yet
+	for range 3 { // reserved; no process answers there yet
 		addresses = append(addresses, loopback.For(t))
 	}
 	for range 3 {

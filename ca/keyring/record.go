@@ -17,8 +17,8 @@ import (
 // Status is the phase of an epoch's life.
 type Status string
 
-// Phases of an epoch. Its roots are in the bundle in all but Retired. It signs leaves only while Active. An aborted
-// Prepared epoch becomes Retired at once.
+// Phases of an epoch. The trust bundle has an epoch's roots in every phase except Retired. An epoch signs leaves only
+// while Active. An aborted Prepared epoch becomes Retired at once.
 const (
 	Prepared Status = "prepared"
 	Active   Status = "active"
@@ -31,7 +31,7 @@ const (
 	statePath      = "keys/state"
 	keysFolder     = "keys/"
 	sealedFolder   = "keys/sealed/"
-	keepRetired    = 16
+	keepRetired    = 16   // retired epochs that stay in the record
 	maxRevoked     = 5000 // a record of 650 KB, and lists of 175 KB each
 	maxDenied      = 1000 // identities: every inbound filter chain of every proxy lists them
 	purposeKey     = "signing-key"
@@ -42,8 +42,9 @@ const (
 	clockTolerance = issue.Backdate    // a peer with a slow clock accepts a certificate for this long after its end
 )
 
-// record is the keyring as one value in etcd. Every change compares and replaces the whole value. Nothing in it is
-// secret. A sealed digest beside it proves that a holder of the KEK wrote it.
+// record is the keyring without keys and revocation lists, as one value in etcd. Every change compares the value's
+// revision and replaces the whole value. Nothing in it is secret. A sealed digest (stored.Tag) proves that a holder of
+// the KEK wrote it.
 type record struct {
 	Schema     int                `json:"schema"`
 	Version    uint64             `json:"version"`    // counts changes, never decreases
@@ -61,19 +62,22 @@ type epoch struct {
 	Cert      []byte    `json:"cert"` // DER
 	Chain     [][]byte  `json:"chain,omitempty"`
 	Roots     [][]byte  `json:"roots"`
-	Published uint64    `json:"published"` // generation of the first bundle with its roots
-	Forced    bool      `json:"forced,omitempty"`
-	CRL       uint64    `json:"crl,omitempty"`   // number of its newest list; 0: it cannot sign lists
-	Lists     [][]byte  `json:"lists,omitempty"` // the user's own revocation lists that came with it, DER
+	Published uint64    `json:"published"`        // generation of the first bundle with its roots
+	Forced    bool      `json:"forced,omitempty"` // signs without waiting for holders
+	CRL       uint64    `json:"crl,omitempty"`    // number of its newest list; 0: it cannot sign lists
+	Lists     [][]byte  `json:"lists,omitempty"`  // the user's own revocation lists that came with it, DER
 	Created   time.Time `json:"created"`
 	Since     time.Time `json:"since"` // start of its status
 }
 
+// revoked is the entry of a revoked certificate or a denied identity.
 type revoked struct {
-	At      time.Time `json:"at"`
-	Epoch   uint64    `json:"epoch,omitempty"`   // the issuer; 0: unknown, so that every list has it
-	Version uint64    `json:"version,omitempty"` // of an identity: version of the first record that has it; 0: written by an older build
-	Until   time.Time `json:"until,omitzero"`    // end of the certificate, or of an identity's last certificate; zero: unknown
+	At    time.Time `json:"at"`
+	Epoch uint64    `json:"epoch,omitempty"` // issuer of a certificate; 0: unknown, so that every list has it
+	// Version is the version of the first record that denies an identity. 0: an older build wrote the entry.
+	Version uint64 `json:"version,omitempty"`
+	// Until is the end of the certificate, or of an identity's last certificate. Zero: unknown.
+	Until time.Time `json:"until,omitzero"`
 }
 
 func (r *record) clone() *record {
@@ -106,7 +110,7 @@ func (r *record) epoch(number uint64) *epoch {
 	return nil
 }
 
-// bundle returns every root of the epochs that are not retired, each once, oldest epoch first.
+// bundle returns the roots of all unretired epochs as DER, each once, oldest epoch first.
 func (r *record) bundle() [][]byte {
 	var out [][]byte
 	for _, e := range r.Epochs {
@@ -122,7 +126,7 @@ func (r *record) bundle() [][]byte {
 	return out
 }
 
-// add appends a new epoch. It is active if it is the first or brings no new root, otherwise prepared.
+// add appends a new epoch. It is active if no other epoch is, or if it brings no new root; otherwise it is prepared.
 func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	before := r.bundle()
 	r.Highest++
@@ -162,7 +166,8 @@ func (r *record) activate(e *epoch, now time.Time) {
 	e.Status, e.Since = Active, now
 }
 
-// retire removes an epoch's roots from the bundle, and drops the oldest retired epochs beyond keepRetired.
+// retire ends an epoch, and drops the oldest retired epochs beyond keepRetired. The epoch's roots leave the bundle,
+// unless another epoch has them. Its revocation lists and revoked certificates are dropped.
 func (r *record) retire(e *epoch, now time.Time) {
 	before, number := r.bundle(), e.Number
 	e.Status, e.Since, e.CRL, e.Lists = Retired, now, 0, nil
@@ -185,7 +190,7 @@ func (r *record) retire(e *epoch, now time.Time) {
 	}
 }
 
-// keyID names an epoch's key by a digest of the public key.
+// keyID returns a digest of the epoch's public key, hexadecimal.
 func (e *epoch) keyID() string {
 	c, err := x509.ParseCertificate(e.Cert)
 	if err != nil {

@@ -21,9 +21,10 @@ const (
 	resealBudget = 5 * time.Second
 )
 
-// reseal encrypts the record's tag and the keys of unretired epochs again after the key encryption key was rotated, in
-// one transaction that compares each of them. These are a handful of values, so only the check is paced. The record and
-// its version stay the same. A provider that is away delays nothing else.
+// reseal encrypts the keyring's sealed values again after a rotation of the key encryption key. These are the record's
+// tag and the keys of unretired epochs: a handful, so only the check is paced. One transaction compares and writes
+// them. The record and its version stay the same. Errors are only logged, and the loop is delayed by at most
+// resealBudget.
 func (k *Keyring) reseal(ctx context.Context) {
 	now := k.cfg.Now()
 	if k.ring == nil || now.Sub(k.resealed) < resealEvery {
@@ -35,7 +36,7 @@ func (k *Keyring) reseal(ctx context.Context) {
 	err := k.reencrypt(ctx)
 	switch {
 	case err != nil && k.resealing == nil:
-		k.log.Warn("keyring: cannot tell whether the key encryption key was rotated, trying again", slog.Any(obs.KeyError, err))
+		k.log.Warn("keyring: cannot check for a rotated key encryption key or encrypt again, trying again", slog.Any(obs.KeyError, err))
 	case err == nil && k.resealing != nil:
 		k.log.Info("keyring: the check for a rotated key encryption key works again")
 	}
@@ -61,8 +62,11 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 			continue
 		}
 		fresh, err := k.reencryptKey(ctx, blob, stale)
-		if err != nil || fresh == nil {
+		if err != nil {
 			return err
+		}
+		if fresh == nil {
+			continue
 		}
 		change.If[blob.Path] = blob.Revision
 		change.Put = append(change.Put, *fresh)
@@ -87,7 +91,7 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 	return nil
 }
 
-// reencryptKey encrypts one epoch's key again. nil: there is no such epoch.
+// reencryptKey encrypts one epoch's key again. nil: the record in use has no such epoch.
 func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]byte) bool) (*kv.Blob, error) {
 	at := slices.IndexFunc(k.ring.rec.Epochs, func(e epoch) bool { return sealedPath(e.Number) == blob.Path })
 	if at < 0 {
@@ -104,7 +108,7 @@ func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]b
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag encrypts the record's digest again if it is stale or a key was encrypted again. nil: neither.
+// retag seals the record's digest again if the tag is stale, or if must is true. nil: neither.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {
@@ -121,12 +125,13 @@ func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) b
 func (k *Keyring) sealNewest(ctx context.Context, plain seal.Secret, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	raw, err := k.cfg.Sealer.Seal(ctx, plain, about)
 	if err == nil && stale(raw) {
-		err = fmt.Errorf("%w: it says that its key was rotated, and wraps with another one", seal.ErrUnavailable)
+		err = fmt.Errorf("%w: the provider reports that its key was rotated, but wraps with another one", seal.ErrUnavailable)
 	}
 	return raw, err
 }
 
-// keks lists the key encryption keys that sealed blobs need, each once.
+// keks returns the key encryption keys of sealed blobs (seal.KEK), sorted, each once. Blobs that do not decode are
+// skipped.
 func keks(blobs []kv.Blob) []string {
 	var out []string
 	for _, blob := range blobs {
@@ -148,7 +153,8 @@ func keks(blobs []kv.Blob) []string {
 	return slices.Compact(out)
 }
 
-// keksOfSecrets adds the key encryption keys of the private keys of Secrets, and of the MAC key of ca/vault.
+// keksOfSecrets adds the key encryption keys of Secrets' private keys and of ca/vault's MAC key to known. The result is
+// sorted, each once. Errors are etcd's.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	blobs, _, err := k.cfg.Store.Blobs(ctx, "sealing/", 0)
 	if err != nil {

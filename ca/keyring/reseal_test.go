@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/ca/seal/kmstest"
 )
 
-// until looks, with the clock going on, until a replica says so.
+// until advances the clock until a replica's report fulfils a condition.
 func (r *replica) until(what string, holds func(*keyring.Report) bool) *keyring.Report {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); ; r.w.later(time.Minute) {
@@ -27,8 +27,8 @@ func (r *replica) until(what string, holds func(*keyring.Report) bool) *keyring.
 	}
 }
 
-// After the plugin's key was rotated, what is in etcd is encrypted again: nothing is lost, everybody goes on, and the old key is
-// not needed any more.
+// After a rotation of the plugin's key, values in etcd are encrypted again: nothing is lost, all replicas continue, and
+// the old key is no longer needed.
 func TestKEKRotationOfThePlugin(t *testing.T) {
 	w := newHarness(t)
 	plugin := kmstest.Start(t)
@@ -56,7 +56,7 @@ func TestKEKRotationOfThePlugin(t *testing.T) {
 	plugin.Stop()
 	w.later(3 * time.Minute)
 	one.settle()
-	one.mustLeaf("web") // a plugin that is away is in nobody's way
+	one.mustLeaf("web") // a plugin that is away delays nothing
 	plugin.RotateKey()
 	plugin.Resume()
 	report = one.until("encrypted again", func(r *keyring.Report) bool { return slices.Equal(r.KEKs, []string{"kms-v2:key-2"}) })
@@ -85,7 +85,23 @@ func TestKEKRotationOfThePlugin(t *testing.T) {
 	}
 }
 
-// wrappedByPlugin is a replica whose keys a plugin wraps.
+// A key of an epoch that the record does not have keeps no other key from being encrypted again.
+func TestLeftoversAreNotEncryptedAgain(t *testing.T) {
+	w := newHarness(t)
+	plugin := kmstest.Start(t)
+	r := w.replica(wrappedByPlugin(t, plugin))
+	r.settle()
+	own := w.blobs("keys/sealed/")[0]
+	w.Put("keys/sealed/0000000000000000", string(own.Raw)) // comes first
+	plugin.RotateKey()
+	r.until("encrypted again", func(*keyring.Report) bool {
+		blobs := w.blobs("keys/sealed/")
+		kek, err := seal.KEK(blobs[1].Raw)
+		return err == nil && blobs[1].Path == own.Path && kek == "kms-v2:key-2"
+	})
+}
+
+// wrappedByPlugin configures a replica whose keys a plugin wraps.
 func wrappedByPlugin(t *testing.T, plugin *kmstest.Plugin) func(*keyring.Config) {
 	return func(c *keyring.Config) {
 		provider, err := seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()})
@@ -134,7 +150,7 @@ func TestKEKRotationOfFiles(t *testing.T) {
 	third := w.replica(with(path("new"), path("old")))
 	running = []*replica{second, third}
 	check("the new one is first")
-	second.stop() // else it would seal what it writes under the old one
+	second.stop() // otherwise it would seal its writes under the old key
 	third.until("encrypted again", func(r *keyring.Report) bool { return len(r.KEKs) == 1 && r.KEKs[0] != oldKEK })
 	if err := os.Remove(path("old")); err != nil {
 		t.Fatal(err)

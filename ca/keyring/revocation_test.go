@@ -94,8 +94,9 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// revokedThenRestored goes on from two revoked certificates, and an identity that is revoked and has two others: the next issuer's
-// list has what is not known to be another's, the old one's goes with it, and the identity can be taken back without what it had.
+// revokedThenRestored continues from two revoked certificates, and from a revoked identity with two others. The list of
+// the next issuer contains all entries that are not known to be another issuer's, the list of the old one is removed
+// with it, and the identity can be restored without its old certificates.
 func revokedThenRestored(t *testing.T, one *replica, bad, again, badID string) {
 	t.Helper()
 	if err := one.Rotate(t.Context(), true); err != nil {
@@ -119,7 +120,7 @@ func revokedThenRestored(t *testing.T, one *replica, bad, again, badID string) {
 	}
 }
 
-// While replicas issue as fast as they can, a denial stands until the last certificate of the identity has ended.
+// While replicas issue as fast as they can, a denial lasts until the last certificate of the identity has ended.
 func TestRevocationRacesIssuing(t *testing.T) {
 	w := newHarness(t)
 	one, other := w.replica(), w.replica()
@@ -169,8 +170,8 @@ func TestRevocationRacesIssuing(t *testing.T) {
 	}
 }
 
-// crowd is an identity whose workload had many certificates issued, each by showing the one before. It returns the serial number of
-// the first, and when the last ends.
+// crowd issues many certificates to an identity, each authenticated by the previous one. It returns the serial number
+// of the first, and the end of the last.
 func crowd(t *testing.T, r *replica, identity string, begin time.Time, many int) (first string, end time.Time) {
 	t.Helper()
 	serial := func(i int) string { return fmt.Sprintf("%x", 0x10000+i) }
@@ -190,8 +191,8 @@ func crowd(t *testing.T, r *replica, identity string, begin time.Time, many int)
 	return serial(0), begin.Add(time.Hour + time.Duration(many-1)*time.Second)
 }
 
-// Nothing that a workload does lets it keep a certificate, or takes the room in the lists from others: an identity with five times
-// as many certificates as a list takes is denied, and none of them is in a list.
+// A workload cannot keep a certificate, or use the others' room in the lists: an identity with five times as many
+// certificates as a list can contain is denied, and none of its certificates is in a list.
 func TestRevocationOfManyLeaves(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()
@@ -223,7 +224,7 @@ func TestRevocationOfManyLeaves(t *testing.T) {
 	if err := r.Restore(t.Context(), []string{identity}); err == nil || !strings.Contains(err.Error(), end.UTC().Format(time.RFC3339)) {
 		t.Fatalf("restored while it has more certificates than fit: %v", err)
 	}
-	w.later(end.Sub(w.now()) + 16*time.Minute) // what it had has ended
+	w.later(end.Sub(w.now()) + 16*time.Minute) // its certificates have ended
 	if denied, known := r.State().Denied(w.now()); !known || len(denied) != 0 {
 		t.Errorf("denied when nothing is left to keep out: %v", denied)
 	}
@@ -236,7 +237,8 @@ func TestRevocationOfManyLeaves(t *testing.T) {
 	r.mustLeaf("crowd")
 }
 
-// A certificate is revoked with those that were issued to who showed it, and those that renewed these; others of the identity stay.
+// A certificate is revoked together with those issued to its presenter, and with their renewals; other certificates of
+// the identity stay valid.
 func TestRevocationFollowsRenewals(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.MaxRevoked = 70 })
@@ -252,8 +254,8 @@ func TestRevocationFollowsRenewals(t *testing.T) {
 	}
 }
 
-// Who chains renewals takes no more than a tenth of the lists when the first is revoked by its number, or when its identity is restored:
-// others have room for theirs.
+// An identity with chained renewals uses at most a tenth of the lists when its first certificate is revoked by number,
+// or when the identity is restored. The rest stays free for others.
 func TestOneRevocationTakesATenthOfTheLists(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()

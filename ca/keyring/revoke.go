@@ -14,19 +14,21 @@ import (
 
 // An identity is revoked by denial: it gets no certificates, and proxies refuse its existing ones (State.Denied). A
 // denial needs no revocation list, so an identity with thousands of certificates takes no room in the lists. A
-// certificate is revoked by its serial number, with all its renewals. A list has room for Config.MaxRevoked entries,
-// and revoking more by one number is refused.
+// certificate is revoked by its serial number, with all its renewals. The lists of all issuers together have room for
+// Config.MaxRevoked certificates. One serial number, with its renewals, may take a tenth of that room (share).
 
 // Denial is a revoked identity.
 type Denial struct {
 	Identity string `json:"identity"`
-	// Until is the end of the last certificate that the identity had when it was revoked; zero: unknown. Afterwards no
-	// certificate is left to refuse, but the identity still gets no new one.
-	Until  time.Time `json:"until,omitzero"`
-	Leaves int       `json:"leaves,omitempty"` // number of its certificates that are journalled one by one; only in the result of Revoke
+	// Until is the end of the last certificate that the identity may have from before it was revoked; zero: unknown.
+	// Afterwards no certificate is left to refuse, but the identity still gets no new one.
+	Until time.Time `json:"until,omitzero"`
+	// Leaves counts its unexpired certificates that are journalled one by one. Only Revoke sets it.
+	Leaves int `json:"leaves,omitempty"`
 }
 
-// deny adds identities to the denied ones. The record is nil if all of them are denied already.
+// deny adds identities to the denied ones. The returned record is nil if all of them are denied already. Errors: a text
+// is not a SPIFFE ID, or more than maxDenied identities would be denied.
 func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
 	changed := false
 	for _, text := range identities {
@@ -51,8 +53,8 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 	return r, nil, nil
 }
 
-// setDenialEnds sets until when denied identities have certificates. They get no new ones, and the journal index has
-// all existing ones.
+// setDenialEnds records and returns the end of the last certificate of each denied identity, in the given order. The
+// index must have been read after the denial: the identities get no new certificates, and it has all existing ones.
 func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Time) (out []Denial) {
 	for _, text := range identities {
 		d := Denial{Identity: spiffeid.RequireFromString(text).String(), Until: now.UTC().Truncate(time.Second)}
@@ -76,13 +78,14 @@ func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Tim
 	return out
 }
 
-// revoke adds certificates and their renewals to the record, all or none. The error says why they do not fit.
+// revoke adds certificates and their renewals to the record, and returns Revoked without Denied. After an error the
+// caller must discard the record.
 func revoke(r *record, c *journalIndex, serials []string, most int, now time.Time) (*Revoked, error) {
 	r.forget(now)
 	out := &Revoked{}
 	if e := r.unlisted(); e != nil && len(serials) > 0 {
-		return nil, fmt.Errorf("the issuer of epoch %d cannot sign revocation lists (key usage cRLSign), without which no proxy has any:"+
-			" revoke the identity", e.Number)
+		return nil, fmt.Errorf("the issuer of epoch %d cannot sign revocation lists (key usage cRLSign), so proxies get no lists at all:"+
+			" revoke the identity instead", e.Number)
 	}
 	for _, text := range serials {
 		n, ok := new(big.Int).SetString(text, 16)
@@ -99,8 +102,8 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 		}
 		renewals := c.renewalsOf(serial, now)
 		if n := len(renewals) + 1; n > share(most) {
-			return nil, fmt.Errorf("serial %s: %d certificates were issued to who showed it, and one revocation takes %d of the %d places"+
-				" in the lists at most: revoke the identity %s instead",
+			return nil, fmt.Errorf("serial %s: it has %d renewals, and one revocation may take at most %d of the %d places"+
+				" in the lists: revoke the identity %s instead",
 				serial, n-1, share(most), most, renewals[0].Identity)
 		}
 		for _, one := range append(renewals, Issue{Serial: serial, Epoch: leaf.Epoch, NotAfter: leaf.NotAfter}) {
@@ -111,7 +114,7 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 		if len(r.Serials) > most && len(out.Serials) > 0 {
 			why := fmt.Sprintf("%d revoked certificates, at most %d fit", len(r.Serials), most)
 			if len(renewals) > 0 {
-				why += fmt.Sprintf("; %d were issued to who showed %s: revoke the identity %s instead", len(renewals), serial, renewals[0].Identity)
+				why += fmt.Sprintf("; %d of them renew %s: revoke the identity %s instead", len(renewals), serial, renewals[0].Identity)
 			}
 			return nil, fmt.Errorf("serial %s: %s", serial, why)
 		}
@@ -121,22 +124,21 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 	return out, nil
 }
 
-// share is the number of places in the lists that one revocation or restoration may take: a tenth, so that others find
-// room.
+// share is the number of places in the lists for one revocation or restoration: a tenth leaves room for others.
 func share(most int) int { return max(1, most/10) }
 
-// checkRenewals returns an error if a certificate cannot be revoked by serial number, because its renewals may be
-// aggregated. leaf is zero if the journal lacks the certificate.
+// checkRenewals returns an error if an aggregate may include renewals of a certificate. A revocation by serial number
+// would miss them. leaf is zero if the journal lacks the certificate; then every aggregate counts.
 func checkRenewals(c *journalIndex, serial string, leaf Issue, now time.Time) error {
 	if whose, until := c.aggregatedRenewals(leaf, now); !until.IsZero() {
-		return fmt.Errorf("serial %s: %s has more certificates than are journalled one by one, the last until %s, and what renewed this one"+
+		return fmt.Errorf("serial %s: %s has certificates that are not journalled one by one, the last until %s, and renewals of this one"+
 			" may be among them: revoke the identity instead",
 			serial, whose, until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// list adds a certificate to the record. false: the record has it already.
+// list adds a revoked certificate to the record. false: the record has it already.
 func (r *record) list(leaf Issue, now time.Time) bool {
 	if _, ok := r.Serials[leaf.Serial]; ok {
 		return false
@@ -149,8 +151,8 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 }
 
 // restore ends denials. The certificates that an identity had when it was denied are added to the lists, since they may
-// be in other hands. If the lists are full, or an issuer cannot sign lists, the error says when these certificates have
-// ended.
+// be in other hands. If they do not fit, or an issuer cannot sign lists, the error says from when on the identity can
+// be restored. After an error the caller must discard the record.
 func restore(r *record, c *journalIndex, identities []string, most int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {
@@ -158,18 +160,18 @@ func restore(r *record, c *journalIndex, identities []string, most int, now time
 			return fmt.Errorf("identity %s is not revoked", id)
 		}
 		if end := c.aggregatedUntil(id, now); !end.IsZero() {
-			return fmt.Errorf("identity %s has more certificates from before it was revoked than are journalled one by one:"+
+			return fmt.Errorf("identity %s has certificates from before it was revoked that are not journalled one by one:"+
 				" restore it after %s, when they have ended",
 				id, end.UTC().Format(time.RFC3339))
 		}
 		if end := c.unawareUntil(r.Identities[id].Version, now); !end.IsZero() {
-			return fmt.Errorf("identity %s may have certificates from before it was revoked of a replica that has not been heard of since:"+
-				" restore it when that is back, or after %s",
+			return fmt.Errorf("identity %s may have older certificates of a replica that has not been heard of since the revocation:"+
+				" restore it when that replica is back, or after %s",
 				id, end.UTC().Format(time.RFC3339))
 		}
 		had := leavesOf(c, id, now)
 		if len(had) > share(most) {
-			return fmt.Errorf("identity %s has %d certificates from before it was revoked, and one of the lists takes %d at most:"+
+			return fmt.Errorf("identity %s has %d certificates from before it was revoked, and one identity may take %d places in the lists:"+
 				" restore it after %s, when they have ended",
 				id, len(had), share(most), r.Identities[id].Until.UTC().Format(time.RFC3339))
 		}
@@ -191,8 +193,8 @@ func restore(r *record, c *journalIndex, identities []string, most int, now time
 	return nil
 }
 
-// unlisted returns an epoch that is not retired and whose issuer cannot sign lists; proxies get no lists then
-// (State.CRLs). nil: all issuers can.
+// unlisted returns an unretired epoch without a revocation list, because its issuer cannot sign lists. While one
+// exists, proxies get no lists (State.CRLs). nil: all issuers sign lists.
 func (r *record) unlisted() *epoch {
 	for i := range r.Epochs {
 		if e := &r.Epochs[i]; e.Status != Retired && e.CRL == 0 {
@@ -212,8 +214,9 @@ func leavesOf(c *journalIndex, identity string, now time.Time) (out []Issue) {
 	return out
 }
 
-// renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered.
-// The chain breaks at a predecessor that was pruned from the journal; it ended at least clockTolerance ago.
+// renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered. It
+// misses renewals behind a predecessor that is pruned from the journal: the predecessor ended at least clockTolerance
+// ago.
 func (c *journalIndex) renewalsOf(serial string, now time.Time) (out []Issue) {
 	next := map[string][]Issue{}
 	for _, leaf := range c.leaves {

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -26,10 +27,14 @@ type ring struct {
 	crls     map[uint64][]byte
 }
 
-// refresh reads the keyring from etcd and publishes the resulting State. After an error the caller tries again.
+var errNoRecord = errors.New("there is no " + statePath)
+
+// refresh reads the keyring from etcd and publishes the resulting State. If this replica leads, it creates a missing
+// keyring. If etcd does not answer and no keyring is in force, it uses the keyring on disk. After an error the caller
+// tries again.
 func (k *Keyring) refresh(ctx context.Context) error {
 	for {
-		// before etcd is read: peers remember only records that were in etcd, so a later read must show them
+		// before etcd is read: peers remember only records that were in etcd, so a later read must show these or newer ones
 		k.minimum = *k.peersMemory.Load()
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
@@ -54,7 +59,7 @@ func (k *Keyring) refresh(ctx context.Context) error {
 		}
 		if !ok && k.mem.Version == 0 && k.minimum.Version == 0 {
 			if !k.cfg.Leads() { // this replica may lack the user's CA, and a root made here would have to be rotated away
-				err := fmt.Errorf("%w: there is none, and this replica makes none", ErrNotLoaded)
+				err := fmt.Errorf("%w: the record is missing, and this replica does not create it", ErrNotLoaded)
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
 			}
@@ -77,8 +82,9 @@ func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
 	return blobs, err
 }
 
-// applyStored verifies the stored keyring and puts it in force. If it is refused, the previous State stays in force
-// with an Alarm.
+// applyStored verifies the stored keyring and puts it in force. A refused keyring (alarming) leaves the previous State
+// in force with an Alarm, without Active if a peer remembers a newer keyring. After any other error the State is
+// sealed.
 func (k *Keyring) applyStored(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
 	r, sum, err := k.verify(ctx, state)
 	verified := err == nil
@@ -130,10 +136,10 @@ func alarming(err error) bool {
 	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
-// noteTrouble records and logs a new trouble; nil ends it.
+// noteTrouble records the last error of reading the keyring; nil: none. It logs a new refusal (alarming).
 func (k *Keyring) noteTrouble(err error) {
 	if err != nil && alarming(err) && (k.trouble == nil || k.trouble.Error() != err.Error()) {
-		k.log.Error("keyring: refused the keyring that etcd holds; the previous one stays in force", slog.Any(obs.KeyError, err))
+		k.log.Error("keyring: the keyring in etcd is refused; this replica keeps the previous one, if it has one", slog.Any(obs.KeyError, err))
 	}
 	k.trouble = err
 	if err != nil {
@@ -146,7 +152,8 @@ func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.show(s, fence)
 }
 
-// sealedState is the State of a replica that cannot unseal. It has the bundle if that was verified, now or before.
+// sealedState builds the State of a replica that cannot unseal. It has the bundle if that was verified, now or before;
+// otherwise the roots are only Claimed.
 func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	if verified {
 		if s, bad := r.public(); bad == nil {
@@ -162,11 +169,11 @@ func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	return &s
 }
 
-// verify decodes the record, checks that a holder of the KEK wrote it, and that it is not older than the remembered
-// one. With seal.ErrUnavailable the record is returned too, unverified.
+// verify decodes the record. It checks that a holder of the KEK wrote the record, and that the record is not older than
+// the remembered one. If the tag does not open, for any reason, the record and its digest are returned too, unverified.
 func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, error) {
 	if state.Revision == 0 {
-		return nil, nil, k.refuses(nil, nil)
+		return nil, nil, cmp.Or(k.refuses(nil, nil), errNoRecord)
 	}
 	r, s, err := parseRecord(state.Raw)
 	if errors.Is(err, seal.ErrNewer) {
@@ -254,8 +261,8 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write replaces the record at revision after, with the blobs to put and drop, in one transaction. kv.ErrConflict:
-// another write came first.
+// write replaces the record at revision after, with the blobs to put and drop, in one transaction. after 0: there is no
+// record yet. kv.ErrConflict: another write came first.
 func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)
@@ -275,8 +282,8 @@ func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv
 	return err
 }
 
-// enrol makes the blobs of the newest epoch: its sealed key and its first revocation list, which must exist before it
-// signs.
+// enrol makes the blobs of the newest epoch: its sealed key and its first revocation list. Both must exist before the
+// epoch signs.
 func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]kv.Blob, error) {
 	e := r.epoch(r.Highest)
 	plain, err := x509.MarshalPKCS8PrivateKey(a.Key)
@@ -296,7 +303,7 @@ func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]k
 	return put, err
 }
 
-// list signs an epoch's next revocation list. nil: the epoch's certificate may not sign lists.
+// list signs an epoch's next revocation list, and increments e.CRL. nil: the epoch's certificate may not sign lists.
 func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error) {
 	if !a.CanRevoke() {
 		return nil, nil
@@ -315,7 +322,7 @@ func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error
 	return &kv.Blob{Path: crlPath(e.Number), Raw: der}, nil
 }
 
-// create writes the first record of a mesh.
+// create writes the first record of a mesh. kv.ErrConflict: another replica was first.
 func (k *Keyring) create(ctx context.Context) error {
 	r := &record{}
 	a, origin, err := k.first()

@@ -44,7 +44,7 @@ func fingerprints(bundle []*x509.Certificate) []string {
 	return out
 }
 
-// rotation is two replicas while the root is rotated, and what was issued and published meanwhile.
+// rotation has two replicas during a rotation of the root, and the certificates and bundles of that time.
 type rotation struct {
 	*harness
 	*testing.T
@@ -65,8 +65,9 @@ func (r *rotation) pairs(when string) {
 	}
 }
 
-// The whole way: the new root is published, everybody gets it in one of the ways there are, the signer switches, the old
-// root goes when its last leaf has ended. At each point every leaf in use is accepted with every bundle in use.
+// A complete rotation: the new root is published, every holder gets it in one of the possible ways, the signer
+// switches, and the old root is removed when its last leaf has ended. At each step every leaf in use is accepted with
+// every bundle in use.
 func TestRotation(t *testing.T) {
 	w := newHarness(t)
 	r := &rotation{harness: w, T: t, one: w.replica(), other: w.replica()}
@@ -105,7 +106,8 @@ func (r *rotation) publish() {
 	r.pairs("published")
 }
 
-// renew has holders take the new root: one renews with its token, one over mTLS, one reports; one is waited for.
+// renew makes holders adopt the new root: one renews with its token, one over mTLS, one reports it; one has not done so
+// yet.
 func (r *rotation) renew() {
 	t, one, other := r.T, r.one, r.other
 	r.leaves = append(r.leaves, other.mustLeaf("renews", pod("renews-1")),
@@ -227,7 +229,7 @@ func TestAgeingRootIsRotated(t *testing.T) {
 	wantStatuses(t, r.settle(), keyring.Retired, keyring.Active)
 }
 
-// Replicas follow etcd by themselves, not only when their clock ticks or somebody asks.
+// Replicas follow etcd by themselves, not only on a clock tick or a request.
 func TestReplicasFollow(t *testing.T) {
 	w := newHarness(t)
 	slow := func(c *keyring.Config) { c.Every = time.Hour }
@@ -245,8 +247,8 @@ func TestReplicasFollow(t *testing.T) {
 	}
 }
 
-// A rotation under load: replicas issue all the time, and every answer is accepted by everybody who holds a bundle of its
-// time or later; none was journalled behind the gate's back.
+// A rotation under load: replicas issue all the time, and every certificate is accepted with every bundle of its time
+// or later; none was journalled after its epoch's gate.
 func TestRotationUnderLoad(t *testing.T) {
 	w := newHarness(t)
 	one, other := w.replica(), w.replica()

@@ -20,7 +20,7 @@ import (
 	"unicode/utf8"
 )
 
-// needles is what is looked for: each form in which a key may be found, by what it is.
+// needles has the texts to search for: by description, each form in which a key might be found.
 type needles map[string][]byte
 
 // key adds all forms of a private key.
@@ -44,8 +44,8 @@ func (n needles) key(t *testing.T, name string, key crypto.PrivateKey) {
 	n.secret(name+" SEC 1", sec1)
 }
 
-// secret adds bytes as they are, backwards, and in the encodings that texts have. Base64 depends on where in its triple
-// the secret begins, so all three are looked for, without the ends that neighbours have a part in.
+// secret adds bytes unchanged, reversed, and in the usual text encodings. Base64 depends on the position of the secret
+// within a triple, so all three forms are added, without the ends that depend on neighbouring bytes.
 func (n needles) secret(name string, raw []byte) {
 	n[name+" raw"] = raw
 	back := slices.Clone(raw)
@@ -67,7 +67,7 @@ func (n needles) secret(name string, raw []byte) {
 	}
 }
 
-// marks are what any private key begins with, whosever it is.
+// marks adds the texts with which any private key begins.
 func (n needles) marks() {
 	n["PEM"] = []byte("PRIVATE KEY")
 	n["PKCS #8 on P-256"], _ = hex.DecodeString("308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420")
@@ -75,8 +75,8 @@ func (n needles) marks() {
 	n["PKCS #8 on P-256, base64"] = []byte("MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg")
 }
 
-// in names what is found in a text. PEM and base64 break lines and logs quote bytes, so it is looked through without line
-// ends and without quotes too.
+// in returns the names of the needles in a text. PEM and base64 break lines, and logs quote bytes, so the text is
+// searched without line ends and quotes, too.
 func (n needles) in(text []byte) []string {
 	flat := bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n"), nil)
 	plain := unquote(text)
@@ -90,7 +90,7 @@ func (n needles) in(text []byte) []string {
 	return out
 }
 
-// unquote undoes what strconv.Quote does to bytes, wherever in a text.
+// unquote reverts strconv.Quote anywhere in a text.
 func unquote(text []byte) []byte {
 	if !bytes.Contains(text, []byte(`\x`)) {
 		return nil
@@ -111,7 +111,7 @@ func unquote(text []byte) []byte {
 	return out
 }
 
-// TestTheScanFinds: what the scan below looks for, it finds, in every form.
+// The scan below finds each needle, in every form.
 func TestTheScanFinds(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// scripted is a CASource that says what a test does.
+// scripted is a CASource whose answers the test sets.
 type scripted struct{ now atomic.Pointer[answer] }
 
 type answer struct {
@@ -39,9 +39,9 @@ func selfSigned(t *testing.T, a *authority, firstOnly bool) keyring.UserCA {
 		Files: issue.Files{Cert: cert, Root: cert, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})}}
 }
 
-// The root that istiod made for itself is taken over where there is no keyring yet, so that what it has issued stays good. Until it is known
-// whether there is one, none is made. Later it counts no more: it rotates and grows old as roots do that were made here, and what istiod makes of
-// its Secret is not followed; a CA of the user's is.
+// The root that istiod created is adopted if there is no keyring yet, so that its certificates stay valid. Until its
+// existence is known, no root is created. Later istiod's Secret has no effect: the root rotates and ages like our own;
+// a user's CA is followed.
 func TestIstiodsRoot(t *testing.T) {
 	w := newHarness(t)
 	source := &scripted{}
@@ -70,7 +70,7 @@ func TestIstiodsRoot(t *testing.T) {
 			t.Fatalf("the keyring is another one: %+v", now.Epochs)
 		}
 	}
-	if err := r.Rotate(t.Context(), true); err == nil || !strings.Contains(err.Error(), "CA of its own") {
+	if err := r.Rotate(t.Context(), true); err == nil || !strings.Contains(err.Error(), "unknown whether this mesh has a CA of its own: away") {
 		t.Errorf("rotated while it is not known whether there is a CA of the user's: %v", err)
 	}
 	source.say(selfSigned(t, other, true), nil)
@@ -102,8 +102,8 @@ func TestIstiodsRootGrowsOld(t *testing.T) {
 	}
 }
 
-// The user's revocation lists come with the CA, to every replica and those without the source too. Of one issuer the newest stays: a replica whose
-// files are late gives nothing back, and neither does a file that is gone.
+// The user's revocation lists come with the CA, to every replica, also to those without the source. Of one issuer the
+// newest list stays: late or missing files of a replica undo nothing.
 func TestUsersLists(t *testing.T) {
 	w := newHarness(t)
 	root := newAuthority(t, "root", nil)

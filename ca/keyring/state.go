@@ -17,28 +17,28 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// State is the keyring that this replica may use now. It is immutable, and prints without keys.
+// State is the keyring as this replica may use it now. It is immutable, and prints without keys.
 type State struct {
-	// Active signs certificates. nil: this replica cannot sign; Sealed has the reason.
+	// Active signs certificates. nil: this replica cannot sign, and Sealed has the reason.
 	Active *issue.Authority
 	Sealed error
-	// Bundle is every root that peers must trust, oldest epoch first; while Sealed, the last known ones. Generation
-	// counts its changes; journal entries carry it.
+	// Bundle is every root that peers must trust, oldest epoch first. While Sealed, it has the last verified roots, if
+	// any. Generation counts its changes; journal entries carry it.
 	Bundle     []*x509.Certificate
 	Generation uint64
-	// Claimed are the unverified roots of etcd, while the replica is Sealed and has no Bundle: since its start it could
-	// not verify that a holder of the key encryption key wrote them. If the replica remembers roots (Config.Dir),
-	// Claimed is limited to those. Claimed serves to ask peers and to verify callers; it must not be published.
-	// Revocations are as unverified then.
+	// Claimed are the unverified roots of etcd, while the replica is Sealed and has no Bundle. Since its start, the
+	// replica could not verify that a holder of the key encryption key wrote them. Config.Roots limits Claimed; without
+	// it, the remembered roots do (Config.Dir). Claimed serves to ask peers and to verify callers; it must not be
+	// published. Revocations are then unverified, too.
 	Claimed []*x509.Certificate
 	Epochs  []Epoch
-	// CRLs has one list for each issuer with leaves that may be in use. It is nil if one of these issuers cannot sign
-	// lists, since proxies reject every certificate whose issuer's list is missing.
+	// CRLs has one list for each unretired epoch, in order of epochs. It is nil if one of their issuers cannot sign lists,
+	// since proxies reject every certificate whose issuer's list is missing.
 	CRLs []CRL
 	// Lists are the user's own revocation lists (ca-crl.pem), the newest of each issuer.
 	Lists []*x509.RevocationList
-	// Alarm is the reason why etcd's keyring was refused; the other fields are those of the previous keyring. nil: no
-	// alarm.
+	// Alarm is the reason why etcd's keyring was refused. The other fields are those of the previous keyring; Active is
+	// nil if a peer remembers a newer one. nil: no alarm.
 	Alarm error
 
 	serials, identities map[string]revoked
@@ -52,13 +52,13 @@ type Epoch struct {
 	Origin    string    `json:"origin"` // self-signed, cacerts, istio-ca-secret
 	Subject   string    `json:"subject"`
 	KeyID     string    `json:"keyId"`
-	Signer    string    `json:"signer"` // subject key identifier, hexadecimal: the authority key identifier of its leaves
-	Roots     []string  `json:"roots"`  // subjects
-	Published uint64    `json:"published"`
-	Forced    bool      `json:"forced,omitempty"`
+	Signer    string    `json:"signer"`           // subject key identifier, hexadecimal: the authority key identifier of its leaves
+	Roots     []string  `json:"roots"`            // subjects
+	Published uint64    `json:"published"`        // Generation of the first Bundle with its roots
+	Forced    bool      `json:"forced,omitempty"` // signs without waiting for holders
 	Created   time.Time `json:"created"`
-	Since     time.Time `json:"since"`
-	NotAfter  time.Time `json:"notAfter"`
+	Since     time.Time `json:"since"`    // start of its Status
+	NotAfter  time.Time `json:"notAfter"` // end of its ability to sign
 }
 
 // CRL is the revocation list of one issuer.
@@ -79,8 +79,8 @@ func (s *State) Callers() []*x509.Certificate {
 // RevokedIdentity reports whether an identity is denied certificates.
 func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
 
-// Denied lists the denied identities that may have unexpired certificates, sorted; proxies must refuse them. known is
-// false while nothing of the keyring could be read. With Claimed roots the list is as unverified as these.
+// Denied lists the denied identities with possibly unexpired certificates, sorted, without Leaves. Proxies must refuse
+// them. known is false while this replica has neither Bundle nor Claimed. With Claimed the list is unverified.
 func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	for id, v := range s.identities {
 		if !ended(v, now) {
@@ -140,7 +140,7 @@ func certificates(ders [][]byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// authority returns an epoch's authority with a key, which may be nil.
+// authority returns an epoch as an issue.Authority, without Lists. key may be nil.
 func (e *epoch) authority(key crypto.Signer) (*issue.Authority, error) {
 	certs, err := certificates(append([][]byte{e.Cert}, e.Chain...))
 	if err != nil {
@@ -190,7 +190,7 @@ func (e *epoch) lists() (out []*x509.RevocationList, err error) {
 	for _, der := range e.Lists {
 		list, err := x509.ParseRevocationList(der)
 		if err != nil {
-			return nil, fmt.Errorf("revocation lists of the user's, of epoch %d: %w", e.Number, err)
+			return nil, fmt.Errorf("the user's revocation lists of epoch %d: %w", e.Number, err)
 		}
 		out = append(out, list)
 	}

@@ -2,19 +2,20 @@ package keyring
 
 import "time"
 
-// Stats are the figures for operators. They come from memory.
+// Stats are the keyring's figures for operators, from this replica's memory.
 type Stats struct {
 	Sealed bool // this replica cannot sign
 	Alarm  bool // the keyring in etcd is refused
 	// Epochs counts the known epochs by status; every status has a key.
 	Epochs     map[Status]int
 	Generation uint64
-	// RootEnd is the expiry of the active epoch's last root; ChainEnd is the end of its ability to sign. Zero: unknown.
+	// RootEnd is the latest expiry of the active epoch's roots. ChainEnd is the end of that epoch's ability to sign. Zero:
+	// unknown.
 	RootEnd, ChainEnd time.Time
-	// Waiting is the number of holders that a rotation waits for; 0 on replicas that do not lead.
+	// Waiting is the number of holders that a rotation waits for; 0 if Config.Leads is false.
 	Waiting                           int
 	RevokedSerials, RevokedIdentities int
-	Queued                            int           // entries that wait for the transaction under way
+	Queued                            int           // journal entries that wait for the transaction under way
 	Lag                               time.Duration // age of the oldest entry of that transaction; 0: none is under way
 	Peers                             int           // number of peers that answered last
 	Allowance                         int           // renewals that may be issued while etcd is away

@@ -14,10 +14,12 @@ import (
 // renewAt is the fraction of a self-made root's lifetime (istiod's included) after which a successor is prepared.
 const renewAt = 0.8
 
-// step applies the rules of a rotation to the record at a time. It reads the journal index only if an epoch is prepared
-// or retiring. The index must have been read after the record: certificates that are issued later are journalled under
-// the record's successor, or fail. next is nil if nothing changes; happened describes the changes for the log; waiting
-// is the number of holders that a prepared epoch waits for.
+// step applies the rules of a rotation to the record at the time now. next is nil if nothing changes. happened
+// describes the changes of epochs, for the log. waiting is the number of holders that a prepared epoch still waits for.
+//
+// step reads the journal index only if an epoch is prepared or retiring. The caller must have read the index after the
+// record. Certificates that are journalled later do not matter: under this record only the active epoch signs, and it
+// delivers a prepared root with each certificate (admit).
 func step(r *record, now time.Time, c *journalIndex) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {
@@ -51,20 +53,22 @@ func step(r *record, now time.Time, c *journalIndex) (next *record, happened []s
 	return next, happened, waiting
 }
 
-// ended reports whether a revoked certificate has expired, so that the next list may omit it.
+// ended reports whether a revoked certificate, or a denied identity's last certificate, has expired. One with an
+// unknown end has not.
 func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
-// forgotten reports whether the record may drop a revoked certificate: it has expired, and so have its renewals that a
-// replica may have issued without etcd, which handOver revokes when that replica is back.
+// forgotten reports whether the record may drop a revoked certificate. The certificate must have expired, and so must
+// renewals that a replica issued without etcd: handOver revokes them only when that replica is back.
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
-// forget drops revoked certificates that the record need not keep.
+// forget drops revoked certificates as soon as forgotten permits it.
 func (r *record) forget(now time.Time) {
 	maps.DeleteFunc(r.Serials, func(_ string, v revoked) bool { return forgotten(v, now) })
 }
 
+// outlived reports whether forget would drop a certificate.
 func outlived(r *record, now time.Time) bool {
 	for _, v := range r.Serials {
 		if forgotten(v, now) {
@@ -88,9 +92,10 @@ func ageing(r *record, now time.Time) bool {
 	return now.After(certs[0].NotBefore.Add(time.Duration(float64(life) * renewAt)))
 }
 
-// adopt adds the user's CA to the record. fresh: a new epoch was added, whose key must be sealed. If an epoch has the
-// CA already, only its new roots and newer revocation lists are added, and nothing is ever removed: replicas see new
-// files at different times, and must not undo one another's changes.
+// adopt adds the user's CA to a copy of the record. next is nil if nothing changes. fresh: a new epoch was added, and
+// its key must be sealed. If an epoch has the CA already, only its new roots and newer revocation lists are added.
+// Nothing is ever removed: replicas see new files at different times, and must not undo one another's changes. Errors:
+// the CA's epoch is retired, a rotation is under way, or the new CA cannot sign lists while anything is revoked.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {
@@ -99,7 +104,7 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 			continue
 		}
 		if e.Status == Retired {
-			return nil, false, fmt.Errorf("cacerts: its CA certificate is that of epoch %d, which is retired", e.Number)
+			return nil, false, fmt.Errorf("cacerts: the CA certificate is that of epoch %d, which is retired", e.Number)
 		}
 		before := next.bundle()
 		for _, root := range a.Roots {
@@ -120,8 +125,8 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 		return nil, false, fmt.Errorf("cacerts: a new CA certificate waits until the rotation to epoch %d ends, or is aborted", p.Number)
 	}
 	if next.forget(now); !a.CanRevoke() && len(next.Serials)+len(next.Identities) > 0 {
-		return nil, false, fmt.Errorf("cacerts: its CA certificate cannot sign revocation lists (key usage cRLSign, subject key identifier),"+
-			" and %d certificates and %d identities are revoked: the one before signs on",
+		return nil, false, fmt.Errorf("cacerts: the CA certificate cannot sign revocation lists (key usage cRLSign, subject key identifier),"+
+			" and %d certificates and %d identities are revoked: the previous CA keeps signing",
 			len(next.Serials), len(next.Identities))
 	}
 	next.add(a, originCACerts, now)

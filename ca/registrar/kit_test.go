@@ -33,7 +33,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// csr is what a stock agent sends for web.
+// csr returns the CSR that a stock agent sends for web.
 func csr(t testing.TB, key *ecdsa.PrivateKey, change ...func(*x509.CertificateRequest)) []byte {
 	t.Helper()
 	r := &x509.CertificateRequest{Subject: pkix.Name{Organization: []string{""}}, URIs: []*url.URL{web.URL()}}
@@ -68,7 +68,7 @@ func newForeign(t testing.TB) *foreign {
 	return &foreign{c, key}
 }
 
-// sign signs the CSR of an object as it stands, for as long as it asks.
+// sign signs the CSR of an object unchanged, for the requested duration.
 func (f *foreign) sign(t testing.TB, r request, change ...func(*x509.Certificate)) []byte {
 	block, _ := pem.Decode(r.Spec.Request)
 	asked, err := x509.ParseCertificateRequest(block.Bytes)
@@ -92,7 +92,7 @@ func (f *foreign) sign(t testing.TB, r request, change ...func(*x509.Certificate
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// registrar asks signers whose roots are those of f.
+// registrar returns a Registrar whose signers have the roots of f.
 func (f *foreign) registrar(api *apiserver.Client) *Registrar {
 	return New(Config{API: api, Signer: signerName, Domain: "example.com", MaxTTL: 90 * 24 * time.Hour,
 		Roots: func(signer string) (own, all []*x509.Certificate) {
@@ -103,12 +103,12 @@ func (f *foreign) registrar(api *apiserver.Client) *Registrar {
 		}})
 }
 
-// ask asks for a certificate of web.
+// ask requests a certificate for web.
 func ask(ctx context.Context, r *Registrar, csr []byte, signer string) (serve.Registered, error) {
 	return r.Register(ctx, serve.Registration{CSR: csr, Identity: web, Signer: signer, TTL: time.Hour})
 }
 
-// good says what is wrong with a certificate that was given out.
+// good returns an error for an issued certificate that is not as requested.
 func good(t testing.TB, got serve.Registered, key *ecdsa.PrivateKey, f *foreign) {
 	t.Helper()
 	if got.Issued == nil || got.Leaf == nil || !key.PublicKey.Equal(got.Leaf.PublicKey) || got.Leaf.URIs[0].String() != web.String() {

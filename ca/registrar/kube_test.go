@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 
-// signs is a signer of Kubernetes, until the test ends: what is approved it signs, but for what is of example.com/other, which it denies to sign.
+// signs plays a signer of Kubernetes until the test ends: it signs approved requests, and denies those of
+// example.com/other.
 func signs(t *testing.T, c *controlplane.ControlPlane, f *foreign) {
 	t.Helper()
 	api, err := apiserver.New(c.Kubeconfig())
@@ -57,8 +58,9 @@ func signs(t *testing.T, c *controlplane.ControlPlane, f *foreign) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// With the documented rights a real API server takes requests, their approval and their end; a signer that the test plays signs them. A signer that has no
-// right in our rules is not approved for, one that fails is told of, and nothing is left behind.
+// With the documented rights a real API server accepts requests, their approval and their deletion; a signer that the
+// test plays signs them. Requests for a signer outside of our rights are not approved, failures are reported, and no
+// object is left.
 func TestKubeSigner(t *testing.T) {
 	c, f, key := controlplane.Start(t, controlplane.Options{}), newForeign(t), newKey(t)
 	kubeconfig := rights.Documented(t, c)
@@ -80,7 +82,7 @@ func TestKubeSigner(t *testing.T) {
 		if ctx.Err() != nil || !strings.Contains(err.Error(), "403") {
 			t.Fatal(err)
 		}
-		_ = loop.Pause(ctx, 20*time.Millisecond) // the API server tells nobody when it has taken a binding over
+		_ = loop.Pause(ctx, 20*time.Millisecond) // the API server does not report when a binding takes effect
 	}
 	if _, err := ask(ctx, r, csr(t, key), "other"); err == nil || !strings.Contains(err.Error(), "approve") || !strings.Contains(err.Error(), "403") {
 		t.Errorf("a signer that is not in our rules: %v", err)

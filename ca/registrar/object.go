@@ -19,8 +19,8 @@ import (
 // path is the API path of CertificateSigningRequests, which have no namespace.
 const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// Labels and annotations of our objects. cert-manager reads the duration from its annotation, others from
-// expirationSeconds.
+// Labels and annotations of the created objects. cert-manager reads the requested lifetime from its own annotation,
+// other signers from spec.expirationSeconds.
 const (
 	managedBy    = "app.kubernetes.io/managed-by"
 	manager      = "navarchd"
@@ -64,7 +64,8 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// obtain has a signer sign, and returns the unverified certificate. The object is deleted in any case.
+// obtain has a signer sign a CSR, and returns the certificates as PEM, unverified. It deletes the object afterwards,
+// also after an error.
 func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registration) ([]byte, error) {
 	made, err := r.create(ctx, signer, q)
 	if made.Metadata.Name != "" {
@@ -79,7 +80,7 @@ func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registrat
 	return r.await(ctx, made)
 }
 
-// create makes the object. After an error its name is set if the object may exist.
+// create makes the object. After an error, made.Metadata.Name is set if the object may exist.
 func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -104,10 +105,12 @@ func (r *Registrar) create(ctx context.Context, signer string, q serve.Registrat
 	return made, nil
 }
 
-// approve approves the request. The caller proved the identity, and the CSR names nothing else.
+// approve approves the object. The server has authenticated the identity, and Register has verified that the CSR names
+// nothing else.
 func (r *Registrar) approve(ctx context.Context, made request, q serve.Registration) error {
 	made.APIVersion, made.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
-	// Others may have written annotations meanwhile. The API server lets nobody remove a denial.
+	// Without a resource version, annotations that other clients wrote meanwhile cause no conflict. A denial cannot be
+	// overwritten: the API server lets nobody remove one.
 	made.Metadata.ResourceVersion = ""
 	made.Status.Conditions = append(made.Status.Conditions, condition{Type: "Approved", Status: "True", Reason: "Authenticated",
 		Message: fmt.Sprintf("navarchd has authenticated %s, and the request names nothing else", q.Identity)})
@@ -123,7 +126,8 @@ const (
 	longLook  = time.Second
 )
 
-// await reads the object until it has a certificate or is denied.
+// await reads the object until it has a certificate, and returns the certificates as PEM. Errors: the request was
+// denied or has failed (serve.ErrRefused), the object was replaced or cannot be read, or ctx ends.
 func (r *Registrar) await(ctx context.Context, made request) ([]byte, error) {
 	for pause := firstLook; ; pause = min(2*pause, longLook) {
 		if err := loop.Pause(ctx, pause); err != nil {
@@ -154,12 +158,12 @@ func (r *Registrar) remove(name string) {
 	defer cancel()
 	if err := r.do(ctx, http.MethodDelete, path+"/"+name, nil, nil); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
 		obs.SignerRequests.WithLabelValues("left").Inc()
-		r.logged.Warn("a CertificateSigningRequest could not be deleted; Kubernetes does that within hours",
+		r.logged.Warn("a CertificateSigningRequest could not be deleted; Kubernetes deletes it within hours",
 			"", obs.KeyName, name, obs.KeyError, err)
 	}
 }
 
-// do sends a request to the API server, at the pace's rate.
+// do sends a request to the API server. It waits as requestRate requires.
 func (r *Registrar) do(ctx context.Context, method, path string, in, out any) error {
 	if err := r.pace.Wait(ctx); err != nil {
 		return fmt.Errorf("too many requests to the API server: %w", err)

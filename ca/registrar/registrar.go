@@ -26,9 +26,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the work. With a signer that takes a second, one process issues 64 certificates a second.
+// Bounds of the work. One certificate takes four requests with a fast signer, eight with a signer that takes a second.
+// So one process issues 20 or 10 certificates a second (requestRate).
 const (
-	Signing      = 64 // concurrent requests: serve.Limits
+	Signing      = 64 // concurrent requests of one process, for serve.Limits.Signing
 	ofIdentity   = 16 // concurrent requests of one identity
 	requestRate  = 80 // requests to the API server per second, as istiod sends
 	requestBurst = 160
@@ -36,17 +37,17 @@ const (
 	cleaning     = 5 * time.Second   // timeout for deleting an object
 )
 
-// Config configures New.
+// Config configures New. API, Roots and MaxTTL are required.
 type Config struct {
 	API    *apiserver.Client
-	Signer string // for callers that name no signer (K8S_SIGNER); empty: they are refused
+	Signer string // signer for callers that name none (K8S_SIGNER); empty: such callers are refused
 	Domain string // prefix of the signers that callers name (CERT_SIGNER_DOMAIN); empty: callers may name none
-	// Roots returns a signer's own roots, and those of all signers, which peers must trust. It is called for each
-	// request. A signer without roots is not used, so callers choose among the signers of the mesh configuration.
+	// Roots returns a signer's own roots, and the roots of all signers, which peers must trust. It is called for each
+	// request. A signer without roots is refused, so callers choose among the signers of the mesh configuration.
 	Roots  func(signer string) (own, all []*x509.Certificate)
-	MaxTTL time.Duration    // of certificates
+	MaxTTL time.Duration    // longest lifetime of a certificate, from now on
 	Now    func() time.Time // for verifying certificates; nil: time.Now
-	Log    *slog.Logger
+	Log    *slog.Logger     // nil: discarded
 }
 
 // Registrar implements serve.Registrar with Kubernetes signers. Safe for concurrent use.
@@ -55,8 +56,8 @@ type Registrar struct {
 	pace   *rate.Limiter
 	logged *obs.Sampled // log lines that callers can cause
 
-	mu    sync.Mutex // a leaf lock
-	under map[string]int
+	mu    sync.Mutex     // a leaf lock
+	under map[string]int // concurrent requests by identity
 }
 
 // New returns a Registrar. It sends no request.
@@ -68,7 +69,8 @@ func New(c Config) *Registrar {
 	return &Registrar{cfg: c, pace: rate.NewLimiter(requestRate, requestBurst), logged: obs.NewSampled(c.Log), under: map[string]int{}}
 }
 
-// Register implements serve.Registrar.
+// Register implements serve.Registrar. The returned certificate is verified. issue.ErrForeign: the signer's certificate
+// does not match the request.
 func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got serve.Registered, err error) {
 	defer func() { obs.SignerRequests.WithLabelValues(outcome(ctx, err)).Inc() }()
 	key, err := issue.ParseExact(q.CSR, q.Identity)
@@ -93,7 +95,7 @@ func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got ser
 	}
 	issued, err := issue.Foreign{Identity: q.Identity, Key: key, Roots: own, MaxTTL: r.cfg.MaxTTL}.Check(text, r.cfg.Now())
 	if err != nil {
-		r.logged.Warn("a signer of Kubernetes signed something other than what was requested: the certificate is not given out", "",
+		r.logged.Warn("a Kubernetes signer issued a certificate that does not match the request; it is not handed out", "",
 			"signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
 		return got, err
 	}
@@ -119,13 +121,14 @@ func outcome(ctx context.Context, err error) string {
 	return "unavailable"
 }
 
-// signer returns the full name of a signer; said is the caller's part of it, which may be empty.
+// signer returns the full name of the signer that a caller names. Empty: the default signer. Errors match
+// issue.ErrInvalid.
 func (r *Registrar) signer(said string) (string, error) {
 	switch {
 	case said == "" && r.cfg.Signer != "":
 		return r.cfg.Signer, nil
 	case said == "":
-		return "", fmt.Errorf("%w: it names no signer (metadata.CertSigner), and this mesh has none that is everybody's (K8S_SIGNER)",
+		return "", fmt.Errorf("%w: it names no signer (metadata.CertSigner), and this mesh has no default signer (K8S_SIGNER)",
 			issue.ErrInvalid)
 	case r.cfg.Domain == "":
 		return "", fmt.Errorf("%w: it names a signer (metadata.CertSigner), and this mesh has no domain of signers (CERT_SIGNER_DOMAIN)",
@@ -136,7 +139,7 @@ func (r *Registrar) signer(said string) (string, error) {
 	return r.cfg.Domain + "/" + said, nil
 }
 
-// begin counts a request of an identity. false: the identity has too many.
+// begin counts a request of an identity until end. false: the identity has ofIdentity requests under way.
 func (r *Registrar) begin(identity string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

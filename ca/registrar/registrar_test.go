@@ -19,11 +19,11 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// kubernetes is an API server and a signer, played: what a real one does is shown by TestKubeSigner.
+// kubernetes plays an API server and a signer; TestKubeSigner shows the behaviour of real ones.
 type kubernetes struct {
 	t       *testing.T
-	signs   func(r *request)            // what becomes of an object once it is approved; nil: nothing
-	creates func(r *request) (code int) // what becomes of one that is made; 0: it is made
+	signs   func(r *request)            // effect of the approval of an object; nil: none
+	creates func(r *request) (code int) // response to the creation of an object; 0: it is created
 	mu      sync.Mutex
 	objects map[string]*request
 	seen    []request // all that were approved
@@ -83,8 +83,8 @@ func play(t *testing.T, f *foreign) (*kubernetes, *Registrar) {
 	return k, f.registrar(apiservertest.Play(t, k.serve))
 }
 
-// Whatever becomes of a request, its object is deleted; what a signer refuses, does not answer in time, or signs otherwise than was asked, is not given out,
-// and says why.
+// Whatever the outcome of a request, its object is deleted. A certificate that is refused, late, or not as requested is
+// not issued, and the error contains the reason.
 func TestOutcomes(t *testing.T) {
 	f, stranger, key := newForeign(t), newForeign(t), newKey(t)
 	for name, one := range map[string]struct {
@@ -93,8 +93,8 @@ func TestOutcomes(t *testing.T) {
 		signer  string
 		csr     []byte
 		want    error  // nil: any
-		never   bool   // whoever asks goes away before it is signed
-		says    string // empty: it is given out
+		never   bool   // the caller disconnects before it is signed
+		says    string // empty: it is issued
 		made    int    // objects
 	}{
 		"signed":         {made: 1},
@@ -155,7 +155,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A mesh without a signer for everybody wants one to be named, and one without a domain of signers none.
+// A mesh without a default signer requires the caller to name one, and one without a domain of signers requires none.
 func TestSigners(t *testing.T) {
 	for _, one := range []struct{ signer, domain, said, want, says string }{
 		{"a.b/c", "", "", "a.b/c", ""}, {"a.b/c", "d.e", "f", "d.e/f", ""}, {"", "d.e", "f", "d.e/f", ""},

@@ -7,18 +7,20 @@ import (
 	"slices"
 )
 
-// magic and format begin every blob. format is in the associated data too, so that a blob of a later format cannot be
+// magic and format begin every blob. The associated data has the format too, so that a blob of a later format cannot be
 // read as this one.
 const (
 	magic  = "NVSL"
 	format = 1
-	// maxPart bounds each part of a blob: far above the sizes of sealed secrets, far below an allocation that hurts.
+	// maxPart bounds each part of a blob, in bytes. It is far above the sizes of sealed secrets, and far below an
+	// allocation that hurts.
 	maxPart = 16 << 20
 )
 
-// blob is an encoded ciphertext: magic and format, followed by parts that are each prefixed by their length in four
-// bytes (big endian). The parts are provider, key id, the number of annotations, each annotation's name and value in
-// order of names, the wrapped data key, the ciphertext. A blob has exactly one encoding, and no bytes follow it.
+// blob is a decoded sealed blob. Its encoding begins with magic and format. Parts follow, each prefixed by its length
+// in four bytes (big endian): provider, key id, annotations, wrapped data key, ciphertext. The annotations are their
+// number in four bytes, and then the name and the value of each as two parts, in order of names. A blob has exactly one
+// encoding, and no bytes follow it.
 type blob struct {
 	provider   string
 	wrapped    Wrapped
@@ -45,12 +47,14 @@ func (b *blob) header() []byte {
 
 func (b *blob) encode() []byte { return appendPart(b.header(), b.ciphertext) }
 
-// parts reads length-prefixed parts. After the first truncated part, err is set and all further parts are empty.
+// parts reads length-prefixed parts. After the first truncated or too long part, err is set and all further parts are
+// empty.
 type parts struct {
 	rest []byte
 	err  error
 }
 
+// number reads the length of a part, or the number of annotations.
 func (p *parts) number() int {
 	if p.err == nil && len(p.rest) < 4 {
 		p.err = fmt.Errorf("%w: cut short", ErrTampered)
@@ -117,7 +121,7 @@ func decode(raw []byte) (*blob, error) {
 	return b, nil
 }
 
-// associated returns the associated data of the ciphertext: the format, the blob's header, and its Context.
+// associated returns the associated data of the ciphertext: the format, the blob's header, and the Context.
 func associated(header []byte, about Context) []byte {
 	out := append([]byte("navarch.io/seal"), format)
 	out = appendPart(out, header)

@@ -27,23 +27,24 @@ type Provider interface {
 	Name() string
 	Wrap(ctx context.Context, key Secret) (Wrapped, error)
 	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error)
-	// Newest returns a function that reports whether a data key is wrapped by Wrap's present key encryption key. It
-	// calls the provider at most once.
+	// Newest returns a function that reports whether Wrap's present key encryption key wraps a data key. Newest requests
+	// the present key at most once; the function sends no request.
 	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
-// Bounds of one data key. Random nonces of 96 bits allow 2^32 uses (NIST SP 800-38D, 8.3). A new data key per day also
-// puts a rotated KEK into use.
+// Bounds of data keys. Random nonces of 96 bits allow 2^32 uses of one (NIST SP 800-38D, 8.3). A new data key per day
+// also puts a rotated KEK into use.
 const (
 	keyBytes   = 32
 	maxUses    = 1 << 24
 	maxAge     = 24 * time.Hour
-	maxHeld    = 1024
-	callBudget = 15 * time.Second
+	maxHeld    = 1024             // data keys in memory; when it is reached, all are dropped
+	callBudget = 15 * time.Second // timeout of one call of the provider
 )
 
 // Envelope implements Sealer: AES-256-GCM under a data key, which a Provider wraps. Sealing calls the provider once per
-// day or 2^24 uses; opening calls it once per data key and process.
+// day, per 2^24 uses, and after a rotation that Stale has found. Opening calls the provider once per data key, as long
+// as the data key stays in memory (maxHeld).
 type Envelope struct {
 	provider Provider
 	now      func() time.Time
@@ -71,7 +72,7 @@ func New(provider Provider) (*Envelope, error) {
 	return &Envelope{provider: provider, now: time.Now, held: map[[32]byte]*dataKey{}}, nil
 }
 
-// Seal implements Sealer. Errors match ErrUnavailable.
+// Seal implements Sealer. Errors are those of Provider.Wrap, ErrUnavailable if ctx ends first, and more than 16 MiB.
 func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byte, error) {
 	key, err := e.sealing(ctx)
 	if err != nil {
@@ -81,10 +82,13 @@ func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byt
 	if b.ciphertext, err = key.aead.Encrypt(plain, associated(b.header(), about)); err != nil {
 		return nil, fmt.Errorf("seal %s: %w", about, err)
 	}
+	if n := len(b.ciphertext); n > maxPart { // Open would refuse it
+		return nil, fmt.Errorf("seal %s: ciphertext of %d bytes, at most %d", about, n, maxPart)
+	}
 	return b.encode(), nil
 }
 
-// Open implements Sealer.
+// Open implements Sealer. It also returns ErrUnavailable for a blob of another provider, and if ctx ends first.
 func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -105,12 +109,13 @@ func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret,
 	return plain, nil
 }
 
-// Stale implements Sealer. If an older key encryption key wraps this process's own data key, the next Seal makes
-// another one. Blobs that do not decode, and those of other providers, are not stale.
+// Stale implements Sealer. If another key encryption key than the present one wraps the data key for new blobs, the
+// next Seal makes a new data key. Blobs that do not decode, and blobs of other providers, are not stale. Errors are
+// those of Provider.Newest.
 func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	newest, err := e.provider.Newest(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("which key encryption key is in use: %w", err)
+		return nil, fmt.Errorf("request the present key encryption key: %w", err)
 	}
 	e.mu.Lock()
 	if e.own != nil && !newest(e.own.wrapped) {
@@ -123,8 +128,8 @@ func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	}, nil
 }
 
-// KEK returns the provider's name of the key encryption key that a blob needs, which is not secret. An error: raw is
-// not a sealed blob.
+// KEK returns the key encryption key that a blob names, as PROVIDER:ID. It is not secret, and nothing is verified.
+// Errors: ErrTampered, raw is not a sealed blob; ErrNewer, this build does not read its format.
 func KEK(raw []byte) (string, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -163,7 +168,7 @@ func (e *Envelope) sealing(ctx context.Context) (*dataKey, error) {
 	})
 }
 
-// fresh counts a use of the data key for new blobs; nil: no usable key exists.
+// fresh returns the data key for new blobs and counts a use. nil: no usable key exists.
 func (e *Envelope) fresh() *dataKey {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,8 +208,8 @@ func (e *Envelope) known(id [32]byte) *dataKey {
 	return e.held[id]
 }
 
-// once makes one call for all callers that wait for the same result. A caller that gives up does not end it for the
-// others.
+// once makes one call for all callers that wait for the same result. A caller whose ctx ends gets ErrUnavailable; the
+// call continues for the others.
 func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
 	done := e.calls.DoChan(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)

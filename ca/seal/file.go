@@ -19,27 +19,29 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// File is a provider whose key encryption key is a file of 32 bytes, for development and for files from a secret store.
+// File is a Provider with its key encryption key in a file of 32 bytes. It suits development, and files from a secret
+// store.
 type File struct {
 	path  string
 	older []localKey
 	first First
 
-	mu  sync.Mutex // guards key, which changes when the file is put back
-	key localKey   // zero: the file was missing so far
+	mu  sync.Mutex // guards key; Unwrap replaces the key after the right file was restored
+	key localKey   // zero: the file has been missing until now
 }
 
-// First authorises the creation of a missing key file. nil: nothing was ever sealed, so no needed key is missing. An
-// error says what was sealed, or that this is unknown.
+// First authorises the creation of a missing key file. It returns nil if nothing was ever sealed, so that no blob needs
+// a lost key. Otherwise the error states what was sealed, or why this is unknown.
 type First func(context.Context) error
 
-// NewFile reads the key file. A missing file is created, readable by its owner only; if several processes do so at
-// once, one wins and all use its key. A file that others than this process may use is refused. The keys of older files,
-// which must exist, still open older blobs.
+// NewFile returns a provider with the key of a file, and creates a missing file. Only its owner may read a new file. If
+// several processes create the file at once, all use the key of the first. Blobs under the keys of older files still
+// open. Errors: a file of another size, permissions for others than this process, a missing older file, and those of
+// the file system.
 //
-// A rotation that lets every replica open every blob has three steps. Give the new file to every replica as an older
-// one. When all have it, put it first and the old one behind it. When no blob needs the old key any more
-// (keyring.Report.KEKs lists those in use), remove it.
+// A rotation has three steps, and every replica can open every blob between them. Give the new file to every replica as
+// an older one. When all replicas have it, put it first and the previous file behind it. When no blob needs the
+// previous key any more (keyring.Report.KEKs lists the needed keys), remove the previous file.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -51,8 +53,9 @@ func NewFile(path string, older ...string) (*File, error) {
 	return f, nil
 }
 
-// findFile is NewFile for a file that may be missing. While it is, no blob of its key opens (ErrUnavailable), and the
-// first Seal creates it if first permits; nil: it is never created. The file is looked for at each use.
+// findFile is NewFile for a file that may be missing. Each use looks for the missing file, and fails with
+// ErrUnavailable if it needs the file's key. Wrap creates the file if first permits. With a nil first it is never
+// created.
 func findFile(path string, older []string, first First) (*File, error) {
 	f := &File{path: path, first: first}
 	key, err := keyOf(path)
@@ -99,9 +102,9 @@ func readKeyFile(path string) (Secret, error) {
 	return os.ReadFile(path)
 }
 
-// mayHave returns the permissions that a key file may have. If the process owns the file: the owner's only. Otherwise
-// the group may read it too: files of a Secret volume belong to root and the Pod's fsGroup (kubernetes.io: volumes,
-// Secret; security context, fsGroup).
+// mayHave returns the permissions that a key file may have. A file of this process's user may grant permissions to its
+// owner only. In other files the group may read too: files of a Secret volume belong to root and the Pod's fsGroup
+// (kubernetes.io: volumes, Secret; security context, fsGroup).
 func mayHave(info fs.FileInfo) fs.FileMode {
 	if stat, is := info.Sys().(*syscall.Stat_t); is && int(stat.Uid) != os.Geteuid() {
 		return 0o640
@@ -109,8 +112,8 @@ func mayHave(info fs.FileInfo) fs.FileMode {
 	return 0o700
 }
 
-// makeKeyFile creates a key file unless another process was first. The file and its name are on disk when it returns,
-// so that blobs under the key survive a crash of the machine.
+// makeKeyFile creates a key file unless another process was first. The file that it creates, and the file's name, are
+// on disk when it returns, so that the key of later blobs survives a crash of the machine.
 func makeKeyFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -130,7 +133,8 @@ func makeKeyFile(path string) error {
 // Name implements Provider.
 func (*File) Name() string { return "file" }
 
-// current returns the key of the file, which is read until it was found once.
+// current returns the key of the file. It reads the file at each call until that has succeeded once. Errors match
+// ErrUnavailable, and fs.ErrNotExist if the file is missing.
 func (f *File) current() (localKey, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +152,7 @@ func (f *File) current() (localKey, error) {
 	return key, nil
 }
 
-// create creates the file, or reads that of a faster process.
+// create returns the key of the file, after creating the file unless another process has.
 func (f *File) create() (localKey, error) {
 	if err := makeKeyFile(f.path); err != nil {
 		return localKey{}, fmt.Errorf("key encryption key: %w", err)
@@ -156,14 +160,14 @@ func (f *File) create() (localKey, error) {
 	return f.current()
 }
 
-// sealing returns the key to seal with. It is created if nothing was ever sealed.
+// sealing returns the key to seal with. A missing file is created if first permits.
 func (f *File) sealing(ctx context.Context) (localKey, error) {
 	key, err := f.current()
 	if f.first == nil || !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
 	if not := f.first(ctx); not != nil {
-		return localKey{}, fmt.Errorf("%w; no other key is made: %w", err, not)
+		return localKey{}, fmt.Errorf("%w; no new key is created: %w", err, not)
 	}
 	if key, err = f.create(); err != nil && !errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -171,7 +175,8 @@ func (f *File) sealing(ctx context.Context) (localKey, error) {
 	return key, err
 }
 
-// putBack returns the key of an id if the file has it now, because an operator has restored the right file.
+// putBack reads the file again, and uses its key from now on if the key has this id. So an operator can restore the
+// right file. It returns false if the file has another key or cannot be read.
 func (f *File) putBack(id string) (localKey, bool) {
 	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
@@ -193,7 +198,7 @@ func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
-// Unwrap implements Provider. It reads the file again if the key is unknown.
+// Unwrap implements Provider. It reads the file again if no known key has the id.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {
@@ -202,15 +207,15 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 		}
 	}
 	if missing != nil {
-		return nil, fmt.Errorf("it was sealed under key %q: %w", w.KeyID, missing)
+		return nil, fmt.Errorf("the blob was sealed under key %q: %w", w.KeyID, missing)
 	}
 	if key, ok := f.putBack(w.KeyID); ok {
 		return key.unwrap(w.Data)
 	}
-	return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
+	return nil, fmt.Errorf("%w: the blob was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. It fails while the file is missing.
+// Newest implements Provider. Until the file has been read once, a missing or refused file is ErrUnavailable.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err
@@ -221,7 +226,7 @@ func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	}, nil
 }
 
-// localKey is a key encryption key in memory. Its id identifies it without revealing it.
+// localKey is a key encryption key in memory. Its id is a digest, which does not reveal the key.
 type localKey struct {
 	id   string
 	aead *subtle.AESGCM

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/ca/seal"
 )
 
-// A key file that was lost, so that another was made, heals what was sealed under it once it is put back; a third one does not.
+// After a lost key file was replaced by a new one, restoring the lost one makes its values usable again; a third file
+// does not.
 func TestKeyFileIsPutBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kek.key")
 	first, err := seal.NewFile(path)
@@ -47,8 +48,8 @@ func TestKeyFileIsPutBack(t *testing.T) {
 	}
 }
 
-// A key file that is missing is made by the first who seals, where nothing was ever sealed; else by nobody: what is asked of
-// the key says which file it is, and goes on once that is there again.
+// A missing key file is created by the first Seal if no value was ever sealed, otherwise never: errors name the file,
+// and calls succeed once it is restored.
 func TestKeyFileIsMissing(t *testing.T) {
 	something := errors.New("there is something sealed")
 	for name, c := range map[string]struct {

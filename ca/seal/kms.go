@@ -17,20 +17,20 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Bounds of the protocol (k8s.io/kms/apis/v2/api.proto).
+// Bounds of the protocol in bytes (k8s.io/kms/apis/v2/api.proto).
 const (
-	maxKMSBytes       = 1 << 10
-	maxKMSAnnotations = 32 << 10
+	maxKMSBytes       = 1 << 10  // of a ciphertext, and of a key id
+	maxKMSAnnotations = 32 << 10 // of all annotations' names and values
 )
 
 // KMSConfig configures the connection to a Kubernetes KMS v2 plugin.
 type KMSConfig struct {
-	Socket  string        // path of its Unix socket, optionally with the prefix unix://
+	Socket  string        // path of the plugin's Unix socket, optionally with the prefix unix://
 	Timeout time.Duration // of one call; 0: 5 s
 }
 
-// KMS is a provider that uses the plugin protocol of Kubernetes (KMS v2), so that plugins for the API server work here
-// too. It never has the key encryption key.
+// KMS is a Provider over the plugin protocol of Kubernetes (KMS v2). Plugins for the API server work here too. The key
+// encryption key stays with the plugin.
 type KMS struct {
 	conn    *grpc.ClientConn
 	plugin  kmsv2.KeyManagementServiceClient
@@ -39,7 +39,7 @@ type KMS struct {
 }
 
 // NewKMS returns the provider without connecting to the plugin. While the plugin is away, calls fail with
-// ErrUnavailable.
+// ErrUnavailable. The error: Socket is empty or an address of another kind.
 func NewKMS(cfg KMSConfig) (*KMS, error) {
 	path := strings.TrimPrefix(cfg.Socket, "unix://")
 	if path == "" || strings.Contains(path, "://") {
@@ -59,21 +59,21 @@ func NewKMS(cfg KMSConfig) (*KMS, error) {
 	return &KMS{conn: conn, plugin: kmsv2.NewKeyManagementServiceClient(conn), socket: path, timeout: cfg.Timeout}, nil
 }
 
-// Close ends the connection. Errors are those of gRPC.
+// Close closes the connection to the plugin. Errors are those of gRPC.
 func (k *KMS) Close() error { return k.conn.Close() }
 
 // Name implements Provider.
 func (*KMS) Name() string { return "kms-v2" }
 
-// Check returns nil if the plugin is healthy and speaks version 2, otherwise the plugin's report or why it does not
-// answer.
+// Check returns nil if the plugin is healthy, speaks version 2 or its beta, and reports a key id. Otherwise the error
+// contains the plugin's report, or why it does not answer.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err
 }
 
-// Newest implements Provider. As for the API server, a changed key id in the plugin's status means that its key was
-// rotated.
+// Newest implements Provider. As in the API server, a changed key id in the plugin's status means that the plugin has
+// rotated its key. A plugin without a healthy status is an error, as in Check.
 func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	id, err := k.keyID(ctx)
 	if err != nil {
@@ -82,18 +82,18 @@ func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool { return w.KeyID == id }, nil
 }
 
-// keyID returns the id of the key that a healthy plugin encrypts with now.
+// keyID returns the id of the plugin's current key. Errors are those of Check.
 func (k *KMS) keyID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	resp, err := k.plugin.Status(ctx, &kmsv2.StatusRequest{})
 	switch {
 	case err != nil:
-		return "", k.failed("status", err)
+		return "", k.failed(ErrUnavailable, "status", err)
 	case resp.Version != "v2" && resp.Version != "v2beta1":
 		return "", fmt.Errorf("%w: KMS plugin at %s speaks version %q, want v2", ErrUnavailable, k.socket, resp.Version)
 	case resp.Healthz != "ok":
-		return "", fmt.Errorf("%w: KMS plugin at %s says %q", ErrUnavailable, k.socket, resp.Healthz)
+		return "", fmt.Errorf("%w: KMS plugin at %s reports health %q", ErrUnavailable, k.socket, resp.Healthz)
 	case resp.KeyId == "" || len(resp.KeyId) > maxKMSBytes:
 		return "", fmt.Errorf("%w: KMS plugin at %s broke its protocol: key id of %d bytes", ErrUnavailable, k.socket, len(resp.KeyId))
 	}
@@ -106,7 +106,7 @@ func (k *KMS) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	defer cancel()
 	resp, err := k.plugin.Encrypt(ctx, &kmsv2.EncryptRequest{Plaintext: key, Uid: rand.Text()})
 	if err != nil {
-		return Wrapped{}, k.failed("encrypt", err)
+		return Wrapped{}, k.failed(ErrUnavailable, "encrypt", err)
 	}
 	size := 0
 	for name, value := range resp.Annotations {
@@ -133,18 +133,17 @@ func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	defer cancel()
 	request := &kmsv2.DecryptRequest{Ciphertext: w.Data, Uid: rand.Text(), KeyId: w.KeyID, Annotations: w.Annotations}
 	resp, err := k.plugin.Decrypt(ctx, request)
+	if status.Code(err) == codes.InvalidArgument { // the ciphertext is not the plugin's
+		return nil, k.failed(ErrTampered, "decrypt", err)
+	}
 	if err != nil {
-		return nil, k.failed("decrypt", err)
+		return nil, k.failed(ErrUnavailable, "decrypt", err)
 	}
 	return resp.Plaintext, nil
 }
 
-// failed classifies the error of a call. Only InvalidArgument means that the ciphertext is not the plugin's. All other
-// errors may be temporary.
-func (k *KMS) failed(call string, err error) error {
-	meaning := ErrUnavailable
-	if status.Code(err) == codes.InvalidArgument {
-		meaning = ErrTampered
-	}
+// failed returns the error of a call with its meaning. All errors may be temporary (ErrUnavailable), except for an
+// InvalidArgument of Decrypt.
+func (k *KMS) failed(meaning error, call string, err error) error {
 	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
 }

@@ -10,19 +10,20 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Argon2id with the second recommended parameters (RFC 9106, 4). The blob's format fixes them: a blob cannot request
-// more memory.
+// Argon2id with the second recommended parameters (RFC 9106, 4). The blob's format fixes the parameters, so that a blob
+// cannot request more memory.
 const (
 	saltBytes     = 16
 	argonPasses   = 3
 	argonKiB      = 64 << 10
 	argonLanes    = 4
-	maxDerived    = 64
-	minPassphrase = 12
+	maxDerived    = 64 // cached keys
+	minPassphrase = 12 // bytes
 )
 
-// Passphrase is a provider whose key encryption key is derived from a passphrase, for development. Each process has
-// another salt. Deriving takes some tens of milliseconds, once per salt.
+// Passphrase is a Provider for development. Its key encryption keys are derived from a passphrase and a salt. Each
+// process wraps under a random salt of its own. Deriving a key takes some tens of milliseconds; up to 64 derived keys
+// are cached.
 type Passphrase struct {
 	phrases []Secret // the newest first
 
@@ -36,8 +37,8 @@ type derivation struct {
 	salt   [saltBytes]byte
 }
 
-// NewPassphrase requires passphrases of at least 12 bytes. Older ones still open older blobs; they rotate as the files
-// of NewFile do. An error: a passphrase is shorter.
+// NewPassphrase returns a provider with copies of the passphrases. It wraps under the first one. Blobs under older
+// passphrases still open; a rotation has the steps of NewFile. The error: a passphrase has less than 12 bytes.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -94,10 +95,10 @@ func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 			return plain, err
 		}
 	}
-	return nil, fmt.Errorf("%w: it was sealed under another passphrase, or the blob was changed", ErrUnavailable)
+	return nil, fmt.Errorf("%w: the blob was sealed under another passphrase, or was changed", ErrUnavailable)
 }
 
-// unwrap tries one passphrase. ErrUnavailable: it is another one.
+// unwrap tries one passphrase. ErrUnavailable: another passphrase may fit.
 func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	key, err := p.key(phrase, [saltBytes]byte(w.Data))
 	if err != nil {

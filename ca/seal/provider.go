@@ -6,10 +6,13 @@ import (
 	"strings"
 )
 
-// NewProvider returns the provider that a flag names: file:PATH (32 bytes), passphrase-file:PATH, or kms:SOCKET (a
-// Kubernetes KMS v2 plugin). Files of older keys or passphrases follow the newest, after commas: see NewFile. A missing
-// key file is not an error. It is created at the first Seal if first permits; until then operations fail with
-// ErrUnavailable. nil: it is never created.
+// NewProvider returns the provider for a flag: file:PATH (32 bytes), passphrase-file:PATH, or kms:SOCKET (a Kubernetes
+// KMS v2 plugin). Paths of older keys or passphrases may follow the first path after commas (NewFile). White space
+// around a passphrase is ignored.
+//
+// A missing key file is not an error. The first Seal creates it if first permits; with a nil first it is never created.
+// Until it exists, operations that need its key fail with ErrUnavailable. Errors: an invalid spec, an unreadable or
+// invalid file, and a missing file of a passphrase or an older key.
 func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A provider is what its name says, and what was sealed with it opens with another one made from the same words.
+// A provider is the one that its name states, and values sealed with it can be opened by another one with the same
+// configuration.
 func TestNewProvider(t *testing.T) {
 	dir := t.TempDir()
 	phrase := filepath.Join(dir, "phrase")

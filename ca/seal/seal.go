@@ -1,8 +1,9 @@
-// Package seal encrypts secrets at rest: by AEAD under a data key, which a KEK provider wraps.
+// Package seal encrypts secrets at rest with AEAD under data keys. A provider wraps the data keys with a key encryption
+// key (KEK).
 //
-// Owns: unwrapped data keys, in memory only.
+// Owns: unwrapped data keys, in memory only; the key file of a File.
 // Reads: nothing of ours.
-// Never: writes a secret or a data key anywhere; prints one.
+// Never: writes an unencrypted secret or data key anywhere; prints one.
 package seal
 
 import (
@@ -23,13 +24,16 @@ type Context struct {
 
 // Sealer seals and opens secrets. Safe for concurrent use.
 type Sealer interface {
-	// Seal makes a blob that only Open with an equal Context can read.
+	// Seal encrypts plain. Open decrypts the blob only with an equal Context. ErrUnavailable: the KEK provider does not
+	// answer, or its key is missing.
 	Seal(ctx context.Context, plain Secret, about Context) ([]byte, error)
-	// Open decrypts a blob. ErrTampered: the blob was not sealed for this Context. ErrNewer: this build does not read
-	// the blob's format. ErrUnavailable: the KEK provider does not answer; try again.
+	// Open decrypts a blob. ErrTampered: the blob was sealed for another Context, or was changed. ErrNewer: a newer
+	// build wrote the blob. ErrUnavailable: the KEK provider does not answer, or does not have the blob's KEK; a retry
+	// or the right KEK may help.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
-	// Stale asks for the present key encryption key, and returns a function that reports whether a blob is sealed under
-	// another one and should be encrypted again. ErrUnavailable: the provider does not answer.
+	// Stale determines the provider's present KEK. The returned function reports whether a blob is sealed under another
+	// KEK of the provider, and should be encrypted again. ErrUnavailable: the provider does not answer, or its key is
+	// missing.
 	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 

@@ -57,7 +57,7 @@ func kms(t *testing.T, socket string) *seal.KMS {
 	return k
 }
 
-// providers gives makers of providers that share a key encryption key, as two processes do.
+// providers returns constructors of providers that share a key encryption key, as two processes do.
 func providers(t *testing.T) map[string]func() seal.Provider {
 	path, plugin := filepath.Join(t.TempDir(), "kek"), kmstest.Start(t)
 	return map[string]func() seal.Provider{
@@ -84,7 +84,7 @@ func opens(t *testing.T, s seal.Sealer, blob []byte) {
 	}
 }
 
-// What one process seals another opens, for this Context and for no other.
+// A value sealed by one process can be opened by another, under the same Context and no other.
 func TestSealOpen(t *testing.T) {
 	for name, provider := range providers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -114,6 +114,14 @@ func TestSealOpen(t *testing.T) {
 	}
 }
 
+// A value that Open would refuse is not sealed.
+func TestSealIsBounded(t *testing.T) {
+	s := envelope(t, passphrase(t, "correct horse battery"))
+	if _, err := s.Seal(t.Context(), make(seal.Secret, 16<<20), about); err == nil || !strings.Contains(err.Error(), "at most 16777216") {
+		t.Errorf("16 MiB: %v", err)
+	}
+}
+
 // Each bit of a blob matters, and so does where it ends. One of a later format is called that.
 func TestTampering(t *testing.T) {
 	for name, provider := range providers(t) {
@@ -140,7 +148,7 @@ func TestTampering(t *testing.T) {
 				}
 				refused[errors.Is(err, seal.ErrTampered)]++
 			}
-			// Only what names the provider, its key, or an annotation may look like another key.
+			// Only bytes that name the provider, its key, or an annotation may look like another key.
 			if refused[true] < refused[false] {
 				t.Errorf("of %d changed bits %d were called unavailable", len(blob), refused[false])
 			}
@@ -249,6 +257,16 @@ func TestKMSCallsAndAbsence(t *testing.T) {
 		t.Errorf("%d encryptions and %d decryptions, want one of each", e, d)
 	}
 
+	plugin.Refuses.Store(true)
+	_, err := envelope(t, provider).Seal(t.Context(), seal.Secret(plain), about)
+	if !errors.Is(err, seal.ErrUnavailable) || errors.Is(err, seal.ErrTampered) {
+		t.Errorf("seal while the plugin refuses: %v", err)
+	}
+	if err := provider.Check(t.Context()); !errors.Is(err, seal.ErrUnavailable) || errors.Is(err, seal.ErrTampered) {
+		t.Errorf("check while the plugin refuses: %v", err)
+	}
+	plugin.Refuses.Store(false)
+
 	plugin.Stop()
 	opens(t, other, blobs[0]) // held
 	fresh := envelope(t, provider)
@@ -275,7 +293,7 @@ func TestKMSCallsAndAbsence(t *testing.T) {
 	opens(t, envelope(t, provider), sealed(t, fresh)) // under the new key
 }
 
-// No way of printing shows a secret, nor what holds one.
+// No way of printing shows a secret, or a value that contains one.
 func TestNothingPrintsSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kek")
 	secret, f, p := seal.Secret(plain), file(t, path), passphrase(t, plain)

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/ca/seal/kmstest"
 )
 
-// Of each provider: what was sealed before a rotation is stale, opens, and is not stale once encrypted again; then it opens
-// without the old key. What is not stale is not said to be.
+// For each provider: a value sealed before a rotation is stale and can be opened. After it was encrypted again, it is
+// not stale, and can be opened without the old key. Current values are not reported as stale.
 func TestStale(t *testing.T) {
 	dir := t.TempDir()
 	plugin := kmstest.Start(t)
@@ -34,7 +34,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// rotation is how a provider comes by another key.
+// rotation describes the change of a provider's key.
 type rotation struct {
 	before, between, after func() (seal.Provider, error)
 	rotate, drop           func()
@@ -105,7 +105,7 @@ func wantStale(t *testing.T, s *seal.Envelope, blob []byte, want bool) {
 	}
 }
 
-// A plugin that is away says nothing about its key.
+// A plugin that is away cannot report its key.
 func TestStaleNeedsTheProvider(t *testing.T) {
 	plugin := kmstest.Start(t)
 	p, err := seal.NewKMS(seal.KMSConfig{Socket: plugin.Socket()})

@@ -10,14 +10,15 @@ import (
 	"navarch.io/navarch/ca/seal"
 )
 
-// volume is a Secret volume as the kubelet keeps it: kek.key leads through the link ..data to a folder that is replaced as a whole.
+// volume is a Secret volume as the kubelet keeps it: kek.key leads through the link ..data to a folder that is replaced
+// as a whole.
 type volume struct {
 	t   *testing.T
 	dir string
 	n   int
 }
 
-// put has the volume hold a key, in a file of a mode that is root's, or somebody else's where this process is root.
+// put stores a key in the volume, in a file of a mode that is root's, or another user's if this process is root.
 func (v *volume) put(key string, mode os.FileMode) string {
 	v.t.Helper()
 	v.n++
@@ -43,9 +44,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The key may come from a Secret volume: its file is another user's, and read through the group that the Pod's fsGroup gave it. It goes on
-// when the kubelet replaces what is in the volume; a key that was replaced by mistake is found again once it is put back. Files that others
-// may read or write are refused.
+// The key may be in a Secret volume: its file belongs to another user, and is read through the group that the Pod's
+// fsGroup set. Replacing the content of the volume by the kubelet is supported; a key that was replaced by mistake is
+// used again once it is restored. Files that others may read or write are refused.
 func TestKeyInSecretVolume(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("files of another user can be made by root alone")

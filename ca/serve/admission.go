@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// admission runs the queue: it passes events to Step, and carries out the effects.
+// admission runs the queue. It passes events to Step, and carries out the effects.
 type admission struct {
 	now   func() time.Time
 	mu    sync.Mutex // a leaf lock: Step neither blocks nor calls out
@@ -43,11 +43,11 @@ func (d *admission) step(e event) {
 
 // Stats counts requests by phase, for gauges.
 type Stats struct {
-	First, Renewals int // queued, by kind
+	First, Renewals int // queued, by kind, without the delayed ones
 	Delayed         int // delayed by the rate of their identity or credential
 	Signing         int // in a slot
 	Writing         int // signed, and not durable yet
-	Bytes           int // size of the waiting requests
+	Bytes           int // size of all queued and delayed requests
 }
 
 // Stats returns the present counts.
@@ -58,8 +58,8 @@ func (s *Server) Stats() Stats {
 	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.delayed), Signing: q.running, Writing: q.writing, Bytes: q.memory.used}
 }
 
-// refuseEarly refuses a request that enter would refuse for its kind alone, before it is authenticated, so that a storm
-// costs no cryptography. An accepted request takes no place in the queue yet.
+// refuseEarly returns a gRPC status if the queue has no room or time for any request of this kind. It is called before
+// the caller is authenticated, so that a storm costs no cryptography. A nil error reserves no place in the queue.
 func (d *admission) refuseEarly(ctx context.Context, first bool, maxWait time.Duration) error {
 	t := newTicket(ctx, d.now(), holder{}, first, 0, maxWait)
 	d.mu.Lock()
@@ -79,8 +79,8 @@ func newTicket(ctx context.Context, now time.Time, by holder, first bool, bytes 
 	return t
 }
 
-// enter blocks until the caller may sign, or is refused with a gRPC status. The caller must call leave once on the
-// pass.
+// enter blocks until the caller may sign, and returns its pass. The caller must call leave once on the pass. Otherwise
+// the error is a gRPC status: the queue refused the request, maxWait or the deadline passed, or ctx ended.
 func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int, maxWait time.Duration) (*pass, error) {
 	t := newTicket(ctx, d.now(), by, first, bytes, maxWait)
 	d.step(arrive{t})
@@ -117,7 +117,7 @@ type pass struct {
 	began     time.Time
 }
 
-// leave frees the slot. written: an entry is being journalled, and recorded follows.
+// leave frees the slot. If written is true, an entry is to be journalled, and the caller must call recorded afterwards.
 func (p *pass) leave(written bool) { p.admission.step(signed{p.admission.now().Sub(p.began), written}) }
 
 func (p *pass) recorded() { p.admission.step(recorded{}) }

@@ -7,10 +7,10 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// CertificateMethod is the gRPC method that agents call for a certificate.
+// CertificateMethod is the full gRPC name of the agents' certificate method.
 const CertificateMethod = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 
-// certificatesDesc is istio.v1.auth.IstioCertificateService.
+// certificatesDesc describes istio.v1.auth.IstioCertificateService.
 var certificatesDesc = grpc.ServiceDesc{
 	ServiceName: securityv1.IstioCertificateService_ServiceDesc.ServiceName,
 	HandlerType: (*any)(nil),
@@ -23,8 +23,8 @@ var certificatesDesc = grpc.ServiceDesc{
 	})},
 }
 
-// call describes a call with one request and one response. It is registered as a stream, which is the same on the wire:
-// a stream's handler can authenticate the caller before gRPC reads the request; a unary handler cannot.
+// call describes a method with one request and one response. The method is registered as a stream, which is the same on
+// the wire. The handler of a stream can authenticate the caller before gRPC reads the request. A unary handler cannot.
 func call(name string, answer func(s *Server, ctx context.Context, read func(any) error) (any, error)) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		out, err := answer(srv.(*Server), stream.Context(), stream.RecvMsg)

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
-// Who has no credential is told so before a message is read: here there never is one.
+// A caller without a credential is refused before its message is read: in this test no message is ever sent.
 func TestCallersAreKnownBeforeMessages(t *testing.T) {
 	ca := servetest.Start(t, serve.Config{})
 	conn := dial(t, ca, nil)

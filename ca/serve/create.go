@@ -20,15 +20,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. The method that
-// Register adds does the same, but authenticates the caller before it reads the request.
+// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. Register adds the
+// same method to a gRPC server, but there the caller is authenticated before the request is read. Errors are gRPC
+// statuses.
 func (s *Server) CreateCertificate(ctx context.Context,
 	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate answers the request that read returns. The response is one PEM block per element, the leaf first, and the
-// whole root bundle as the last element, as Istio's agent expects (security/pkg/nodeagent).
+// certificate authenticates the caller and answers the request from read. In the response each element is one PEM
+// block, the leaf first. The last element is the whole root bundle, as Istio's agent expects (security/pkg/nodeagent).
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -41,13 +42,14 @@ func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.I
 	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
 }
 
-// maxSigner bounds a signer's name in bytes: a domain and the name of a Kubernetes object.
+// maxSigner bounds a signer's name in bytes, as Kubernetes does: a domain, a namespace, and an object's name.
 const maxSigner = 571
 
-// requested reads a request.
+// requested reads and decodes a request.
 type requested func() (*securityv1.IstioCertificateRequest, error)
 
-// create returns the certificate chain as PEM. After an error caller is set if it was authenticated.
+// create returns the elements of the response's certificate chain. With an error, caller is set if it was
+// authenticated.
 func (s *Server) create(ctx context.Context, read requested) (caller attest.Caller, chain []string, err error) {
 	if err := s.admission.refuseEarly(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
@@ -70,9 +72,9 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	signer := r.GetMetadata().GetFields()["CertSigner"].GetStringValue()
 	if len(signer) > maxSigner {
 		s.cfg.Hooks.BadCSR()
-		return caller, nil, status.Errorf(codes.InvalidArgument, "metadata.CertSigner has %d bytes, at most %d are taken", len(signer), maxSigner)
+		return caller, nil, status.Errorf(codes.InvalidArgument, "metadata.CertSigner has %d bytes, want at most %d", len(signer), maxSigner)
 	}
-	// The rest of the message is released before it waits.
+	// The rest of the message is released while the request waits in the queue.
 	r = &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: r.GetValidityDuration()}
 	pass, err := s.admit(ctx, caller, len(r.GetCsr()))
 	if err != nil {
@@ -83,11 +85,8 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 		chain, err = s.register(ctx, pass, r, signer, caller)
 		return caller, chain, err
 	}
-	current, issued, err := s.slot(pass, r, caller)
+	current, issued, err := s.issue(ctx, pass, r, caller)
 	if err != nil {
-		return caller, nil, err
-	}
-	if current, issued, err = s.record(ctx, pass, r, caller, current, issued); err != nil {
 		return caller, nil, err
 	}
 	return caller, issued.Encode(current.Bundle), nil
@@ -106,20 +105,22 @@ func (s *Server) refused(ctx context.Context, message string, c attest.Caller, e
 	s.clients.Warn(message, code.String(), obs.KeyPeer, peerAddress(ctx), obs.KeyIdentity, identity, obs.KeyError, err)
 }
 
-// caller authenticates, with a bounded number of checks at once, and refuses revoked callers. After an error the caller
-// may be set.
-func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
+// authenticate calls an Authenticator. It bounds the number of simultaneous checks, of certificates and of tokens.
+func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (attest.Caller, error) {
 	checks := s.checks[0]
 	if hasToken(ctx) {
 		checks = s.checks[1]
 	}
 	if err := checks.Acquire(ctx, 1); err != nil {
-		return attest.Caller{}, contextual(err)
+		return attest.Caller{}, err
 	}
-	caller, err := func() (attest.Caller, error) {
-		defer checks.Release(1) // even after a panic, which ends one call
-		return s.cfg.Authenticator.Authenticate(ctx)
-	}()
+	defer checks.Release(1) // even after a panic, which ends one call
+	return by.Authenticate(ctx)
+}
+
+// caller authenticates the caller and refuses revoked ones. With the error of a revocation, the returned caller is set.
+func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
+	caller, err := s.authenticate(ctx, s.cfg.Authenticator)
 	if err != nil {
 		s.cfg.Hooks.Unauthenticated()
 		return attest.Caller{}, unauthenticated(err)
@@ -144,7 +145,7 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	return caller, nil
 }
 
-// hasToken reports whether the request carries an unverified token.
+// hasToken reports whether the request has authorization metadata, which is not verified here.
 func hasToken(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return len(md.Get("authorization")) > 0
@@ -166,11 +167,11 @@ func unauthenticated(err error) error {
 	return status.Error(codes.Unauthenticated, err.Error())
 }
 
-// plausible refuses requests that are visibly invalid, without cryptography, before they queue.
+// plausible refuses obviously invalid requests before they queue, without cryptography.
 func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
 	if r.GetMetadata().GetFields()["ImpersonatedIdentity"].GetStringValue() != "" {
 		s.cfg.Hooks.BadIdentity()
-		return status.Error(codes.PermissionDenied, "metadata.ImpersonatedIdentity is set: no caller may ask for another's certificate here")
+		return status.Error(codes.PermissionDenied, "metadata.ImpersonatedIdentity is set: a certificate names the caller only")
 	}
 	bad := ""
 	switch n := len(r.GetCsr()); {
@@ -178,11 +179,11 @@ func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
 		bad = "csr is empty"
 	case n > issue.MaxCSR:
 		s.cfg.Hooks.BadCSR()
-		return status.Errorf(codes.InvalidArgument, "csr has %d bytes, at most %d are taken", n, issue.MaxCSR)
+		return status.Errorf(codes.InvalidArgument, "csr has %d bytes, want at most %d", n, issue.MaxCSR)
 	case r.GetValidityDuration() < 0:
 		bad = "validity_duration is negative"
 	case r.GetValidityDuration() > int64(maxDuration/time.Second):
-		bad = "validity_duration is beyond all bounds"
+		bad = "validity_duration is too large"
 	}
 	if bad == "" {
 		return nil
@@ -204,7 +205,27 @@ func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, 
 	return pass, nil
 }
 
-// slot signs, and always frees the pass's slot.
+// issue signs in the pass's slot, and returns the certificate once it is recorded.
+func (s *Server) issue(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
+	c attest.Caller) (*Current, *issue.Issued, error) {
+	shownEnds, renews := s.shownEnd(ctx, c)
+	away := renews && s.cfg.Fallback.Away()
+	asked, by := r, c
+	if away {
+		asked, by = s.forFallback(r, c)
+	}
+	current, issued, err := s.slot(p, asked, by)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.recorded()
+	if away {
+		return s.recordFallback(ctx, c, shownEnds, current, issued, nil)
+	}
+	return s.record(ctx, r, c, current, issued)
+}
+
+// slot signs, and frees the pass's slot in any case.
 func (s *Server) slot(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
 	defer func() { p.leave(issued != nil) }()
 	return s.sign(r, c)
@@ -240,21 +261,18 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
 }
 
-// signings bounds the attempts to sign one request. A second attempt follows if a root was published, or a signer
-// replaced, while the certificate was being journalled. More attempts need as many such events in a moment.
+// signings bounds the attempts to sign one request. Another attempt follows each time that a root was published, or a
+// signer replaced, while the certificate was being journalled.
 const signings = 4
 
-// record returns the certificate once the journal has it. A certificate that became stale meanwhile is signed again
-// outside of the queue, since its caller has waited already.
-func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller,
+// record returns the certificate once the Journal has it. A certificate that became stale meanwhile is signed again
+// outside of the queue, since its caller has waited already. If the Journal fails, a renewal is recorded in the
+// FallbackJournal instead.
+func (s *Server) record(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller,
 	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
-	defer p.recorded()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
 	shownEnds, renews := s.shownEnd(ctx, c)
-	if renews && s.cfg.Fallback.Away() {
-		return s.recordFallback(ctx, r, c, shownEnds, nil)
-	}
 	for n := 1; ; n++ {
 		e := entry(current, issued, c, peerAddress(ctx))
 		err := s.cfg.Journal.Append(bounded, e)
@@ -266,7 +284,12 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 			s.cfg.Hooks.BadIdentity()
 			return nil, nil, status.Errorf(codes.PermissionDenied, "%s is revoked", c.ID)
 		case !errors.Is(err, ErrStale) && renews && ctx.Err() == nil:
-			return s.recordFallback(ctx, r, c, shownEnds, err)
+			asked, by := s.forFallback(r, c)
+			current, issued, failed := s.signAgain(ctx, asked, by)
+			if failed != nil {
+				return nil, nil, failed
+			}
+			return s.recordFallback(ctx, c, shownEnds, current, issued, err)
 		case !errors.Is(err, ErrStale) || n == signings:
 			s.cfg.Hooks.SignFailed()
 			if ctx.Err() != nil {
@@ -274,17 +297,20 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 			}
 			return nil, nil, status.Errorf(codes.Unavailable, "the certificate could not be recorded, so it is not given out: %v", err)
 		}
-		if err := s.again.Acquire(bounded, 1); err != nil {
-			return nil, nil, contextual(err)
-		}
-		current, issued, err = func() (*Current, *issue.Issued, error) {
-			defer s.again.Release(1)
-			return s.sign(r, c)
-		}()
-		if err != nil {
+		if current, issued, err = s.signAgain(bounded, r, c); err != nil {
 			return nil, nil, err
 		}
 	}
+}
+
+// signAgain signs outside of the queue, at most Limits.Signing requests at once. ctx bounds the wait for others.
+func (s *Server) signAgain(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller) (*Current, *issue.Issued, error) {
+	if err := s.again.Acquire(ctx, 1); err != nil {
+		s.cfg.Hooks.SignFailed()
+		return nil, nil, contextual(err)
+	}
+	defer s.again.Release(1)
+	return s.sign(r, c)
 }
 
 func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
@@ -313,7 +339,7 @@ func peerAddress(ctx context.Context) string {
 	return ""
 }
 
-// peerCertificate returns the leaf that the TLS handshake verified; nil: none.
+// peerCertificate returns the client's leaf certificate as verified in the TLS handshake, or nil.
 func peerCertificate(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

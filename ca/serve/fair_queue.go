@@ -2,20 +2,20 @@ package serve
 
 import "container/list"
 
-// fairQueue holds the tickets of one class. Identities take turns, and so do the credentials of an identity; a
-// credential's tickets leave in the order of arrival.
+// fairQueue contains the tickets of one class: first certificates or renewals. Identities alternate, and so do the
+// credentials of an identity. The tickets of a credential leave in the order in which they were pushed.
 type fairQueue struct {
 	n, bytes   int // number of tickets, and size of their requests
 	identities rotation[*identityQueue]
 }
 
-// identityQueue holds the tickets of one identity.
+// identityQueue contains the tickets of one identity.
 type identityQueue struct {
 	n, bytes    int
 	credentials rotation[*credentialQueue]
 }
 
-// credentialQueue holds the tickets of one credential.
+// credentialQueue contains the tickets of one credential.
 type credentialQueue struct {
 	bytes   int
 	tickets *list.List
@@ -23,7 +23,7 @@ type credentialQueue struct {
 
 func newFairQueue() fairQueue { return fairQueue{identities: newRotation[*identityQueue]()} }
 
-// find returns the queues of a ticket's identity and credential; nil: it has no tickets.
+// find returns the queues of a holder's identity and credential. A queue is nil while it has no tickets.
 func (l *fairQueue) find(h holder) (p *identityQueue, o *credentialQueue) {
 	if p = l.identities.find(h.identity); p != nil {
 		o = p.credentials.find(h.credential)
@@ -69,7 +69,8 @@ func (l *fairQueue) remove(t *ticket) {
 	}
 }
 
-// last returns the newest ticket of the identity and credential with the last turn; nil: the queue is empty.
+// last returns the newest ticket of the credential with the last turn, in the identity with the last turn; nil: the
+// queue is empty.
 func (l *fairQueue) last() *ticket {
 	if l.n == 0 {
 		return nil
@@ -77,10 +78,10 @@ func (l *fairQueue) last() *ticket {
 	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead returns the number of tickets that would start before one that a holder pushed now.
+// ahead returns an upper bound for the tickets that would start before one that a holder pushed now.
 func (l *fairQueue) ahead(h holder) int {
 	p, o := l.find(h)
-	own := 0 // tickets of the same identity that start before
+	own := 0 // of them, tickets of the same identity
 	if p != nil {
 		own = p.n
 	}
@@ -92,7 +93,7 @@ func (l *fairQueue) ahead(h holder) int {
 	return min(l.n, (own+1)*l.identities.len())
 }
 
-// rotation gives its members turns.
+// rotation alternates between its members.
 type rotation[T any] struct {
 	turns *list.List // elements are seat[T], the next one first
 	seats map[string]*list.Element
@@ -117,7 +118,7 @@ func (r rotation[T]) find(name string) (of T) {
 	return of
 }
 
-// join adds a member with the last turn.
+// join adds a member, which gets the last turn.
 func (r rotation[T]) join(name string, of T) { r.seats[name] = r.turns.PushBack(seat[T]{name, of}) }
 
 func (r rotation[T]) leave(name string) {
@@ -125,12 +126,12 @@ func (r rotation[T]) leave(name string) {
 	delete(r.seats, name)
 }
 
-// next returns the member with the first turn, which becomes the last. There must be a member.
+// next returns the member with the first turn, and gives it the last turn. The rotation must not be empty.
 func (r rotation[T]) next() T {
 	turn := r.turns.Front()
 	r.turns.MoveToBack(turn)
 	return turn.Value.(seat[T]).of
 }
 
-// last returns the member with the last turn. There must be a member.
+// last returns the member with the last turn. The rotation must not be empty.
 func (r rotation[T]) last() T { return r.turns.Back().Value.(seat[T]).of }

@@ -13,20 +13,21 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// FallbackJournal records renewals for a bounded time while the Journal cannot. Many goroutines call it.
+// FallbackJournal records renewals while the Journal is unavailable. Many goroutines call it.
 type FallbackJournal interface {
-	// Away reports whether the Journal is known to be away, so that it is not tried first.
+	// Away reports whether the Journal is known to be unavailable. Then renewals do not try the Journal first.
 	Away() bool
-	// Longest is the longest lifetime of a certificate that may be recorded.
+	// Longest returns the longest lifetime of a recorded certificate, at least 1 s.
 	Longest() time.Duration
 	// Spend returns nil once the entry is durable. e.Previous is the serial number of the shown and verified
-	// certificate, shownEnds its end. ErrRevoked is as in Journal. After any error the certificate must not be handed
-	// out.
+	// certificate, and shownEnds is its NotAfter. ErrRevoked: the identity or the shown certificate is revoked. After
+	// any error the new certificate must not be handed out.
 	Spend(e Entry, shownEnds time.Time) error
 }
 
-// shownEnd returns the end of the certificate that a renewal shows, and whether the request is a renewal: the handshake
-// verified the connection's certificate, and it proved the caller's identity. Other requests wait for the Journal.
+// shownEnd returns the NotAfter of the shown certificate, and whether the FallbackJournal may record the request. The
+// request must be a renewal: the connection's verified certificate proved the caller's identity. Other requests wait
+// for the Journal.
 func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.Time, yes bool) {
 	cert := peerCertificate(ctx)
 	if s.cfg.Fallback == nil || cert == nil || c.By != attest.ByCertificate || c.Serial != Serial(cert) {
@@ -35,10 +36,9 @@ func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.
 	return cert.NotAfter, true
 }
 
-// recordFallback signs a renewal again, for a shorter time, and records it in the FallbackJournal. why is the Journal's
-// error, or nil if it was not tried.
-func (s *Server) recordFallback(ctx context.Context, r *securityv1.IstioCertificateRequest,
-	c attest.Caller, shownEnds time.Time, why error) (*Current, *issue.Issued, error) {
+// forFallback returns the request and the caller to sign a renewal for, so that the FallbackJournal may record it: it
+// lives for at most Longest, and is not extended beyond the shown certificate.
+func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Caller) (*securityv1.IstioCertificateRequest, attest.Caller) {
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
 	if ttl == 0 {
 		ttl = s.cfg.Policy.DefaultTTL
@@ -46,13 +46,16 @@ func (s *Server) recordFallback(ctx context.Context, r *securityv1.IstioCertific
 	if longest := s.cfg.Fallback.Longest(); ttl == 0 || ttl > longest {
 		ttl = longest
 	}
-	c.NotAfter = time.Time{} // a renewal is not extended beyond the shown certificate here
-	current, issued, err := s.sign(&securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: int64(ttl / time.Second)}, c)
-	if err != nil {
-		return nil, nil, err
-	}
+	c.NotAfter = time.Time{}
+	return &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: int64(ttl / time.Second)}, c
+}
+
+// recordFallback records a renewal that was signed forFallback in the FallbackJournal. why is the error of the Journal,
+// or nil if the Journal was not tried.
+func (s *Server) recordFallback(ctx context.Context, c attest.Caller, shownEnds time.Time,
+	current *Current, issued *issue.Issued, why error) (*Current, *issue.Issued, error) {
 	e := entry(current, issued, c, peerAddress(ctx))
-	err = s.cfg.Fallback.Spend(e, shownEnds)
+	err := s.cfg.Fallback.Spend(e, shownEnds)
 	switch {
 	case err == nil:
 		s.audit(ctx, e)

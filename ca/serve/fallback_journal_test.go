@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
-// spareStub is a Spare that takes everything, or refuses for a reason.
+// spareStub is a Spare that accepts everything, or refuses for a reason.
 type spareStub struct {
 	mu    sync.Mutex
 	away  bool
@@ -38,8 +38,8 @@ func (a *spareStub) Spend(e serve.Entry, shownEnds time.Time) error {
 	return a.why
 }
 
-// While the journal is away, whoever shows a certificate of theirs gets another, a short one; a token alone waits, whoever's certificate
-// comes with it; and nobody gets one that is recorded nowhere.
+// While the journal is away, a caller with a certificate of its own gets another, short-lived one. A caller with a
+// token alone waits, whoever's certificate comes with it. No certificate is issued without a record.
 func TestRenewalsWhileTheJournalIsAway(t *testing.T) {
 	spare := &spareStub{}
 	cfg := quiet()
@@ -105,10 +105,14 @@ func TestRenewalsWhileTheJournalIsAway(t *testing.T) {
 	spare.mu.Lock()
 	spare.why = nil
 	spare.mu.Unlock()
-	if _, err := ask("", 0); err != nil { // what is known to be away is not waited for
+	if _, err := ask("", 0); err != nil { // a journal that is known to be away is not waited for
 		t.Error(err)
 	}
-	if len(spare.taken) != 7 || len(ca.Entries()) != before {
+	signed := ca.Signed()
+	if _, err := ask("", 0); err != nil || ca.Signed() != signed+1 {
+		t.Errorf("signed %d times, %v", ca.Signed()-signed, err)
+	}
+	if len(spare.taken) != 8 || len(ca.Entries()) != before {
 		t.Fatalf("%d in the spare, %d in the journal", len(spare.taken), len(ca.Entries())-before)
 	}
 	for i, e := range spare.taken {

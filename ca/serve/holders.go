@@ -17,13 +17,13 @@ import (
 	"navarch.io/navarch/ca/attest"
 )
 
-// HoldersMethod reports a root bundle. navarch-agent calls it over mTLS with its certificate, after its Envoy
-// acknowledged the bundle. The request is a google.protobuf.ListValue with the Fingerprint of each root, the response a
-// google.protobuf.Empty. Istio's own agents never call it. Roots are listed singly, since an agent may hold more than
-// the published ones, in another order.
+// HoldersMethod is the full gRPC name of the method for reports of root bundles. navarch-agent calls it over mTLS with
+// its certificate, after its Envoy acknowledged a bundle. Istio's own agents never call it. The request is a
+// google.protobuf.ListValue with the Fingerprint of each root, 1 to 256. The response is a google.protobuf.Empty. Roots
+// are listed one by one, since an agent may have more roots than the published ones, in another order.
 const HoldersMethod = "/navarch.ca.v1.Holders/Report"
 
-const maxRoots = 256 // of one report
+const maxRoots = 256 // in one report
 
 // Fingerprint returns the SHA-256 of a root's DER in lower-case hexadecimal.
 func Fingerprint(root *x509.Certificate) string {
@@ -43,11 +43,11 @@ var holdersDesc = grpc.ServiceDesc{
 	})},
 }
 
-// report records an agent's unverified report. The credential must be a certificate: its serial number identifies the
-// leaf that the report is for.
+// report stores an agent's report without verifying its content. The credential must be a certificate, since the report
+// is about the leaf with this serial number.
 func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
-		return nil, caller, status.Error(codes.Unimplemented, "this server takes no reports of bundles")
+		return nil, caller, status.Error(codes.Unimplemented, "this server accepts no reports of root bundles")
 	}
 	if caller, err = s.caller(ctx); err != nil {
 		return nil, caller, err
@@ -55,7 +55,7 @@ func (s *Server) report(ctx context.Context, read func(any) error) (empty *empty
 	cert := peerCertificate(ctx)
 	if caller.By != attest.ByCertificate || cert == nil {
 		return nil, caller, status.Error(codes.PermissionDenied,
-			"report over mTLS with the certificate in use: a token does not say whose bundle it is")
+			"report over mTLS with the certificate in use: a token does not identify the certificate of the report")
 	}
 	list := &structpb.ListValue{}
 	if err := read(list); err != nil {
@@ -80,10 +80,11 @@ func fingerprints(list *structpb.ListValue) ([]string, error) {
 	}
 	var out []string
 	for i, v := range list.GetValues() {
-		if b, err := hex.DecodeString(v.GetStringValue()); err != nil || len(b) != sha256.Size {
+		b, err := hex.DecodeString(v.GetStringValue())
+		if err != nil || len(b) != sha256.Size {
 			return nil, fmt.Errorf("values[%d]: a fingerprint is 64 hexadecimal digits", i)
 		}
-		out = append(out, v.GetStringValue())
+		out = append(out, hex.EncodeToString(b)) // in lower case, as Fingerprint
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

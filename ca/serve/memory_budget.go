@@ -1,8 +1,8 @@
 package serve
 
-// memoryBudget bounds the bytes of waiting requests, and always keeps some free: an identity may use as much as it
-// leaves free. A single identity gets half of the budget, and each of n identities 1/(n+1), so that a newcomer finds a
-// part of that size free. By the same rule a credential may use as much as it leaves to its identity: a single
+// memoryBudget bounds the bytes of waiting requests, and keeps a part free for newcomers. A request fits if its
+// identity then uses no more than the free bytes. So a single identity gets half of the budget. Each of n identities
+// gets 1/(n+1), and a newcomer finds as much free. Within an identity the same rule holds for credentials: a single
 // credential gets a quarter of the budget.
 type memoryBudget struct {
 	size, used int
@@ -16,7 +16,7 @@ func (r *memoryBudget) fits(t *ticket) bool {
 	return fits(t, r.size-r.used, r.bytes[t.whole()], r.bytes[t.holder])
 }
 
-// fits reports whether t fits, given the free bytes and those that its identity and credential use.
+// fits reports whether t fits, given the free bytes and the bytes in use by its identity and by its credential.
 func fits(t *ticket, free, identity, credential int) bool {
 	if t.holder == t.whole() {
 		return identity+t.bytes <= free-t.bytes
@@ -25,7 +25,7 @@ func fits(t *ticket, free, identity, credential int) bool {
 	return t.bytes <= left && credential+t.bytes <= left-t.bytes
 }
 
-// without reports whether t would fit if all tickets of a queue left.
+// without reports whether t would fit if all tickets of a queue were removed.
 func (r *memoryBudget) without(l *fairQueue, t *ticket) bool {
 	identity, credential := r.bytes[t.whole()], r.bytes[t.holder]
 	p, o := l.find(t.holder)

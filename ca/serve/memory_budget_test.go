@@ -15,8 +15,8 @@ func heavy(identity string, first bool, bytes int) *ticket {
 	return t
 }
 
-// Identities that send the largest requests as fast as they can fill no more than the queue's bytes, and whoever comes then has room:
-// with each of them there is less of it, but never none.
+// Identities that send the largest requests as fast as they can use at most the queue's bytes, and a newcomer always
+// has room: each of them leaves less, but never none.
 func TestQueueIsBoundedByBytes(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
@@ -39,7 +39,8 @@ func TestQueueIsBoundedByBytes(t *testing.T) {
 	}
 }
 
-// The same between the credentials of one identity: one alone gets a quarter of the bytes, and however many fill the identity's part, another one has room.
+// The same between the credentials of one identity: one alone gets a quarter of the bytes, and however many fill the
+// identity's part, another one has room.
 func TestCredentialsLeaveRoom(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
 	q.Step(epoch, arrive{ask("busy", true, time.Hour)})
@@ -59,7 +60,7 @@ func TestCredentialsLeaveRoom(t *testing.T) {
 	}
 }
 
-// First certificates displace renewals where bytes are short, as many as it takes, and no more.
+// First certificates displace renewals if bytes are short, as many as needed, and no more.
 func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.WaitingBytes = 4000 })
 	q.Step(epoch, arrive{ask("busy", true, time.Hour)})
@@ -77,7 +78,7 @@ func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	}
 }
 
-// What the CA takes on where nothing else is said: the figures of deploy/docs/security.md.
+// The default limits of the CA are the figures of deploy/docs/security.md.
 func TestDefaultLimits(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	want := Limits{Signing: cores, Checks: 4 * cores, Journal: 4096, Waiting: 32768, WaitingBytes: 32 << 20, MaxWait: 20 * time.Second, Rate: 500, Burst: 5000, FirstRuns: 15}

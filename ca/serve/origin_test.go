@@ -24,8 +24,8 @@ func (b *bound) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// All certificates that follow from one token, one renewed by the other, are of the token's Pod and cluster, and count as the
-// credential that the token is; those that follow from one that does not say count as that one.
+// All certificates that follow from one token, by renewals in sequence, belong to the token's Pod and cluster, and
+// count as the same credential as the token. A certificate without an origin counts as the origin of its renewals.
 func TestCertificatesHaveTheOriginOfTheirToken(t *testing.T) {
 	certificates := &attest.Certificates{TrustDomain: servetest.TrustDomain}
 	for _, origin := range []issue.Origin{{Pod: "cart-1", PodUID: "u", Cluster: "west"}, {Token: "jti", Cluster: "east"}, {}} {

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/crash"
 )
 
-// panics is an authenticator, a place where foreign bytes are read, that panics while it is told to.
+// panics is an authenticator, which reads untrusted bytes, that panics while the test requests it.
 type panics struct {
 	on    atomic.Bool
 	calls atomic.Int32
@@ -32,8 +32,8 @@ func (p *panics) Authenticate(context.Context) (attest.Caller, error) {
 	return attest.Caller{}, attest.ErrNone
 }
 
-// Certificate requests that panic end by themselves, and hold no place that others wait for: there are fewer of these than
-// requests here.
+// Certificate requests that panic end by themselves, and hold no place that others wait for: there are fewer of these
+// than requests here.
 func TestPanicEndsOneRequest(t *testing.T) {
 	fault := &panics{}
 	ca := servetest.Start(t, serve.Config{Authenticator: fault})

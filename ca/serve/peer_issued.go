@@ -21,18 +21,18 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// requestTimeout bounds the request to one peer, so that a hanging peer does not hide the others.
+// requestTimeout bounds the request to one peer, so that a hanging peer leaves time for the others.
 const requestTimeout = 5 * time.Second
 
 // PeerIssued obtains a serving certificate from a peer, for a replica that cannot sign.
 type PeerIssued struct {
-	// Peers are secure addresses (host:port) of replicas with role ca. A host name stands for all its addresses. The
-	// process's own address may be among them.
+	// Peers are secure addresses (host:port) of replicas with role ca. A host name means all its addresses. The
+	// process's own address may be among them. Of more than 64 addresses, the first 64 in sorted order are used.
 	Peers []string
-	// Roots verify a peer before it is sent the token, and verify the certificate in its answer.
+	// Roots verify a peer before the token is sent, and verify the certificate in the peer's answer.
 	Roots      *x509.CertPool
-	ServerName string // of every peer, and a DNS name of the certificate
-	Token      string // of the control plane's own identity
+	ServerName string // DNS name in every peer's certificate, and in the requested one
+	Token      string // proves the control plane's own identity
 }
 
 // PeerCertificate is a serving certificate and the address of the peer that signed it.
@@ -41,8 +41,9 @@ type PeerCertificate struct {
 	Peer        string
 }
 
-// Request makes a key (P-256), and has the first peer that can sign certify it, with the call that agents use. The
-// certificate's names come from the peer's Config. The error joins the errors of all peers.
+// Request makes a P-256 key and requests its certificate from peers until one signs. It uses the agents' method. The
+// peers are tried one after another in random order, for at most 5 s each. The certificate's names come from the peer's
+// Config. The error joins the errors of all peers and addresses; without any peer it says so.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -85,10 +86,11 @@ func (b PeerIssued) ask(ctx context.Context, target string, csr []byte, key *ecd
 	return b.read(answer.GetCertChain(), key)
 }
 
-// read parses an answer, and verifies that agents will accept the certificate.
+// read parses an answer. It verifies that the certificate is for the key, and that agents accept it: it chains to Roots
+// and names ServerName.
 func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	if len(answer) < 2 {
-		return nil, fmt.Errorf("an answer of %d elements, want a certificate and the roots", len(answer))
+		return nil, fmt.Errorf("the answer has %d elements, want a certificate and the roots", len(answer))
 	}
 	out := &tls.Certificate{PrivateKey: key}
 	between := x509.NewCertPool()
@@ -110,7 +112,7 @@ func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certifica
 		return nil, errors.New("the certificate is for another key")
 	}
 	if _, err := out.Leaf.Verify(x509.VerifyOptions{Roots: b.Roots, Intermediates: between, DNSName: b.ServerName}); err != nil {
-		return nil, fmt.Errorf("the certificate of %v, serial %s, is of no use to serve with (is the token the control plane's?): %w",
+		return nil, fmt.Errorf("the certificate of %v, serial %s, cannot serve as this process's (is the token the control plane's?): %w",
 			out.Leaf.URIs, issue.SerialString(out.Leaf.SerialNumber), err)
 	}
 	return out, nil

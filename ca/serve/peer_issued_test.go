@@ -29,7 +29,8 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
-// lender is a CA that gives the control plane's identities, istio-system/istiod and istio-system/istiod-admit, two names.
+// lender returns a CA that issues two names to the control plane's identities, istio-system/istiod and
+// istio-system/istiod-admit.
 func lender(t *testing.T) *servetest.CA {
 	t.Helper()
 	return servetest.Start(t, lending())
@@ -50,8 +51,9 @@ func rootsOf(ca *servetest.CA) *x509.CertPool {
 	return pool
 }
 
-// The control plane's own token gets the serving names, and nobody else's does: not of its namespace, not of its service
-// account, and not a certificate of the control plane's, or a stolen serving key would renew itself.
+// The control plane's own token yields the serving names, and no other credential does: not another token of its
+// namespace or its service account, and not a certificate of the control plane, since a stolen serving key could then
+// renew itself.
 func TestServingNamesAreTheControlPlanes(t *testing.T) {
 	ca := lender(t)
 	for _, who := range []struct{ ns, sa string }{{"istio-system", "istiod"}, {"istio-system", "istiod-admit"}, {"istio-system", "other"}, {"shop", "istiod"}, {"shop", "istiod-admit"}} {
@@ -79,7 +81,7 @@ func TestServingNamesAreTheControlPlanes(t *testing.T) {
 	}
 }
 
-// ofCluster says of callers of a CA that they are of a cluster.
+// ofCluster states that a CA's callers belong to a cluster.
 type ofCluster struct {
 	*servetest.CA
 	cluster string
@@ -91,7 +93,8 @@ func (o *ofCluster) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return c, err
 }
 
-// Another cluster's token of the control plane's namespace and service account gets a workload's certificate: whoever rules that cluster may have it.
+// Another cluster's token for the control plane's namespace and service account yields a workload's certificate: an
+// administrator of that cluster may create such a token.
 func TestServingNamesAreOfTheConfigCluster(t *testing.T) {
 	cfg, who := lending(), &ofCluster{}
 	cfg.Cluster, cfg.Authenticator = "east", who
@@ -104,8 +107,8 @@ func TestServingNamesAreOfTheConfigCluster(t *testing.T) {
 	}
 }
 
-// Whoever has the control plane's token can sign nothing with what it gets: a request for a CA's certificate is answered with that of a server,
-// under which nothing verifies. Once the identity of the control plane is revoked it gets none.
+// The control plane's token does not permit signing: a request for a CA certificate receives a server certificate,
+// under which no other certificate verifies. After the control plane's identity is revoked, no certificate is issued.
 func TestControlPlanesTokenSignsNothing(t *testing.T) {
 	ca := lender(t)
 	conn := dial(t, ca, nil)
@@ -162,8 +165,8 @@ func TestControlPlanesTokenSignsNothing(t *testing.T) {
 	}
 }
 
-// A replica gets its serving certificate of the first peer that can sign; what does not help is said, peer by peer; the
-// token is shown to nobody whom the roots do not vouch for.
+// A replica gets its serving certificate from the first peer that can sign. The error lists the reason of each peer.
+// The token is sent only to peers that the roots verify.
 func TestPeerIssued(t *testing.T) {
 	ca, sealed, foreign := lender(t), lender(t), lender(t)
 	a, err := ca.Current()
@@ -213,7 +216,7 @@ func TestPeerIssued(t *testing.T) {
 	}
 }
 
-// In the clear nothing is signed, and the answer says why.
+// Without TLS no request is signed, and the response has the reason.
 func TestPlain(t *testing.T) {
 	ca := lender(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,21 +17,25 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// PeersMethod asks a peer which keyring it remembers. Request and response are a google.protobuf.BytesValue: a nonce,
-// and the peer's memory sealed for that nonce. It needs no credential: the memory is not secret, and only a holder of
-// the key encryption key can make an answer. Certificates would fail when they matter: a replica with a rolled-back
-// keyring has old roots, so that neither side could verify the other.
+// PeersMethod is the full gRPC name of the method for a peer's remembered keyring record. The request is a
+// google.protobuf.BytesValue with a nonce of 16 to 64 bytes. The response is a BytesValue with the record, sealed for
+// the nonce.
+//
+// The method needs no credential: the record is not secret, and an answer can be made only with the key encryption key.
+// Certificates would fail when they matter: a replica with a rolled-back keyring has old roots, so that neither side
+// could verify the other.
 const PeersMethod = "/navarch.ca.v1.Peers/Seen"
 
 // Bounds of a request to peers.
 const (
 	minNonce, maxNonce = 16, 64 // bytes
-	maxPeers           = 64     // asked at once
+	maxPeers           = 64     // addresses of one request
 	peerTimeout        = 3 * time.Second
 	maxAnswer          = 64 << 10 // bytes
 )
 
-// Memory returns the remembered keyring, sealed for a nonce (keyring.Seen).
+// Memory returns the remembered keyring record, sealed for a nonce of 16 to 64 bytes (keyring.Keyring.Seen). Peers
+// receive an error as Unavailable.
 type Memory interface {
 	Seen(ctx context.Context, nonce []byte) ([]byte, error)
 }
@@ -56,7 +60,7 @@ func handleSeen(srv any, ctx context.Context, decode func(any) error, ic grpc.Un
 	return ic(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: PeersMethod}, handle)
 }
 
-// seen answers one peer at a time, so that unauthenticated callers cannot take the processors from authenticated ones.
+// seen answers one peer at a time, so that unauthenticated callers cannot occupy all processors.
 func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
 	if s.cfg.Memory == nil {
 		return nil, status.Error(codes.Unimplemented, "this server does not answer peers")
@@ -70,14 +74,17 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 	defer s.peers.Release(1)
 	answer, err := s.cfg.Memory.Seen(ctx, nonce.GetValue())
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "what is remembered cannot be sealed now: %v", err)
+		return nil, status.Errorf(codes.Unavailable, "the remembered keyring record cannot be sealed now: %v", err)
 	}
 	return wrapperspb.Bytes(answer), nil
 }
 
-// AskPeers asks all addresses (host:port) within 3 s, and returns the sealed answers. A host name stands for all its
-// addresses, as of a headless Service; the process's own may be among them. The error joins those of peers without an
-// answer. With addresses bound it is a keyring.Config.Peers.
+// AskPeers queries all addresses (host:port) at once, and returns the sealed answers in any order. A host name means
+// all its addresses, as of a headless Service. The process's own address may be among them. Of more than 64 addresses,
+// only the first 64 in sorted order are queried.
+//
+// AskPeers returns after 3 s at the latest. The error joins the errors of invalid or superfluous addresses and of peers
+// without an answer; the other answers are returned all the same. keyring.Config.Peers has the same form.
 func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -101,6 +108,7 @@ func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, 
 	return answers, errors.Join(errs...)
 }
 
+// resolve returns the IP addresses (host:port) of addresses, sorted and without duplicates, at most maxPeers.
 func resolve(ctx context.Context, addresses []string) (targets []string, errs []error) {
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
@@ -119,7 +127,7 @@ func resolve(ctx context.Context, addresses []string) (targets []string, errs []
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
 	if n := len(targets); n > maxPeers {
-		errs = append(errs, fmt.Errorf("%d peers, %d are asked", n, maxPeers))
+		errs = append(errs, fmt.Errorf("%d peers, only %d are queried", n, maxPeers))
 		targets = targets[:maxPeers]
 	}
 	return targets, errs

@@ -9,9 +9,9 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// RegisterPlain adds the service to a server without TLS, where it refuses to sign: Unavailable with the reason if this
-// replica cannot sign anywhere, otherwise FailedPrecondition. Unimplemented would tell an agent that it has the wrong
-// server.
+// RegisterPlain adds the certificate service to a server without TLS. There it signs nothing. It answers Unavailable
+// with the reason if Authorities fails, and otherwise FailedPrecondition. Without the service, agents would receive
+// Unimplemented, as from a wrong server.
 func RegisterPlain(r grpc.ServiceRegistrar, a Authorities) {
 	securityv1.RegisterIstioCertificateServiceServer(r, plain{authorities: a})
 }
@@ -26,5 +26,5 @@ func (p plain) CreateCertificate(context.Context, *securityv1.IstioCertificateRe
 	if _, err := p.authorities.Current(); err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica cannot sign: %v", err)
 	}
-	return nil, status.Error(codes.FailedPrecondition, "certificates are signed over TLS: ask on the secure address (15012)")
+	return nil, status.Error(codes.FailedPrecondition, "certificates are signed over TLS: connect to the secure address (15012)")
 }

@@ -8,20 +8,20 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// holder is one credential of an identity (attest.Caller.Credential). An identity may have thousands of workloads; the
-// requests of one must not delay the others.
+// holder is one credential of an identity (attest.Caller.Credential). An identity may have thousands of workloads, and
+// the requests of one workload must not delay the others.
 type holder struct{ identity, credential string }
 
 // whole returns the identity without a credential.
 func (h holder) whole() holder { return holder{identity: h.identity} }
 
-// ticket is one request that waits to sign. The queue owns it from arrive until start or refuse.
+// ticket is one request that waits to be signed. The queue owns it from arrive until start, refuse or abandon.
 type ticket struct {
 	holder
 	first    bool
 	bytes    int // size of its request
 	deadline time.Time
-	expiry   codes.Code // status code if the deadline passes; depends on whose deadline it is
+	expiry   codes.Code // status code if the deadline passes: the caller's deadline, or the queue's
 	arrived  time.Time
 
 	state   ticketState
@@ -46,12 +46,13 @@ type event interface{ isEvent() }
 type (
 	arrive  struct{ t *ticket }
 	abandon struct{ t *ticket } // the caller has gone, or the deadline has passed
-	// signed: a started ticket has freed its signing slot after took. journal: its entry is being written.
+	// signed: a started ticket has left its signing slot, which it occupied for took. journal: its entry is being
+	// written.
 	signed struct {
 		took    time.Duration
 		journal bool
 	}
-	recorded struct{} // an entry is durable, or has failed
+	recorded struct{} // writing an entry has succeeded or failed
 	tick     struct{} // time has passed
 )
 
@@ -78,9 +79,9 @@ func (start) isEffect()  {}
 func (refuse) isEffect() {}
 func (wakeAt) isEffect() {}
 
-// queue decides which request is signed next: first certificates before renewals, since a pod waits for the former and
-// a renewal has half a lifetime left. Identities alternate; requests of one are signed in order of arrival. The queue
-// has no clock and starts no goroutines.
+// queue decides which request is signed next. First certificates precede renewals: a Pod waits for its first
+// certificate, and a renewal has half a lifetime left. After Limits.FirstRuns first certificates one renewal is signed.
+// Identities alternate, and so do the credentials of an identity. The queue has no clock and starts no goroutines.
 type queue struct {
 	limits  Limits
 	running int           // in signing slots
@@ -89,13 +90,13 @@ type queue struct {
 
 	first, renew fairQueue
 	memory       memoryBudget
-	streak       int // first certificates started in a row while renewals waited
+	streak       int // number of first certificates picked in a row while renewals waited
 	delayed      delays
 	rates        rates // by identity
 	shares       rates // by credential
 }
 
-// share divides an identity's rate: one credential may have this fraction of it.
+// share divides an identity's rate and burst for one of its credentials.
 const share = 4
 
 func newQueue(l Limits) *queue {
@@ -104,7 +105,7 @@ func newQueue(l Limits) *queue {
 		shares: newRates(l.Rate/share, max(1, l.Burst/share))}
 }
 
-// Step applies one event and returns the effects.
+// Step applies one event at the time now. The caller must carry out the effects in their order.
 func (q *queue) Step(now time.Time, e event) []effect {
 	var out []effect
 	alarm := false
@@ -139,7 +140,7 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 		return []effect{*r}
 	}
 	var out []effect
-	for q.waiting() >= q.limits.Waiting || !q.memory.fits(t) { // refusal has checked that this makes enough room
+	for q.waiting() >= q.limits.Waiting || !q.memory.fits(t) { // refusal has checked that enough renewals can go
 		last := q.renew.last()
 		q.remove(last)
 		out = append(out, refuse{last, codes.ResourceExhausted, "displaced by a first certificate: try again with back-off"})
@@ -157,8 +158,8 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 	return out
 }
 
-// refusal returns why t cannot be served: its deadline is too near for the queue or for its rate, or there is no room.
-// nil: it can be served.
+// refusal returns why t cannot be served; nil: it can be served. Either its deadline is too near for its rate or for
+// the estimated wait, or there is no room. A first certificate also has the room of renewals.
 func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	patience := t.deadline.Sub(now)
 	if patience <= 0 {
@@ -175,7 +176,7 @@ func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 		return &refuse{t, codes.ResourceExhausted, reason}
 	}
 	if wait := held + q.estimate(t); wait > patience {
-		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("the queue is %s long and this request gives up in %s: try again with back-off",
+		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("the queue is %s long, but the deadline is in %s: try again with back-off",
 			wait.Round(time.Millisecond), patience.Round(time.Millisecond))}
 	}
 	if q.waiting() >= q.limits.Waiting && (!t.first || q.renew.n == 0) {
@@ -188,7 +189,7 @@ func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	return nil
 }
 
-// estimate returns how long t would wait if no other request came.
+// estimate returns the estimated wait of t in the queue if no other request came.
 func (q *queue) estimate(t *ticket) time.Duration {
 	ahead := q.queueOf(t).ahead(t.holder)
 	if !t.first {
@@ -197,7 +198,8 @@ func (q *queue) estimate(t *ticket) time.Duration {
 	return time.Duration(ahead+q.running) * q.service / time.Duration(q.limits.Signing)
 }
 
-// release moves delayed tickets that are ready to their queues. alarm: the last wake-up was used.
+// release moves delayed tickets that are ready to their queues, and sets the next wake-up if it has changed. alarm: the
+// last wake-up has come.
 func (q *queue) release(now time.Time, alarm bool) []effect {
 	before := len(q.delayed)
 	for len(q.delayed) > 0 && !q.delayed[0].ready.After(now) {
@@ -238,7 +240,7 @@ func (q *queue) pick() *ticket {
 	return q.leave(q.first.pop())
 }
 
-// leave frees the memory of t, which may be nil.
+// leave returns the memory of t to the budget. t may be nil.
 func (q *queue) leave(t *ticket) *ticket {
 	if t != nil {
 		q.memory.give(t)
@@ -254,7 +256,7 @@ func (q *queue) remove(t *ticket) {
 	case delayed:
 		q.delayed.remove(t)
 		q.memory.give(t)
-	case outside: // it is in no list
+	case outside: // not queued: already started or refused
 	}
 }
 

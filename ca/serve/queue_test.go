@@ -48,7 +48,7 @@ func names(es []effect) string {
 	return strings.Join(out, ", ")
 }
 
-// order runs a queue with one slot empty and says who started.
+// order runs a queue with one free slot, and returns the tickets in the order of their start.
 func order(q *queue) string {
 	var out []string
 	for {
@@ -96,8 +96,8 @@ func TestIdentitiesTakeTurns(t *testing.T) {
 	}
 }
 
-// One credential of an identity that asks for much does not keep the others of it waiting: they take turns, each has a rate, which is a quarter of the
-// identity's, and it is estimated how long each would wait.
+// A credential with many requests does not delay the other credentials of its identity: they take turns, each has a
+// rate of a quarter of the identity's, and the wait of each is estimated.
 func TestCredentialsTakeTurns(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst = 400, 40 })
 	q.service = 10 * time.Millisecond
@@ -228,7 +228,7 @@ func TestASlowJournalHoldsSigningBack(t *testing.T) {
 	}
 }
 
-// crowd is a queue and those who ask, at random.
+// crowd is a queue with random callers.
 type crowd struct {
 	*testing.T
 	*rand.Rand
@@ -250,7 +250,7 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 	return &crowd{T: t, Rand: r, seed: seed, q: q, now: epoch, answers: map[*ticket]int{}, left: map[*ticket]bool{}}
 }
 
-// step takes an event, and checks what must be true after every one.
+// step applies an event, and checks the invariants.
 func (c *crowd) step(e event) {
 	q := c.q
 	for _, e := range q.Step(c.now, e) {
@@ -290,7 +290,7 @@ func (c *crowd) held() (sum int) {
 	return sum
 }
 
-// act has something happen a little later; arrivals: somebody may come, or give up.
+// act makes something happen a little later; with arrivals a caller may arrive or leave.
 func (c *crowd) act(arrivals bool) {
 	c.now = c.now.Add(time.Duration(c.IntN(20)) * time.Millisecond)
 	for !c.alarm.IsZero() && !c.alarm.After(c.now) {
@@ -322,8 +322,8 @@ func (c *crowd) act(arrivals bool) {
 	}
 }
 
-// TestQueueRandom checks after every step of random histories: bounds hold, no slot is idle while somebody waits, nobody
-// gets two decisions, and in the end everybody who did not leave has one.
+// After every step of random histories: bounds hold, no slot is idle while a ticket waits, no ticket gets two
+// decisions, and in the end every ticket that did not leave has one.
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		c := newCrowd(t, seed)
@@ -344,7 +344,7 @@ func TestQueueRandom(t *testing.T) {
 	}
 }
 
-// TestTheReasonIsTheRate, not the queue, where the rate is what holds a request back.
+// If the rate holds a request back, the reported reason is the rate, not the queue.
 func TestTheReasonIsTheRate(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst = 1, 1 })
 	q.Step(epoch, arrive{ask("x", true, time.Second/2)})

@@ -60,7 +60,7 @@ func (g *gate) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return attest.Caller{ID: id, By: by}, err
 }
 
-// log is a journal that says in which order entries came, and waits before each until it is told to go on.
+// log is a journal that records the order of entries, and blocks before each until the test continues it.
 type log struct {
 	mu   sync.Mutex
 	by   []string
@@ -107,8 +107,8 @@ func calls(t *testing.T, cfg serve.Config) (ask func(token bool)) {
 	}
 }
 
-// TestChecksAreBoundedBySort: however many tokens are being checked, at most Limits.Checks are at once, and certificates are
-// checked and served beside them; and the other way round.
+// TestChecksAreBoundedBySort: however many tokens are being checked, at most Limits.Checks are at once, and
+// certificates are checked and served beside them; and the other way round.
 func TestChecksAreBoundedBySort(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,8 +139,26 @@ func TestChecksAreBoundedBySort(t *testing.T) {
 	}
 }
 
-// TestTokensGoFirst: whoever comes by token, and so without a certificate yet, signs before renewals that came earlier, but
-// for one renewal in FirstRuns.
+// Tokens beside certificates that are too old are bounded as other tokens are.
+func TestChecksOfRenewalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := &gate{hold: true, open: make(chan struct{})}, &log{next: make(chan struct{})}
+		close(l.next)
+		ask := calls(t, serve.Config{Authenticator: fixed{attest.Caller{ID: a0(t), By: attest.ByCertificate}}, Journal: l,
+			Limits: serve.Limits{Checks: 3}, Renewals: serve.Renewals{Alone: time.Hour, Tokens: g}})
+		for range 20 {
+			ask(true)
+		}
+		synctest.Wait()
+		if g.most[1] != 3 {
+			t.Errorf("%d checks at once, want 3", g.most[1])
+		}
+		close(g.open)
+	})
+}
+
+// Callers with tokens, which have no certificate yet, sign before renewals that came earlier, except for one renewal in
+// FirstRuns.
 func TestTokensGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := &gate{hold: true, open: make(chan struct{})}, &log{next: make(chan struct{})}
@@ -171,7 +189,7 @@ func TestTokensGoFirst(t *testing.T) {
 type moving struct {
 	mu      sync.Mutex
 	current serve.Current
-	next    []*issue.Authority // that take over, one with each entry that is refused
+	next    []*issue.Authority // signers that take over, one with each refused entry
 	refused error
 	taken   []serve.Entry
 }
@@ -199,8 +217,9 @@ func (m *moving) Append(_ context.Context, e serve.Entry) error {
 	return nil
 }
 
-// TestStaleIsSignedAgain: what became stale between signing and journal costs its caller nothing; the answer is what the
-// journal holds. One that stays stale is given up after some attempts, and a revoked identity is told so.
+// A certificate that became stale between signing and journal is signed again without cost for its caller, and the
+// response equals the journal's entry. One that stays stale fails after some attempts; a revoked identity is refused as
+// such.
 func TestStaleIsSignedAgain(t *testing.T) {
 	csr, _ := request(t)
 	var all []*issue.Authority
@@ -245,7 +264,7 @@ func TestStaleIsSignedAgain(t *testing.T) {
 		t.Errorf("revoked meanwhile: %v", err)
 	}
 	m.refused = nil
-	for range 100 { // every slot was given back
+	for range 100 { // every slot was released
 		if _, err := ask(); err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +336,7 @@ func TestAskPeers(t *testing.T) {
 	}
 }
 
-// byToken tells callers of a CA apart by their tokens.
+// byToken distinguishes a CA's callers by their tokens.
 type byToken struct{ *servetest.CA }
 
 func (b *byToken) Authenticate(ctx context.Context) (attest.Caller, error) {
@@ -327,7 +346,7 @@ func (b *byToken) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return c, err
 }
 
-// A Pod that asks for certificate after certificate is refused; another one of its account, which shows another token, is not.
+// A Pod that requests certificate after certificate is refused; another Pod of its account, with another token, is not.
 func TestOneCredentialLeavesCertificates(t *testing.T) {
 	cfg, who := quiet(), &byToken{}
 	cfg.Authenticator, cfg.Limits = who, serve.Limits{Rate: .1, Burst: 8, MaxWait: time.Second}

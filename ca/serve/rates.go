@@ -47,15 +47,15 @@ func (d *delays) Pop() any {
 	return t
 }
 
-// rates are token buckets by identity or credential, each stored as the time at which it is full again. They differ
-// from golang.org/x/time/rate in two ways. The queue needs the time of the next token long before it takes the token,
-// and a Reservation would take it at once. And there is one for each identity that asked recently: 24 bytes, where a
-// Limiter has 80 and a mutex.
+// rates are token buckets by identity or credential. Each bucket is stored as the time at which it is full again.
+// golang.org/x/time/rate does not fit, for two reasons. The queue needs the time of the next token before it decides to
+// take the token; a Reservation takes it at once. And each identity with recent requests has a bucket: 24 bytes here,
+// 80 bytes and a mutex with a Limiter.
 type rates struct {
 	each  time.Duration // between two tokens
-	burst time.Duration // worth of tokens
+	burst time.Duration // in which an empty bucket is filled
 	full  map[holder]time.Time
-	sweep int // number of buckets at which full ones are removed
+	sweep int // number of buckets at which the full ones are removed
 }
 
 func newRates(perSecond float64, burst int) rates {
@@ -63,7 +63,7 @@ func newRates(perSecond float64, burst int) rates {
 	return rates{each: each, burst: time.Duration(burst) * each, full: map[holder]time.Time{}, sweep: 1024}
 }
 
-// earliest returns when a holder's next token is available: now or later.
+// earliest returns the time of a holder's next token: now, or later. It takes no token.
 func (r *rates) earliest(h holder, now time.Time) time.Time {
 	if at := r.full[h].Add(r.each - r.burst); at.After(now) {
 		return at

@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// Refused requests are logged by cause, with who asked and from where, one line for many; neither a token nor a CSR is shown.
+// Refused requests are logged by cause, with caller and address, one line for many; neither a token nor a CSR is
+// logged.
 func TestRefusedRequestsAreSampled(t *testing.T) {
 	log := &envoytest.Output{}
 	ca := servetest.Start(t, serve.Config{Audit: slog.New(slog.NewJSONHandler(log, nil))})

@@ -17,28 +17,27 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// Registrar has another CA sign. The server is a registration authority then: it authenticates callers, and the other
-// CA holds the key. Register must return within seconds of the end of ctx; Limits.Signing goroutines call it. Errors
-// match issue.ErrInvalid (the request is at fault), ErrRefused or ErrBusy; any other error means that the CA cannot
-// sign now.
+// Registrar obtains certificates from another CA. The server is a registration authority then: it authenticates
+// callers, and the other CA has the key. At most Limits.Signing goroutines call Register at once. Register must return
+// within seconds of the end of ctx. Errors match issue.ErrInvalid (the request is at fault), ErrRefused or ErrBusy. Any
+// other error means that the CA cannot sign now (Unavailable).
 type Registrar interface {
 	Register(ctx context.Context, r Registration) (Registered, error)
 }
 
 // Registration is one request to the other CA.
 type Registration struct {
-	CSR      []byte // PEM
+	CSR      []byte // PEM, unverified
 	Identity spiffeid.ID
-	// Signer names the CA that the caller asks for (metadata.CertSigner of the request), unverified. Empty: the caller
-	// names none.
+	// Signer is the CA's name in the caller's request (metadata.CertSigner), unverified. Empty: the caller names no CA.
 	Signer string
-	TTL    time.Duration // within Policy
+	TTL    time.Duration // requested or default lifetime, at most the maximum of Policy
 }
 
-// Registered is a verified certificate.
+// Registered is a certificate of another CA, verified by the Registrar.
 type Registered struct {
 	*issue.Issued
-	Bundle []*x509.Certificate // every root that peers must trust
+	Bundle []*x509.Certificate // all roots that peers must trust
 	Signer string              // name of the CA that signed, for the log
 }
 
@@ -48,8 +47,8 @@ var (
 	ErrBusy    = errors.New("too many requests are under way")    // ResourceExhausted
 )
 
-// register has another CA sign while it holds the pass's slot. Certificates are logged, not journalled; revocation is
-// the other CA's.
+// register obtains a certificate from the Registrar, and frees the pass's slot afterwards. Certificates are logged but
+// not journalled, since only the other CA can revoke them.
 func (s *Server) register(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
 	signer string, c attest.Caller) ([]string, error) {
 	defer p.leave(false)
@@ -72,7 +71,7 @@ func (s *Server) register(ctx context.Context, p *pass, r *securityv1.IstioCerti
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	default:
 		s.cfg.Hooks.SignFailed()
-		return nil, status.Errorf(codes.Unavailable, "no certificate could be had: %v", err)
+		return nil, status.Errorf(codes.Unavailable, "the other CA issued no certificate: %v", err)
 	}
 	s.cfg.Audit.LogAttrs(ctx, slog.LevelInfo, "certificate issued", slog.String("identity", c.ID.String()), slog.String("serial", got.Serial),
 		slog.Time("notAfter", got.Leaf.NotAfter), slog.String("signer", got.Signer), slog.String("by", c.By), slog.String("pod", c.Pod),

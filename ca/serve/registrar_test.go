@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
-// another plays a CA that is asked for what its callers were authenticated as.
+// another plays a CA that is called with the authenticated identity of the caller.
 type another struct {
 	asked []serve.Registration // the tests ask one after the other
 	fails error
@@ -45,8 +45,9 @@ func (a *another) Register(ctx context.Context, r serve.Registration) (serve.Reg
 	return serve.Registered{Issued: issued, Bundle: []*x509.Certificate{a.by.Certificate}, Signer: "example.com/mesh"}, err
 }
 
-// Where another CA signs, it is asked for the identity that the caller has proved, with the lifetime within the policy and the signer that the caller names; what
-// it answers is given out, or says why not, and nothing is journalled. One that hangs, or fails, holds no place for others.
+// If another CA signs, it is called with the identity that the caller has proved, a lifetime within the policy, and the
+// signer that the caller names. Its certificate is returned, or its error, and nothing is journalled. A call that hangs
+// or fails occupies no place of others.
 func TestRegistrationsAreAnswered(t *testing.T) {
 	a := &another{}
 	ca := servetest.Start(t, serve.Config{Registrar: a, Renewals: serve.Renewals{Alone: 48 * time.Hour}, Limits: serve.Limits{Signing: 1, MaxWait: time.Second}, Policy: issue.Policy{DefaultTTL: time.Hour, MaxTTL: 2 * time.Hour}})

@@ -13,33 +13,35 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Renewals bounds renewals that show a certificate only, so that a stolen certificate cannot be renewed for ever. The
+// Renewals bounds renewals by certificate without a token, so that a stolen certificate cannot be renewed for ever. The
 // zero value sets no bound.
 type Renewals struct {
-	// Alone bounds the time after its last token in which an identity may renew by certificate; 0: unbounded.
+	// Alone bounds the time between an identity's last token and a renewal by certificate; 0: unbounded.
 	Alone time.Duration
-	// Machine reports whether an identity is a configured machine's, which has no token after its first. nil: none is.
+	// Machine reports whether an identity belongs to a configured machine. Machines have no token after their first.
+	// nil: there are no machines.
 	Machine func(id spiffeid.ID) bool
-	// Machines replaces Alone for machines.
+	// Machines replaces Alone for machines; 0: unbounded.
 	Machines time.Duration
-	// Tokens authenticates a token that accompanies a certificate whose bound has passed. nil: such tokens are ignored.
+	// Tokens authenticates the token of a request whose certificate is past the bound. nil: such tokens are ignored.
 	Tokens attest.Authenticator
-	Ending func() // called when a machine renewed with less than 14 days left; may be nil
+	Ending func() // called for each renewal of a machine in its last 14 days before the bound; may be nil
 }
 
-// ending is the remaining time of a machine's renewals at which operators are warned.
+// ending is the time before a machine's bound from which on its renewals warn the operator.
 const ending = 14 * 24 * time.Hour
 
-// proven returns when a token last proved the caller's identity: now, or the time in the shown certificate; zero:
-// unknown. Unauthenticated: the bound has passed, or the certificate does not state the time, and no valid token of the
-// same identity came with it.
+// proven returns the time at which a token last proved the caller's identity: now, or the shown certificate's
+// issue.Proven. Zero: unknown, as for certificates of another CA. Unauthenticated: a bound is set, it has passed or the
+// time is unknown, and the request has no valid token of the same identity. Unavailable: the token cannot be verified
+// now.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {
 		return now, nil
 	}
 	at, cert := time.Time{}, peerCertificate(ctx)
-	if cert != nil && s.cfg.Registrar == nil { // certificates of another CA do not carry the time
+	if cert != nil && s.cfg.Registrar == nil { // certificates of another CA do not contain the time
 		at = issue.Proven(cert)
 	}
 	p := s.cfg.Renewals
@@ -51,27 +53,32 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 	if most == 0 || left >= 0 {
 		if machine && most > 0 && left < ending && p.Ending != nil {
 			p.Ending()
-			s.clients.Warn("a machine needs a new token soon: without one its certificate is not renewed any more", c.ID.String(),
+			s.clients.Warn("a machine needs a new token soon: without one its renewals will be refused", c.ID.String(),
 				obs.KeyIdentity, c.ID.String(), "until", now.Add(left).UTC().Format(time.RFC3339))
 		}
 		return at, nil
 	}
 	if p.Tokens != nil && hasToken(ctx) {
-		who, err := p.Tokens.Authenticate(ctx)
+		who, err := s.authenticate(ctx, p.Tokens)
 		if err == nil && who.ID == c.ID {
 			return now, nil
 		}
+		if err != nil {
+			if err = unauthenticated(err); status.Code(err) != codes.Unauthenticated {
+				return at, err
+			}
+		}
 	}
 	if at.IsZero() {
-		return at, status.Errorf(codes.Unauthenticated, "show a token: the certificate of %s does not say when it has shown its last", c.ID)
+		return at, status.Errorf(codes.Unauthenticated, "show a token: the certificate of %s does not say when its last token was shown", c.ID)
 	}
-	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last at %s, and renews by certificate alone for %s",
+	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last token at %s, and may renew without one for %s",
 		c.ID, at.UTC().Format(time.RFC3339), most)
 }
 
-// boundRenewal bounds the lifetime of a renewal by certificate, so that a stolen short certificate does not become one
-// of 90 days. The bound is the policy's default or the remaining lifetime of the shown certificate. Machines have no
-// tokens and no bound.
+// boundRenewal bounds the requested lifetime ttl of a renewal by certificate, so that a stolen short certificate does
+// not become one of 90 days. The bound is the policy's default, or left, the remaining lifetime of the shown
+// certificate, whichever is longer. Machines have no bound, since they have no tokens.
 func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Duration {
 	if machine := s.cfg.Renewals.Machine; machine != nil && machine(c.ID) {
 		return ttl
@@ -79,8 +86,8 @@ func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Dur
 	return min(ttl, max(s.cfg.Policy.Default(), left))
 }
 
-// extendToShown returns a lifetime and policy for a renewal that ends after the shown certificate, which has left to
-// live. Then the journal still has all renewals of a certificate while it can be revoked by serial number.
+// extendToShown extends the lifetime of a renewal beyond that of the shown certificate, whose remaining lifetime is
+// left. So while a certificate can be revoked by serial number, its renewals are in the journal too.
 func extendToShown(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
 	if left > 0 && p.Shortest(ttl) < left {
 		ttl, p.Jitter = left+time.Second, -1

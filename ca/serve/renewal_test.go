@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	securityv1 "istio.io/api/security/v1alpha1"
 
@@ -26,17 +28,21 @@ import (
 
 const twoDays = 48 * time.Hour
 
-// later is a CA whose clock began some time ago, and goes on when it is told to.
+// later is a CA whose clock began some time ago, and advances on request.
 type later struct {
 	*servetest.CA
 	t       *testing.T
 	now     time.Time
 	ending  int
 	machine func(spiffeid.ID) bool
+	away    bool // tokens cannot be verified
 }
 
 // Authenticate implements attest.Authenticator, for tokens.
 func (l *later) Authenticate(ctx context.Context) (attest.Caller, error) {
+	if md, _ := metadata.FromIncomingContext(ctx); l.away && len(md.Get("authorization")) > 0 {
+		return attest.Caller{}, fmt.Errorf("%w: no keys", attest.ErrUnavailable)
+	}
 	return l.CA.Authenticate(ctx)
 }
 
@@ -85,8 +91,8 @@ func (l *later) must(out *tls.Certificate, err error) *tls.Certificate {
 	return out
 }
 
-// A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that again, also beside the
-// certificate, but not another's.
+// A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that again,
+// also beside the certificate, but not another's.
 func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 	l := startLater(t, 100*time.Hour, twoDays, 0)
 	token := l.Token("shop", "cart")
@@ -103,6 +109,11 @@ func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 	refused("49 hours after the token", "")
 	refused("with another's token", l.Token("shop", "other"))
 	refused("with no token's text", "x.y")
+	l.away = true
+	if _, err := l.ask(token, own, 49*time.Hour); status.Code(err) != codes.Unavailable {
+		t.Errorf("while tokens cannot be verified: %v", err)
+	}
+	l.away = false
 	both := l.must(l.ask(token, own, 49*time.Hour))
 	l.must(l.ask("", both, 96*time.Hour))
 	if _, err := l.ask("", both, 98*time.Hour); status.Code(err) != codes.Unauthenticated {
@@ -111,7 +122,7 @@ func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 	l.must(l.ask(token, nil, 98*time.Hour))
 }
 
-// Machines renew for as long as they are configured, or as an operator says, who hears of it 14 days before.
+// Machines renew for the configured time, or as an operator sets; a warning precedes the end by 14 days.
 func TestRenewalOfMachines(t *testing.T) {
 	const day = 24 * time.Hour
 	l := startLater(t, 60*day, twoDays, 0)
@@ -132,7 +143,7 @@ func TestRenewalOfMachines(t *testing.T) {
 	}
 }
 
-// What an operator says of machines is for them alone, and holds whatever is said of others: longer, shorter or without end.
+// The renewal bound for machines applies to them only, whatever the bound for others: longer, shorter or without end.
 func TestMachinesHaveABoundOfTheirOwn(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct{ alone, machines, cart, machine time.Duration }{ // how long each of them renews; 0: without end
@@ -157,7 +168,8 @@ func TestMachinesHaveABoundOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A machine renews by its certificate alone for as long as its WorkloadEntry stands; once that went, for 48 hours after its last token, as a Pod does.
+// A machine renews by its certificate alone while its WorkloadEntry exists; after that, for 48 hours after its last
+// token, as a Pod does.
 func TestRenewalEndsWithTheEntry(t *testing.T) {
 	const day = 24 * time.Hour
 	entry := &model.Workload{Head: model.Head{Key: model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: model.WorkloadEntryPrefix + "vm"}},
@@ -175,8 +187,8 @@ func TestRenewalEndsWithTheEntry(t *testing.T) {
 	l.must(l.ask(l.Token("shop", "vm"), own, 51*day))
 }
 
-// A renewal does not end before the certificate that was shown, whatever was asked for: one that ended would be pruned from the journal, and
-// with it the way from a certificate that is revoked to what was issued by showing it.
+// A renewal does not end before the presented certificate, whatever was requested: one that ended earlier would be
+// pruned from the journal, and with it the link from a revoked certificate to its renewals.
 func TestRenewalOutlivesWhatWasShown(t *testing.T) {
 	l := startLater(t, time.Hour, twoDays, 0)
 	own := l.must(l.ask(l.Token("shop", "cart"), nil, 0))
@@ -199,8 +211,8 @@ func TestRenewalOutlivesWhatWasShown(t *testing.T) {
 	}
 }
 
-// A certificate makes none that lives longer than what is issued by default, or than it has left itself, whatever is asked for: only a
-// token does, or a machine's certificate.
+// A certificate yields no longer lifetime than the default, or than its own remaining one, whatever is requested: only
+// a token does, or a machine's certificate.
 func TestRenewalByCertificateIsNotLonger(t *testing.T) {
 	l := startLater(t, 100*time.Hour, twoDays, 0)
 	short := func(account string) *tls.Certificate {
@@ -215,7 +227,7 @@ func TestRenewalByCertificateIsNotLonger(t *testing.T) {
 		return &tls.Certificate{PrivateKey: key, Certificate: [][]byte{block.Bytes}}
 	}
 	for account, longest := range map[string]time.Duration{"cart": 201 * time.Hour, "machine": 81 * 24 * time.Hour} {
-		renewed := l.must(l.ask("", short(account), time.Hour)) // asks for 80 days
+		renewed := l.must(l.ask("", short(account), time.Hour)) // requests 80 days
 		if got := renewed.Leaf.NotAfter.Sub(l.now); got > longest || got < longest*8/10 {
 			t.Errorf("%s: a certificate of 200 h made one of %v", account, got)
 		}

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// A report names 256 roots at most, each as it is: what an agent trusts is of one mesh.
+// A report names at most 256 roots, unchanged: an agent trusts the roots of one mesh.
 func TestRootsOfAReport(t *testing.T) {
 	const one = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, c := range []struct {

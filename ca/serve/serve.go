@@ -1,10 +1,10 @@
 // Package serve signs certificates over gRPC for Istio's agents
-// (istio.v1.auth.IstioCertificateService/CreateCertificate), and accepts their reports of the root bundle that they
-// hold.
+// (istio.v1.auth.IstioCertificateService/CreateCertificate). It also accepts navarch-agent's reports of root bundles,
+// and answers peers about the remembered keyring.
 //
 // Owns: the admission queue.
 // Reads: the authority in force, the caller's identity, revocations.
-// Never: takes an identity from a CSR; answers before the journal has the certificate; logs a token or a CSR.
+// Never: takes an identity from a CSR; returns a certificate of our CA before a journal has it; logs a token or a CSR.
 package serve
 
 import (
@@ -30,14 +30,14 @@ import (
 // Current is the signing authority and trust bundle in force. Immutable.
 type Current struct {
 	Authority *issue.Authority
-	Bundle    []*x509.Certificate // every root that peers must trust: the last element of a response
-	// Publication numbers the bundle. Journal entries carry it, so that a root rotation knows which certificates were
-	// delivered with the bundle.
+	Bundle    []*x509.Certificate // all roots that peers must trust: the last element of a response
+	// Publication is the number of the bundle. Journal entries contain it, so that a root rotation knows which
+	// certificates were delivered with the bundle.
 	Publication uint64
 }
 
-// Authorities returns the authority in force. An error says why nothing can be signed (sealed, not loaded yet,
-// expired); callers receive it with Unavailable.
+// Authorities returns the authority in force. The error says why nothing can be signed: sealed, not loaded yet,
+// expired. Callers receive the error as Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
 }
@@ -54,27 +54,27 @@ type Entry struct {
 	Pod         string
 	Credential  string // distinguishes the credentials of the identity (attest.Caller.Credential)
 	Peer        string // network address
-	// Previous is the serial number of the renewed certificate; empty: the credential was a token. A root rotation
-	// relies on it: a holder that renewed no longer counts with its previous certificate.
+	// Previous is the serial number of the renewed certificate; empty: the credential was a token. In a root rotation
+	// the previous certificate of a holder no longer counts after a renewal.
 	Previous string
 	Names    []string // DNS names of the certificate
 }
 
-// Journal stores entries. Append returns nil once the entry is durable. Many goroutines call it at once, so it should
-// commit in groups. ErrStale: the entry was not written; sign again with the current authority. ErrRevoked: the entry
-// was not written; the identity is revoked. After any other error the outcome is unknown.
+// Journal stores entries. Append returns nil once the entry is durable. Many goroutines call Append at once, so it
+// should commit in groups. ErrStale: the entry was not written, and the server signs again with the current authority.
+// ErrRevoked: the entry was not written, since the identity is revoked. After any other error the outcome is unknown.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
 }
 
 // Reasons of a Journal to refuse an entry, for errors.Is.
 var (
-	ErrStale   = errors.New("what was in force when the certificate was signed is no longer")
+	ErrStale   = errors.New("the signer or the root bundle has changed since the certificate was signed")
 	ErrRevoked = errors.New("the identity is revoked")
 )
 
-// Revocations reports revoked identities and certificates. Serial numbers are lower-case hexadecimal without leading
-// zeros.
+// Revocations reports revoked identities and certificates. Serial numbers have the form of Serial: lower-case
+// hexadecimal without leading zeros.
 type Revocations interface {
 	RevokedIdentity(id spiffeid.ID) bool
 	RevokedSerial(serial string) bool
@@ -83,22 +83,22 @@ type Revocations interface {
 // Holder is an agent's unverified report that its Envoy acknowledged a root bundle.
 type Holder struct {
 	Identity   spiffeid.ID
-	Credential string   // attest.Caller.Credential
-	Serial     string   // of the certificate that authenticated the report
-	Roots      []string // Fingerprint of each, sorted
-	Peer       string
+	Credential string    // attest.Caller.Credential
+	Serial     string    // of the certificate that authenticated the report
+	Roots      []string  // Fingerprint of each root, sorted, without duplicates
+	Peer       string    // network address
 	NotAfter   time.Time // of the certificate
 }
 
-// Holders stores reports. Many goroutines call it.
+// Holders stores reports. Many goroutines call Held. The agent receives an error as Unavailable.
 type Holders interface {
 	Held(ctx context.Context, h Holder) error
 }
 
-// Config of a Server. Authenticator is required, and either Authorities and Journal, or a Registrar.
+// Config configures a Server. Authenticator is required, and either Authorities and Journal, or Registrar.
 type Config struct {
-	// Registrar has another CA sign; nil: Authorities. With it Journal, Fallback, serial numbers in Revocations,
-	// Holders and Names are ignored.
+	// Registrar obtains certificates from another CA; nil: Authorities sign. With a Registrar, the fields Authorities,
+	// Journal, Fallback, ControlPlane, Names and Aliases have no effect.
 	Registrar     Registrar
 	Authorities   Authorities
 	Authenticator attest.Authenticator
@@ -108,14 +108,14 @@ type Config struct {
 	Holders       Holders         // nil: reports fail with Unimplemented
 	Memory        Memory          // nil: peers receive Unimplemented
 	// ControlPlane are the identities of the control plane's processes. A caller that proves one of them by a token
-	// also gets the Names; a process that cannot sign obtains its serving certificate this way (PeerIssued). Two
-	// credentials do not count. A certificate would let a stolen serving key live on. A token of another cluster than
-	// Cluster may name any namespace and service account.
+	// also gets the Names. In this way a process that cannot sign obtains its serving certificate (PeerIssued). Two
+	// kinds of credential do not give the Names. With a certificate, a stolen serving key could be used for ever. And a
+	// token of another cluster than Cluster may name any namespace and service account.
 	ControlPlane []spiffeid.ID
 	Cluster      string   // name of the config cluster, as in attest.Caller
 	Names        []string // DNS names for control plane processes: see issue.Request
-	// Aliases returns other trust domains under which a CSR may name its caller. Agents that started before the mesh
-	// changed its trust domain use one (MeshConfig trustDomainAliases). It is called for each request. nil: none.
+	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases). Agents
+	// that started before the mesh changed its trust domain use one. Each signing calls Aliases. nil: none.
 	Aliases  func() []spiffeid.TrustDomain
 	Policy   issue.Policy
 	Renewals Renewals
@@ -123,8 +123,8 @@ type Config struct {
 	Hooks    Hooks
 	Audit    *slog.Logger // one line for each certificate, and a sample of refusals; nil: slog.Default()
 
-	Now    func() time.Time // for the validity of certificates; deadlines of requests use the process's clock
-	Random io.Reader
+	Now    func() time.Time // for the validity of certificates, not for deadlines of requests; nil: time.Now
+	Random io.Reader        // nil: crypto/rand
 }
 
 // Server signs certificates. Safe for concurrent use.
@@ -132,13 +132,14 @@ type Server struct {
 	cfg       Config
 	admission *admission
 	checks    [2]*semaphore.Weighted // of certificates, and of tokens, so that neither waits for the other
-	again     *semaphore.Weighted    // attempts to sign stale certificates again
-	peers     *semaphore.Weighted    // answers to peers
+	again     *semaphore.Weighted    // simultaneous attempts to sign stale certificates again
+	peers     *semaphore.Weighted    // simultaneous answers to peers: 1
 
 	clients *obs.Sampled // log lines of refusals
 }
 
-// New validates the configuration and sets defaults. The error names a field that is missing or out of range.
+// New returns a Server, after validating the configuration and setting defaults. The error names all missing fields, or
+// else the first field that is out of range.
 func New(cfg Config) (*Server, error) {
 	var missing []error
 	if cfg.Authorities == nil && cfg.Registrar == nil {
@@ -181,26 +182,28 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Register adds the services to a gRPC server.
+// Register adds the services for certificates, reports of root bundles, and peers to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&certificatesDesc, s)
 	r.RegisterService(&holdersDesc, s)
 	r.RegisterService(&peersDesc, s)
 }
 
-// Limits bound the server's work. A zero field means its default.
+// Limits bound the server's work. A zero field means its default, which follows the colon.
 type Limits struct {
-	Signing int // certificates being signed at once: GOMAXPROCS
-	Checks  int // certificates, and likewise tokens, being checked at once: 4 x GOMAXPROCS
-	Journal int // signed and not durable yet: 4096
-	Waiting int // in the queue: 32768; beyond it, new requests displace renewals or are refused
+	Signing int // signing slots: GOMAXPROCS. As many certificates are signed a second time at once, without a slot.
+	Checks  int // certificates checked at once, and as many tokens: 4 x GOMAXPROCS
+	Journal int // requests in a signing slot or being journalled: 4096
+	Waiting int // requests in the queue: 32768. In a full queue, first certificates displace renewals.
 	// WaitingBytes bounds the size of all requests in the queue: 32 MiB. An identity may use as much as it leaves free,
-	// so at most half; a credential a quarter.
+	// so at most half, and a credential at most a quarter.
 	WaitingBytes int
-	MaxWait      time.Duration // in the queue, even if the request's deadline is later: 20 s
-	Rate         float64       // certificates a second for one identity on average: 500; for one credential a quarter
-	Burst        int           // at once: 5000; for one credential a quarter
-	FirstRuns    int           // first certificates in a row before one renewal, while renewals wait: 15
+	// MaxWait bounds the time in the queue, and again the time in the Journal or Registrar, even if the request's
+	// deadline is later: 20 s.
+	MaxWait   time.Duration
+	Rate      float64 // requests of one identity per second on average: 500. One credential may have a quarter.
+	Burst     int     // requests of one identity at once: 5000. One credential may have a quarter.
+	FirstRuns int     // first certificates in a row before one renewal, while renewals wait: 15
 }
 
 func (l *Limits) fill() error {

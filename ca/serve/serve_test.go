@@ -223,7 +223,7 @@ func TestSealedAndJournalAwayAreUnavailable(t *testing.T) {
 	}
 	for i, set := range []func(error){ca.Seal, ca.BreakJournal} {
 		set(errors.New("the KMS does not answer"))
-		for range 50 { // more than there are slots: a failure gives its slot back
+		for range 50 { // more than there are slots: a failure releases its slot
 			if err := ask(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the KMS does not answer") {
 				t.Fatalf("%d: %v", i, err)
 			}
@@ -257,7 +257,7 @@ func TestReportsOfHolders(t *testing.T) {
 		}
 		return conn.Invoke(ctx, serve.HoldersMethod, list, &emptypb.Empty{})
 	}
-	if err := report(conn, "", print, print); err != nil {
+	if err := report(conn, "", print, strings.ToUpper(print)); err != nil {
 		t.Fatal(err)
 	}
 	r := ca.Reports()
@@ -315,8 +315,8 @@ type constant struct{ what *serve.Current }
 
 func (c constant) Current() (*serve.Current, error) { return c.what, nil }
 
-// TestWaiting calls the handler itself, in a bubble: who waits behind a stuck journal is served when it moves, and is told
-// within its own deadline or MaxWait when it does not.
+// This test calls the handler itself, in a bubble: a caller that waits for a stuck journal is served when the journal
+// continues, and otherwise gets an error within its own deadline or MaxWait.
 func TestWaiting(t *testing.T) {
 	csr, _ := request(t)
 	synctest.Test(t, func(t *testing.T) {

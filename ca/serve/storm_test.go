@@ -36,9 +36,9 @@ func a0(t testing.TB) spiffeid.ID {
 
 func quiet() serve.Config { return serve.Config{Audit: slog.New(slog.DiscardHandler)} }
 
-// BenchmarkCreate is CSRs a second, the client on the same machine: renewals on connections that stay, and first
-// certificates on a new TLS connection with a token check each. cpu-us/op is the CPU time of client and server together,
-// which other load on the machine does not change: 2e6 divided by it is what two free cores would do.
+// BenchmarkCreate measures CSRs per second, with the client on the same machine: renewals on open connections, and
+// first certificates on a new TLS connection with a verified token each. cpu-us/op is the CPU time of client and server
+// together, which other load on the machine does not change: 2e6 divided by it is the rate of two free cores.
 func BenchmarkCreate(b *testing.B) {
 	for _, fresh := range []bool{false, true} {
 		b.Run(map[bool]string{false: "open", true: "new-connection"}[fresh], func(b *testing.B) {
@@ -90,8 +90,9 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// storm asks n times at once, over `clients` clients with a connection each: a tenth with bad tokens, a tenth for first
-// certificates, the rest for renewals. A client that is refused with ResourceExhausted tries again, as agents do.
+// storm sends n requests at once, from `clients` clients with a connection each: a tenth with invalid tokens, a tenth
+// for first certificates, the rest for renewals. A client that is refused with ResourceExhausted tries again, as agents
+// do.
 type storm struct {
 	n, clients int
 	waits      [2][]time.Duration // renewals, first
@@ -185,7 +186,8 @@ func (s *storm) check(t testing.TB) {
 	}
 }
 
-// TestStorm: all good ones are served, no bad one, within a queue that is too short for all. STORM=50000 for the great one.
+// TestStorm: all good ones are served, no bad one, within a queue that is too short for all. STORM=50000 for the great
+// one.
 func TestStorm(t *testing.T) {
 	s := &storm{n: 2000, clients: 20}
 	cfg := quiet()

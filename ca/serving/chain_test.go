@@ -43,7 +43,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return k
 }
 
-// ends are those of a connection in which what one has sent waits until the other reads it.
+// ends returns both ends of a connection that buffers sent bytes until the other end reads them.
 func ends(t *testing.T, path string) (near, far net.Conn) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -60,8 +60,8 @@ func ends(t *testing.T, path string) (near, far net.Conn) {
 	return near, far
 }
 
-// A client's certificates lead to a CA of the configuration, or end the handshake; where many of them may have issued one another, no signature is verified. Whoever
-// presents another's certificate, without its key, is refused as before.
+// A client's certificates lead to a configured CA, or the handshake ends. If many of them may have issued one another,
+// no signature is verified. A client that presents another's certificate without its key is refused as before.
 func TestPresentedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "c"), filepath.Join(dir, "k")
@@ -90,7 +90,7 @@ func TestPresentedCertificates(t *testing.T) {
 		chain  [][]byte
 		key    *ecdsa.PrivateKey
 		chains int
-		says   string // empty: it is taken
+		says   string // empty: it is accepted
 	}{
 		"none":                     {nil, nil, 0, ""},
 		"leaf and issuer":          {[][]byte{leaf, between}, leafKey, 1, ""},

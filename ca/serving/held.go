@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// Held presents the serving certificate to callers whose trust must be written first: API servers verify webhooks by
-// the roots in webhook configurations. Until these have a new signer's root, the previous certificate stays in use
-// while it is valid. Any goroutine may call its methods.
+// Held presents a serving certificate to API servers, and delays a new one until they trust it. API servers verify
+// webhooks by the roots in webhook configurations. Until the configurations have a new signer's root, the previous
+// certificate stays in use while it is valid. Any goroutine may call Held's methods.
 type Held struct {
 	tls     *TLS
 	state   func() *keyring.State
@@ -20,18 +20,19 @@ type Held struct {
 
 	mu        sync.Mutex // guards the fields below
 	presented *tls.Certificate
-	believed  bool  // callers trusted it when it was first presented
-	final     bool  // callers confirmed their trust: later changes do not matter
-	waiting   error // why the newest certificate is not trusted; nil: it is
+	believed  bool  // presented was trusted when last checked
+	final     bool  // callers trust presented: it is not checked again
+	waiting   error // why the newest certificate was not trusted when last checked; nil: it was
 }
 
-// Trust states whether callers verify a certificate.
+// Trust states whether callers trust a certificate.
 type Trust struct {
-	Callers bool  // at least one caller verifies it
-	Refused error // why a caller does not trust it; nil: all do
+	Callers bool  // there is at least one caller; false: none, or unknown
+	Refused error // why a caller does not trust the certificate, or why this is unknown; nil: no caller refuses it
 }
 
-// NewHeld presents certificates of s once trusted confirms them. state is the keyring's.
+// NewHeld returns a Held that presents certificates of s. state returns the keyring's state. trusted returns the
+// callers' trust in a certificate. Handshakes call it, under a lock: it must not block, or call the Held.
 func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
@@ -46,14 +47,15 @@ func (h *Held) Config() *tls.Config {
 		}}
 }
 
-// Missing returns why callers distrust the presented certificate (unbelieved; nil: they trust it), and why none is
-// presented (err).
+// Missing returns why callers distrust the presented certificate. unbelieved is nil if none distrusts it. err is the
+// reason if there is no certificate to present.
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
-// Waiting returns why the newest certificate is not presented; nil: it is.
+// Waiting returns why callers distrust the newest certificate, or why there is no certificate to present; nil: neither.
+// An untrusted newest certificate may be presented all the same, if there is no trusted one.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()
@@ -61,8 +63,8 @@ func (h *Held) Waiting() error {
 	return errors.Join(err, h.waiting)
 }
 
-// choose returns the certificate to present, and why it is not trusted. An untrusted one is presented if there is no
-// other.
+// choose returns the certificate to present, and why callers do not trust it. This is the newest certificate, unless it
+// cannot be made or is not trusted, and the previous one is trusted and valid. err: there is no certificate.
 func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err error) {
 	newest, err := h.tls.Certificate(h.state(), now)
 	h.mu.Lock()

@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// A certificate of a new signer is presented only once it is believed; until then the one before is, and nothing is missing. Where there was none
-// before, the new one is presented, and something is missing. What is believed since nobody verifies it yet is missing once somebody does, and does not believe it;
-// what callers have believed once is not.
+// A certificate of a new signer is presented only once callers trust it; until then the previous certificate is, and no
+// certificate is missing. Without a previous certificate the new one is presented, and counts as missing. A certificate
+// that counted as trusted while no caller verified it is missing as soon as a caller verifies it and does not trust it.
+// A certificate that callers have trusted once is not missing again.
 func TestHeld(t *testing.T) {
 	authority := func(epoch uint64) *issue.Authority {
 		a, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), epoch, time.Hour, time.Now(), nil)

@@ -20,57 +20,58 @@ import (
 )
 
 const (
-	peerPause    = time.Second // after a round without a signature, doubled up to maxPeerPause
+	peerPause    = time.Second // pause after a round without a signature, doubled up to maxPeerPause
 	maxPeerPause = 10 * time.Second
 	peerBudget   = 20 * time.Second // of one round
-	idle         = time.Hour        // pause while nothing is due before the keyring changes
+	idle         = time.Hour        // pause while nothing is due until the keyring changes
 )
 
-// Ring states which roots the mesh trusts, and whether this process can sign. A keyring and Roots implement it.
+// Ring provides the roots of the mesh, and whether this process can sign. A keyring and Roots implement Ring.
 type Ring interface {
-	State() *keyring.State
-	Changed() <-chan struct{} // closed once there is another state
+	State() *keyring.State    // never nil
+	Changed() <-chan struct{} // closed once there is another State than at the time of the call
 }
 
 // PeerConfig configures how a process that cannot sign requests a certificate from peers.
 type PeerConfig struct {
 	TLS  *TLS
 	Ring Ring
-	// Held reports that the holder of a certificate has these roots, once this process can sign; nil: it never can.
+	// Held journals that the holder of a certificate has these roots (fingerprints). It is called once this process can
+	// sign; nil: the process never can.
 	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
-	Store      *kv.Store // with the fleet; nil: only Peers are known
+	Store      *kv.Store // contains the fleet; nil: only Peers are known
 	Peers      []string  // host:port (--ca-peers), in addition to the replicas in etcd
-	Self       string    // address in this process's own record
+	Self       string    // address in this process's own record of the fleet, which is not queried
 	ServerName string    // DNS name in the peers' certificates
-	TokenFile  string    // with the control plane's own token
+	TokenFile  string    // contains the control plane's own token
 	Log        *slog.Logger
 }
 
-// PeerIssued maintains the serving certificate of a process that cannot sign: a peer signs it while the process is
-// sealed. Once the process can sign, it makes its own certificate.
+// PeerIssued maintains the serving certificate of a process while the process cannot sign. A peer signs the certificate
+// then. Once the process can sign, TLS makes its own certificate.
 type PeerIssued struct {
 	PeerConfig
 	ask func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
 
 	// Owned by the loop.
 	fleet    []member.Record
-	issued   []*x509.Certificate // certificates that peers issued, until they end
-	under    string              // trusted roots when the last certificate was issued
-	notified uint64              // root generation that was reported last
-	next     time.Time           // no peer is asked before
-	pause    time.Duration
-	said     string
+	issued   []*x509.Certificate // certificates of peers; report removes expired ones
+	under    string              // roots (rootsOf) when the last certificate was issued
+	notified uint64              // generation of the roots that were reported last
+	next     time.Time           // earliest time of the next request
+	pause    time.Duration       // last pause between two requests; 0: the last request succeeded
+	said     string              // text of the last logged error
 }
 
-// NewPeerIssued returns a PeerIssued, whose Run must be called.
+// NewPeerIssued returns a PeerIssued. The caller must call its Run.
 func NewPeerIssued(c PeerConfig) *PeerIssued {
 	b := &PeerIssued{PeerConfig: c}
 	b.ask = b.askPeers
 	return b
 }
 
-// Run requests certificates as needed until ctx ends. An error means that the fleet's folder has an invalid name, which
-// is a mistake of this build.
+// Run requests certificates as needed until ctx ends, and then returns nil. An error at the start means that the fleet
+// cannot be followed, which is a mistake of this build.
 func (b *PeerIssued) Run(ctx context.Context) error {
 	var fleets <-chan member.Fleet
 	if b.Store != nil {
@@ -95,7 +96,8 @@ func (b *PeerIssued) Run(ctx context.Context) error {
 	}
 }
 
-// step performs what is due, and returns the time until more is due if the keyring does not change.
+// step requests a certificate if one is due, or reports held roots. It returns the time until the next step if the
+// keyring does not change.
 func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	own, from := b.TLS.InForce()
 	if state.Active != nil {
@@ -121,7 +123,7 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 		b.next = now.Add(b.pause/2 + rand.N(b.pause/2))
 		if b.said != err.Error() {
 			b.said = err.Error()
-			b.Log.Warn("this replica cannot sign, and no peer signed a serving certificate for it; trying again",
+			b.Log.Warn("no peer signed a serving certificate for this replica, which cannot sign; trying again",
 				slog.Any("sealed", state.Sealed), slog.Any(obs.KeyError, err))
 		}
 		return b.next.Sub(now)
@@ -134,8 +136,8 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 	return max(halfLife(leaf).Sub(now), peerPause)
 }
 
-// report reports that this process, the holder of each peer-issued certificate, has the newest roots. It signs for
-// itself now and requests no more certificates, so a rotation would otherwise wait for their end.
+// report journals that this process, the holder of each peer-issued certificate, has the newest roots. The process
+// signs for itself now and renews none of these certificates. Without the report a rotation would wait for their end.
 func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {
@@ -154,7 +156,7 @@ func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.
 	return idle
 }
 
-// askPeers asks the replicas of --ca-peers and those with a record in etcd.
+// askPeers requests a certificate from the replicas of --ca-peers and of the fleet in etcd.
 func (b *PeerIssued) askPeers(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerBudget)
 	defer cancel()
@@ -181,8 +183,8 @@ func (b *PeerIssued) peers() []string {
 
 const maxToken = 64 << 10 // bytes
 
-// readToken reads the control plane's token each time, since the kubelet replaces it. Errors contain no part of the
-// token.
+// readToken reads the control plane's token. It is called for each request, since the kubelet replaces the file. Errors
+// contain no part of the token.
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -195,6 +197,7 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
+// rootsOf returns the sorted fingerprints of a state's roots, separated by spaces; empty: there are no roots.
 func rootsOf(state *keyring.State) string {
 	var out []string
 	for _, root := range state.Callers() {

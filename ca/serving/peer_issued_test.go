@@ -22,7 +22,7 @@ import (
 
 var testDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 
-// signers is what a sealed replica sees of its peers.
+// signers is the view of its peers that a sealed replica has.
 type signers struct {
 	t    *testing.T
 	a    *issue.Authority
@@ -61,9 +61,9 @@ func (l *signers) hold(_ context.Context, serial, _, _ string, roots []string, _
 	return nil
 }
 
-// A sealed replica asks when it needs a certificate and at no other time: at first, at half of the life, when the roots
-// change; after a failure with a pause that grows. Once it can sign it makes its own, asks nobody, and reports for each
-// certificate that a peer issued that it has the newest roots.
+// A sealed replica requests a certificate only when it needs one: at first, at half of the life, when the roots change;
+// after a failure with a growing pause. Once it can sign, it makes its own, sends no request, and reports for each
+// certificate of a peer that it has the newest roots.
 func TestPeerIssued(t *testing.T) {
 	l := &signers{t: t, a: newAuthorityOf(t, 1), now: time.Now(), err: errors.New("all peers are sealed")}
 	s, err := New([]string{"localhost"}, "", "")
@@ -125,7 +125,7 @@ func TestPeerIssued(t *testing.T) {
 	servesItsOwn(t, s, unsealed)
 }
 
-// servesItsOwn checks that nothing is left of what a peer signed.
+// servesItsOwn checks that no state of a peer's certificate is left.
 func servesItsOwn(t *testing.T, s *TLS, unsealed *keyring.State) {
 	t.Helper()
 	mine, err := s.certificate(unsealed, time.Now())
@@ -137,7 +137,8 @@ func servesItsOwn(t *testing.T, s *TLS, unsealed *keyring.State) {
 	}
 }
 
-// Peers are those of --ca-peers and of the records, itself left out; the token is read again each time, and no error shows it.
+// Peers are those of --ca-peers and of the records, without the process itself. The token is read again each time, and
+// no error contains it.
 func TestPeerIssuedPeersAndToken(t *testing.T) {
 	b := &PeerIssued{PeerConfig: PeerConfig{Peers: []string{"a:1"}, Self: "127.0.0.1:15012"}, fleet: []member.Record{{Address: "b:2"}, {}, {Address: "127.0.0.1:15012"}}}
 	if got := b.peers(); !slices.Equal(got, []string{"a:1", "b:2"}) {

@@ -6,14 +6,14 @@ import (
 	"net"
 )
 
-// records reads a TLS connection one record at a time. crypto/tls keeps its read buffer while the connection lives. If
-// it received parts of the next record too, that buffer would grow to twice the largest record (measured: 28 instead of
-// 19 KB for a proxy whose requests filled records).
+// records reads a TLS connection one record at a time. crypto/tls retains its read buffer while the connection lives. A
+// Read that returned parts of the next record too would grow this buffer to twice the largest record (measured: 28
+// instead of 19 KB for a proxy whose requests filled records).
 type records struct {
 	net.Conn
 	head       [recordHead]byte // header of the next record
-	come, gone int              // bytes of the header that were received, and passed on
-	left       int              // rest of the present record
+	come, gone int              // bytes of the header that were received, and that Read has returned
+	left       int              // unread bytes of the present record
 
 	chains [][]*x509.Certificate // verified chains of the client's certificate
 }
@@ -21,7 +21,7 @@ type records struct {
 // recordHead is the length of a record's header: type, version, and two bytes of length (RFC 8446 5.1).
 const recordHead = 5
 
-// Read implements io.Reader. It retains bytes of the next header, so that a record takes one system call.
+// Read implements io.Reader. It reads the next header with the end of a record, so that a record takes one system call.
 func (r *records) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -30,7 +30,7 @@ func (r *records) Read(b []byte) (int, error) {
 		n, err := r.Conn.Read(b[:min(len(b), r.left+recordHead)])
 		if n > r.left {
 			r.come = copy(r.head[:], b[r.left:n])
-			n, err = r.left, nil // the error returns after the retained bytes
+			n, err = r.left, nil // a later call returns the error, after the bytes of the header
 		}
 		r.left -= n
 		return n, err

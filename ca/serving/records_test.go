@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// counted is a connection to which comes what a reader has. It counts reads; as a listener it gives itself.
+// counted is a connection that delivers the bytes of a reader. It counts reads; as a listener it returns itself.
 type counted struct {
 	net.Conn
 	io.Reader
@@ -31,7 +31,7 @@ func (c *counted) Read(b []byte) (int, error) {
 func (c *counted) Accept() (net.Conn, error) { return c, nil }
 func (c *counted) Addr() net.Addr            { return c.LocalAddr() }
 
-// What is read is what came, however it came and however it is asked for; and never of two records at once.
+// The reader returns the bytes that arrived, for any sizes of writes and reads, and never parts of two records at once.
 func TestRecords(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -73,7 +73,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A connection whose client has filled records keeps a buffer for one of them.
+// A connection whose client has filled records retains a buffer for one record.
 func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 	const n, size = 40, 256 << 10
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := tls.Client(one, &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true, NextProtos: []string{"h2"}})
-		go func() { _, _ = client.Write(make([]byte, size)) }() // what fails is not read below
+		go func() { _, _ = client.Write(make([]byte, size)) }() // errors are visible in the read below
 		other, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
-		runtime.GC() // pools give up what they hold at the second
+		runtime.GC() // pools release their objects at the second collection
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
@@ -132,7 +132,7 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 	}
 }
 
-// On a connection of the server a small record takes one call of the kernel, and so does each of several large ones but the
+// On a connection of the server a small record needs one system call, and so does each of several large ones except the
 // first.
 func TestRecordsTakeOneCall(t *testing.T) {
 	record := func(size int) []byte {

@@ -14,8 +14,8 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots replaces the keyring in a process without one. It has the mesh's roots from a trusted source, and its state
-// never signs. Any goroutine may call its methods.
+// Roots is the Ring of a process without keyring. Its owner sets the mesh's roots, from a trusted source. Its states
+// never sign. Any goroutine may call its methods.
 type Roots struct {
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	state   *keyring.State
@@ -29,7 +29,7 @@ func NewRoots() *Roots {
 	return &Roots{state: &keyring.State{Sealed: errNoRoots}, changed: make(chan struct{})}
 }
 
-// Use replaces the roots. An empty list changes nothing, so that certificates in use stay valid.
+// Use replaces the roots. It ignores an empty list: the previous roots stay in effect.
 func (r *Roots) Use(roots []*x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	caserve "navarch.io/navarch/ca/serve"
 )
 
-// A process without a keyring and without etcd asks a peer for its serving certificate once it knows the mesh's roots, and again when they change. Roots that
-// are gone change nothing.
+// A process without a keyring and without etcd requests its serving certificate from a peer once it knows the mesh's
+// roots, and again when they change. Missing roots change nothing.
 func TestPeerIssuedByRootsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newAuthorityOf(t, 1), newAuthorityOf(t, 2)

@@ -1,6 +1,6 @@
-// Package serving is the TLS of the secure gRPC address. It selects the certificate to present (an operator's, one of
-// our CA, or one of a peer while this process cannot sign) and the roots to verify callers, by the newest state of the
-// keyring.
+// Package serving configures TLS for the secure gRPC address and for webhooks. The newest state of the keyring decides
+// which roots verify callers, and which certificate is presented: an operator's, one of our CA, or one that a peer
+// signed while this process cannot sign.
 //
 // Owns: the serving certificate, and the loop that requests one from peers.
 // Reads: states of ca/keyring, an operator's files, the fleet.
@@ -17,13 +17,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/keyring"
 	caserve "navarch.io/navarch/ca/serve"
 )
 
-// pairFiles are an operator's certificate and key, read again when a file changes. While the two do not match (one is
-// not written yet), the last good pair stays in use.
+// pairFiles reads an operator's certificate and key, again after a change of a file. While the two files do not match
+// (one is not written yet) or cannot be read, the last good pair stays in use.
 type pairFiles struct {
 	cert, key string
 
@@ -45,7 +47,7 @@ func stateOf(path string) (fileState, error) {
 	return fileState{info.Size(), info.ModTime()}, nil
 }
 
-// pair returns the newest matching pair.
+// pair returns the newest matching pair. Errors, which name the flags: no pair could be read so far.
 func (p *pairFiles) pair() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +70,10 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 }
 
-// ByFiles returns the TLS configuration of a process without keyring, with an operator's certificate and key. Presented
-// client certificates are verified against clients; nil: none is requested. Errors name flags.
+// ByFiles returns the TLS configuration of a process without keyring, with an operator's certificate and key. The
+// arguments cert and key are paths; changed files take effect at the next handshake. Presented client certificates are
+// verified against clients, for Credentials; nil: no client certificate is requested. Errors, which name the flags: the
+// files cannot be read or do not match.
 func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
@@ -92,29 +96,35 @@ func secureBase() *tls.Config {
 		CurvePreferences: curves(), DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 }
 
-// curves lists the key exchanges that Envoy offers (proto TlsParameters.ecdh_curves), and the hybrid one of newer
-// clients. Go's other curves, P-384 and P-521, cost a server about 8 and 20 times as much per handshake, and a client
-// without credential could choose them.
+// curves lists Envoy's key exchanges (proto TlsParameters.ecdh_curves), and the hybrid key exchange of newer clients.
+// Go's other curves, P-384 and P-521, cost a server about 8 and 20 times as much per handshake, and a client without
+// credential could choose them.
 func curves() []tls.CurveID { return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256} }
 
-// TLS is the secure address's certificate and trust in a process that follows the keyring. It makes one tls.Config per
-// state of the keyring and serving certificate. Any goroutine may call its methods.
+// TLS holds the serving certificate of a process, and makes its TLS configurations for states of the keyring. It makes
+// a new tls.Config only for a new state or certificate. Any goroutine may call its methods.
 type TLS struct {
-	names []string   // DNS names of the certificate
-	files *pairFiles // nil: the certificate is of our own CA
+	names []string    // DNS names and IP addresses in the certificate
+	id    spiffeid.ID // of the process, for its peers; zero: none
+	files *pairFiles  // nil: the certificate is of our own CA
 
 	mu    sync.Mutex // guards the fields below
 	own   *tls.Certificate
-	epoch uint64 // that issued own; 0: a peer did
-	from  string // the peer that signed own; empty: this process did
-	why   error  // why no peer signed when one was last asked
+	epoch uint64 // epoch of the key that signed own; 0: a peer signed own
+	from  string // the peer that signed own; empty: this process signed it
+	why   error  // reason of the last failed request to peers; nil: the last request succeeded
 	made  *tls.Config
 	state *keyring.State   // the state that made is based on
 	pair  *tls.Certificate // certificate of made
 }
 
-// New returns a TLS for a certificate with these names, or for an operator's certificate and key files; empty: none.
-// Errors name flags.
+// Identify adds the identity of this process to the certificates of our own CA that it makes for itself, before the
+// first. Other replicas accept the process as one of them by it.
+func (s *TLS) Identify(id spiffeid.ID) { s.id = id }
+
+// New returns a TLS for certificates of our CA with these DNS names and IP addresses. If cert is not empty, cert and
+// key are paths of an operator's files, and that certificate is presented instead. Errors, which name the flags: the
+// files cannot be read or do not match.
 func New(names []string, cert, key string) (*TLS, error) {
 	s := &TLS{names: names}
 	if cert == "" {
@@ -125,7 +135,9 @@ func New(names []string, cert, key string) (*TLS, error) {
 	return s, err
 }
 
-// Config returns a configuration that calls state for the keyring at each handshake.
+// Config returns the TLS configuration of the secure address, for Credentials. Each handshake calls state for the state
+// of the keyring, and verifies a presented client certificate against its Callers. A handshake fails while there is no
+// certificate to present.
 func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	conf := secureBase()
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -138,8 +150,8 @@ func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	return conf
 }
 
-// Under returns the configuration for one state; it requests no client certificate (Config does). An error: there is no
-// certificate to present.
+// Under returns the TLS configuration for one state, with the state's Callers as ClientCAs. This configuration requests
+// no client certificate; Config adds the request. An error: there is no certificate to present.
 func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,16 +172,17 @@ func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificate returns the certificate to present under a state of the keyring. An error: it does not exist.
+// Certificate returns the certificate to present under a state of the keyring, and makes it if needed. An error: no
+// certificate exists, and this process cannot make one.
 func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.certificate(state, now)
 }
 
-// certificate returns the operator's certificate, or the process's own of our CA, which is made again when the signer
-// changes and at half of its lifetime. While this process cannot sign it returns the previous one, or one of a peer
-// (PeerIssued).
+// certificate returns the operator's certificate, else the process's own of our CA. An own certificate is replaced when
+// the signer changes, and at half of its lifetime. While this process cannot sign, the result is the previous
+// certificate, until it expires, or a peer's (PeerIssued).
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
@@ -186,7 +199,7 @@ func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate
 	if s.own != nil && s.epoch == state.Active.Epoch && now.Before(halfLife(s.own.Leaf)) {
 		return s.own, nil
 	}
-	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.names}, issue.Policy{}, now, nil)
+	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.names, Identity: s.id}, issue.Policy{}, now, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the serving certificate: %w", err)
 	}
@@ -194,15 +207,15 @@ func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate
 	return s.own, nil
 }
 
-// halfLife returns the time at which a certificate should be replaced.
+// halfLife returns the middle of a certificate's lifetime, the time for its replacement.
 func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// OwnFiles reports whether the certificate is an operator's, so that no peer is asked for one.
+// OwnFiles reports whether the certificate is an operator's. Then no peer is asked to sign one.
 func (s *TLS) OwnFiles() bool { return s.files != nil }
 
-// usePeerIssued puts a peer's certificate in force, or records why no peer signed.
+// usePeerIssued stores a peer's certificate, or the reason (err) why no peer signed.
 func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +224,8 @@ func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	}
 }
 
-// InForce returns the certificate in force (nil: none) and the peer that signed it (empty: this process).
+// InForce returns the newest certificate of our CA, and its signing peer (empty: this process signed it). The
+// certificate may have expired. It is nil before the first one, and always with an operator's files.
 func (s *TLS) InForce() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// writePair writes a self-signed pair with a common name, and gives the certificate's DER.
+// writePair writes a self-signed pair with a common name, and returns the certificate as DER.
 func writePair(t *testing.T, cert, key string) []byte {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,7 +49,7 @@ func writePair(t *testing.T, cert, key string) []byte {
 	return der
 }
 
-// An operator's pair is parsed once per change, and half of a change leaves what was good.
+// An operator's pair is parsed once per change, and a partial change leaves the last valid pair in use.
 func TestPairFiles(t *testing.T) {
 	dir := t.TempDir()
 	p := &pairFiles{cert: filepath.Join(dir, "c"), key: filepath.Join(dir, "k")}
@@ -92,7 +92,7 @@ func TestCurves(t *testing.T) {
 	for curve, want := range map[tls.CurveID]bool{tls.X25519MLKEM768: true, tls.X25519: true, tls.CurveP256: true, tls.CurveP384: false, tls.CurveP521: false} {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			if version == tls.VersionTLS12 && curve == tls.X25519MLKEM768 {
-				continue // there is none in TLS 1.2
+				continue // TLS 1.2 does not have it
 			}
 			for name, conf := range map[string]*tls.Config{"xDS": server, "webhooks": held} {
 				near, far := net.Pipe()

@@ -6,11 +6,11 @@ import (
 	"navarch.io/navarch/ca/seal"
 )
 
-// purposeKubeconfig is associated data, with the mesh and the name of the cluster.
+// purposeKubeconfig is part of the associated data, beside the mesh and the name of the cluster.
 const purposeKubeconfig = "kubeconfig"
 
-// Kubeconfigs seals the credentials of other clusters: the leader, which reads them, for the processes that ask these
-// clusters about identities.
+// Kubeconfigs seals and opens the credentials of other clusters. The leader seals them for the store. Processes that
+// send requests to these clusters open them.
 type Kubeconfigs struct {
 	Sealer seal.Sealer
 	Mesh   string
@@ -20,19 +20,20 @@ func (k Kubeconfigs) about(cluster string) seal.Context {
 	return seal.Context{Mesh: k.Mesh, KeyID: cluster, Purpose: purposeKubeconfig}
 }
 
-// Seal encrypts the credentials of a cluster. Errors are those of seal.Sealer, as those of Open and Stale are.
+// Seal encrypts the credentials of a cluster. Errors are those of seal.Sealer.
 func (k Kubeconfigs) Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error) {
 	return k.Sealer.Seal(ctx, plain, k.about(cluster))
 }
 
-// Open is the inverse. seal.ErrTampered: it was sealed for another cluster or mesh.
+// Open decrypts the credentials of a cluster. seal.ErrTampered: the ciphertext was made for another cluster or mesh, or
+// was changed. Other errors are those of seal.Sealer.
 func (k Kubeconfigs) Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error) {
 	plain, err := k.Sealer.Open(ctx, sealed, k.about(cluster))
 	return plain, err
 }
 
-// Stale returns whether something is sealed under another key encryption key than the one in use. An error: the
-// provider does not answer (seal.ErrUnavailable).
+// Stale requests the present key encryption key, and returns a function. The function reports whether credentials are
+// sealed under another key encryption key. seal.ErrUnavailable: the provider does not answer.
 func (k Kubeconfigs) Stale(ctx context.Context) (func(sealed []byte) bool, error) {
 	return k.Sealer.Stale(ctx)
 }

@@ -10,9 +10,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Reencrypt implements the Sealer of store/ingest. It encrypts private keys that are sealed under an older key
-// encryption key again, at most the given number, and the key of the MACs. A blob that does not open is skipped and
-// reported. A provider that is away ends the call (seal.ErrUnavailable).
+// Reencrypt implements the Sealer of store/ingest. It seals private keys of an older key encryption key under the
+// present one, at most the given number, and stores the key of the MACs likewise. The result has the new ciphertexts by
+// record; it is valid with an error, too. A record whose private key does not open (seal.ErrTampered) is skipped, and
+// is part of the error. The call ends early if the provider does not answer (seal.ErrUnavailable), or if the key of the
+// MACs cannot be read, opened or written.
 func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
 	stale, err := v.Sealer.Stale(ctx)
 	if err != nil {
@@ -43,7 +45,8 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 	return out, errors.Join(errs...)
 }
 
-// reencrypt encrypts sealed again. It refuses a result that is already stale, since the caller would repeat for ever.
+// reencrypt seals the content of a blob under the present key encryption key. A result that is already stale is an
+// error, since the caller would repeat for ever.
 func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	plain, err := v.Sealer.Open(ctx, sealed, about)
 	if err != nil {
@@ -52,12 +55,13 @@ func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context
 	fresh, err := v.Sealer.Seal(ctx, plain, about)
 	clear(plain)
 	if err == nil && stale(fresh) {
-		err = fmt.Errorf("%w: it says that its key was rotated, and wraps with another one", seal.ErrUnavailable)
+		err = fmt.Errorf("%w: the provider reports a rotated key, but still wraps with another one", seal.ErrUnavailable)
 	}
 	return fresh, err
 }
 
-// macReencrypted encrypts the unchanged key of the MACs again, by a transaction that compares its revision.
+// macReencrypted seals the unchanged key of the MACs under the present key encryption key, if it is stale. If another
+// process wrote it meanwhile, that blob stays.
 func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) error {
 	if v.Store == nil {
 		return errWithoutStore

@@ -1,5 +1,5 @@
-// Package vault seals the private keys of configuration (the Secrets of gateways) before they are stored, and opens
-// them in the replicas that serve them.
+// Package vault seals and opens the secrets of stored configuration. They are private keys and registry credentials of
+// Secrets, and credentials of other clusters. The leader seals them before they are stored; replicas open them.
 //
 // Owns: the key of the MACs, below sealing/ in etcd.
 // Reads: ca/seal, store/kv.
@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Store is the part of kv.Store that the vault uses.
+// Store is the vault's part of kv.Store, for the key of the MACs.
 type Store interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
@@ -34,18 +34,18 @@ type Store interface {
 type Config struct {
 	Sealer seal.Sealer
 	Mesh   string
-	Store  Store // nil: the vault only opens
+	Store  Store // nil: the vault cannot seal
 }
 
-// Vault seals for the leader and opens for replicas. Safe for concurrent use.
+// Vault seals and opens private keys and registry credentials of Secrets. Safe for concurrent use.
 type Vault struct {
 	Config
 
-	mu  sync.Mutex // held while the key is read or made, since every Seal needs it
+	mu  sync.Mutex // held while mac is read or made, since every Seal needs it
 	mac seal.Secret
 }
 
-// New validates the configuration, and sends no request. Errors: the sealer or the mesh's name is missing.
+// New returns a Vault, without any request. Errors: the sealer or the mesh's name is missing.
 func New(c Config) (*Vault, error) {
 	if c.Sealer == nil || c.Mesh == "" {
 		return nil, errors.New("vault: want a sealer and the name of the mesh")
@@ -53,7 +53,7 @@ func New(c Config) (*Vault, error) {
 	return &Vault{Config: c}, nil
 }
 
-// Purposes are associated data of the encryption, with the mesh and the namespace and name of the Secret.
+// Purposes are part of the associated data, beside the mesh and, for private keys, the Secret's namespace and name.
 const (
 	purposeKey = "gateway-tls"
 	purposeMAC = "mac-of-gateway-tls"
@@ -65,8 +65,8 @@ const (
 	macBytes = 32
 )
 
-// errWithoutStore refuses to seal: the vault was configured without a Store.
-var errWithoutStore = errors.New("this vault only opens")
+// errWithoutStore refuses to seal in a vault without a Store.
+var errWithoutStore = errors.New("this vault has no store, so it cannot seal")
 
 func (v *Vault) about(key model.Key) seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: key.Namespace + "/" + key.Name, Purpose: purposeKey}
@@ -76,8 +76,9 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal implements the Sealer of store/ingest. It keeps the stored ciphertext of an unchanged private key. Errors are
-// those of seal.Sealer and of the store.
+// Seal implements the Sealer of store/ingest. It returns the ciphertext of a private key or of registry credentials,
+// and their keyed MAC. If stored, which may be nil, has this MAC, the ciphertext is the stored one. Errors are those of
+// seal.Sealer and of the store, or the vault has no Store.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
 	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)
@@ -92,7 +93,7 @@ func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKe
 	return sealed, mac, err
 }
 
-// sum returns the MAC of a private key and its Secret's name. The name hides whether two Secrets have equal keys.
+// sum returns the MAC of a private key and its Secret's name. Without the name, equal MACs would reveal equal keys.
 func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey) []byte {
 	h := hmac.New(sha256.New, macKey)
 	for _, part := range []string{"navarch.io/vault/1", v.Mesh, key.Namespace, key.Name} {
@@ -104,8 +105,8 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 }
 
 // Open decrypts the private key, or the registry credentials, of a Secret's record. seal.ErrTampered: the ciphertext
-// was made for another Secret, or does not match the record's certificate or registries (an older one was put back).
-// seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: try again.
+// was made for another Secret, or does not match the record's certificate or registries (an older ciphertext was put
+// back). seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: try again.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {
@@ -113,17 +114,17 @@ func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec)
 	}
 	if len(spec.GetRegistries()) > 0 {
 		if has, err := pullsecret.Registries(plain); err != nil || !slices.Equal(has, spec.GetRegistries()) {
-			return nil, fmt.Errorf("open %s: %w: the credentials are not of the registries beside them", key, seal.ErrTampered)
+			return nil, fmt.Errorf("open %s: %w: the credentials do not match the registries of the record", key, seal.ErrTampered)
 		}
 		return model.PrivateKey(plain), nil
 	}
 	if _, err := tls.X509KeyPair(spec.GetChain(), plain); err != nil {
-		return nil, fmt.Errorf("open %s: %w: it does not belong to the certificate beside it", key, seal.ErrTampered)
+		return nil, fmt.Errorf("open %s: %w: the private key does not match the certificate of the record", key, seal.ErrTampered)
 	}
 	return model.PrivateKey(plain), nil
 }
 
-// macKey reads or creates the key of the MACs. If several processes create it at once, one wins.
+// macKey reads or creates the key of the MACs. If several processes create a key at once, all use the one stored first.
 func (v *Vault) macKey(ctx context.Context) (seal.Secret, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

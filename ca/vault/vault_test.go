@@ -85,8 +85,8 @@ func open(t testing.TB, c vault.Config) *vault.Vault {
 
 var at = model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web"}
 
-// The same key is not sealed twice, also by another leader; a replica opens it, and where it was moved, swapped, put back
-// or belongs to another mesh, it does not open.
+// The same key is not sealed twice, also by another leader; a replica opens it, and where it was moved, swapped, put
+// back or belongs to another mesh, it does not open.
 func TestVault(t *testing.T) {
 	server, kek := kvtest.Start(t), filepath.Join(t.TempDir(), "kek")
 	m, other := newMaterial(t), newMaterial(t)
@@ -249,7 +249,7 @@ func (l *leaders) text() string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for rev := range all.Header.Revision { // what was there once is there still
+	for rev := range all.Header.Revision { // past revisions are still stored
 		old, err := l.Client().Get(l.t.Context(), "\x00", clientv3.WithFromKey(), clientv3.WithRev(rev+1))
 		if err != nil {
 			l.t.Fatal(err)
@@ -261,7 +261,7 @@ func (l *leaders) text() string {
 	return lines.String()
 }
 
-// writes is how many times etcd was given the only key that ends so.
+// writes counts the writes to the only key of etcd with this suffix.
 func (l *leaders) writes(suffix string) (n int64) {
 	all, err := l.Client().Get(l.t.Context(), "\x00", clientv3.WithFromKey())
 	if err != nil {
@@ -315,8 +315,9 @@ func TestNoPrivateKeyInEtcd(t *testing.T) {
 	}
 }
 
-// Once the KMS has rotated its key, what is stored and the key of the MACs are encrypted again, at most so many at once: then
-// the old key may go. What does not open holds up nobody, a provider that is away holds up all, and nothing is lost.
+// After the KMS has rotated its key, stored values and the MAC key are encrypted again, a bounded number at once; then
+// the old key may be removed. A value that cannot be opened delays no other. A provider that is away delays all, and no
+// value is lost.
 func TestReencrypt(t *testing.T) {
 	server, kms, ctx := kvtest.Start(t), kmstest.Start(t), t.Context()
 	vaultOf := func() *vault.Vault {

@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	activeConnections = "downstream_cx_active"
-	adminTimeout      = 2 * time.Second
-	metricsPath       = "/stats/prometheus"
+	activeConnections   = "downstream_cx_active"
+	acceptedConnections = "downstream_cx_total"
+	adminTimeout        = 2 * time.Second
+	metricsPath         = "/stats/prometheus"
 )
 
-// admin speaks to Envoy's admin port.
+// admin is a client of Envoy's admin port.
 type admin struct {
 	addr   string
 	client *http.Client
@@ -27,6 +28,8 @@ func newAdmin(addr string) *admin {
 	return &admin{addr: addr, client: &http.Client{Timeout: adminTimeout}}
 }
 
+// do sends one request and returns the status code and the body, of which at most 8 MiB are read. The time limit is
+// adminTimeout. The error is that of the connection; a status code is never an error.
 func (a *admin) do(ctx context.Context, method, path string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+a.addr+path, nil)
 	if err != nil {
@@ -41,7 +44,8 @@ func (a *admin) do(ctx context.Context, method, path string) (int, []byte, error
 	return resp.StatusCode, body, err
 }
 
-// ready is nil when Envoy is LIVE: it has its configuration and serves.
+// ready returns nil when Envoy reports LIVE on /ready, that is, when it serves its configuration. The error contains
+// Envoy's state, or the reason why the admin port does not answer.
 func (a *admin) ready(ctx context.Context) error {
 	code, body, err := a.do(ctx, http.MethodGet, "/ready")
 	if err != nil {
@@ -53,7 +57,8 @@ func (a *admin) ready(ctx context.Context) error {
 	return nil
 }
 
-// stats are the counters and gauges whose names match.
+// stats returns the counters and gauges whose names match the regular expression, by name. Errors: the admin port does
+// not answer, or the answer is not JSON.
 func (a *admin) stats(ctx context.Context, match string) (map[string]int, error) {
 	_, body, err := a.do(ctx, http.MethodGet, "/stats?format=json&filter="+url.QueryEscape(match))
 	if err != nil {
@@ -77,15 +82,25 @@ func (a *admin) stats(ctx context.Context, match string) (map[string]int, error)
 	return all, nil
 }
 
-// active counts the connections of all listeners but those that show what Envoy does: whoever reads metrics must not keep
-// it alive.
+// active counts the open connections of all listeners except the admin and metrics listeners: a client that scrapes
+// metrics must not delay the end of Envoy. The error is that of stats.
 func (a *admin) active(ctx context.Context) (int, error) {
-	all, err := a.stats(ctx, `^listener\..*`+activeConnections+`$`)
-	n := 0
+	n, _, err := a.connections(ctx)
+	return n, err
+}
+
+// connections returns the active connections of these listeners, and the number that they have ever accepted.
+func (a *admin) connections(ctx context.Context) (active, accepted int, err error) {
+	all, err := a.stats(ctx, `^listener\..*(`+activeConnections+`|`+acceptedConnections+`)$`)
 	for name, v := range all {
-		if !strings.HasPrefix(name, "listener.admin.") && !strings.HasPrefix(name, "listener."+metricsName+".") && !strings.Contains(name, ".worker_") {
-			n += v
+		switch {
+		case strings.HasPrefix(name, "listener.admin."), strings.HasPrefix(name, "listener."+metricsName+"."),
+			strings.Contains(name, ".worker_"):
+		case strings.HasSuffix(name, activeConnections):
+			active += v
+		default:
+			accepted += v
 		}
 	}
-	return n, err
+	return active, accepted, err
 }

@@ -24,29 +24,32 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// agent is everything that runs beside one Envoy.
+// agent runs one Envoy and the services beside it: relay, certificates, DNS, status, debug page.
 type agent struct {
 	cfg      *options
 	id       *identity
 	log      *slog.Logger
 	relay    *relay.Relay
 	up       *upstream
-	identity *caagent.Agent // nil: on plain text there is no CA
+	identity *caagent.Agent // nil with a plaintext control plane: there is no CA
 	dns      *dns.Server    // nil: DNS of the Pod is not captured
 	envoy    *supervisor
 	admin    *admin
 	status   *status.Server
-	app      *status.Application // nil: it is not probed
+	app      *status.Application // nil: the proxy's configuration has no readiness probe
 	draining atomic.Bool
-	// configured is the start of Envoy (envoyState.Starts) that is known to have its first configuration.
+	// configured is the start number of Envoy (envoyState.Starts) that is known to have accepted its first configuration.
 	configured atomic.Int64
-	lookout    lookout
+	readiness  readinessCache
+	warming    warming
+	refusing   warming            // of listeners that Envoy refused
 	quit       context.CancelFunc // ends the agent as SIGTERM does
 }
 
 func (o *options) bootstrapFile() string { return filepath.Join(o.configPath, "envoy-rev.json") }
 
-// newAgent checks everything that can be checked before anything runs.
+// newAgent validates the options, creates the socket folder and assembles the agent; it starts nothing. Errors name the
+// option: no Envoy program, no usable folder or address, an identity, DNS setting or probe that is not valid.
 func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	path, err := exec.LookPath(o.envoyPath)
 	if err != nil {
@@ -81,7 +84,10 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 		own = append(own, followNames(names))
 	}
 	access := socket.Access{Group: shared, Refused: refusedAt(strangers, "XDS")}
-	r, err := relay.New(relay.Config{Socket: o.socket(), Access: access, Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Own: own, Follow: true, Log: log})
+	r, err := relay.New(relay.Config{
+		Socket: o.socket(), Access: access, Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata,
+		Own: own, Follow: true, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 func (o *options) envoyArgs() []string {
 	args := []string{
 		"-c", o.bootstrapFile(), "--disable-hot-restart", "--drain-strategy", "immediate",
-		"--file-flush-interval-msec", "1000", // of access logs, as Istio's agent has it; Envoy's own default is 10 s
+		"--file-flush-interval-msec", "1000", // of access logs, as in Istio's agent; Envoy's own default is 10 s
 		"--drain-time-s", strconv.Itoa(int(o.drain.Round(time.Second) / time.Second)), "-l", o.envoyLogLevel,
 	}
 	if o.envoyComponentLog != "" {
@@ -115,14 +121,17 @@ func (o *options) envoyArgs() []string {
 	return args
 }
 
-// Run works until ctx ends, then drains and stops Envoy, and everything else after it.
+// Run writes the bootstrap, runs all tasks until ctx ends, then drains and stops Envoy and after it the other tasks.
+// Errors: the bootstrap cannot be written, a port cannot be bound, a task fails. It returns nil when Envoy ends by
+// itself with exit code 0.
 func (a *agent) Run(ctx context.Context) error {
 	ctx, a.quit = context.WithCancel(ctx)
 	defer a.quit()
 	if err := a.writeBootstrap(); err != nil {
 		return err
 	}
-	// What Envoy needs outlives ctx until Envoy is gone: it may drain under new configuration.
+	// The services that Envoy uses run until Envoy has ended, even after ctx: while draining Envoy may receive
+	// configuration.
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	tasks, err := a.listen()
@@ -133,7 +142,7 @@ func (a *agent) Run(ctx context.Context) error {
 		tasks = append(tasks, loop.Task{Name: "identity", Run: a.identity.Run})
 	}
 	if a.app != nil {
-		tasks = append(tasks, loop.Task{Name: "probe", Run: func(ctx context.Context) error { return a.app.Run(ctx, a.sayHealth) }})
+		tasks = append(tasks, loop.Task{Name: "probe", Run: func(ctx context.Context) error { return a.app.Run(ctx, a.reportHealth) }})
 	}
 	tasks = append(tasks,
 		loop.Task{Name: "relay", Run: a.relay.Run},
@@ -146,13 +155,14 @@ func (a *agent) Run(ctx context.Context) error {
 	return loop.Run(base, tasks...)
 }
 
-// runEnvoy runs Envoy until it ends by itself or inner ends; when serving ends, it is drained first.
+// runEnvoy runs Envoy until it exits by itself or inner ends. When serving ends, Envoy is drained first and then
+// stopped.
 func (a *agent) runEnvoy(serving, inner context.Context) error {
 	ctx, stop := context.WithCancel(inner)
 	defer stop()
 	release := context.AfterFunc(serving, func() {
 		a.draining.Store(true)
-		a.admin.drain(ctx, a.cfg.bye, a.log)
+		a.drainEnvoy(ctx)
 		stop()
 	})
 	defer release()
@@ -162,23 +172,30 @@ func (a *agent) runEnvoy(serving, inner context.Context) error {
 	return a.envoy.Run(ctx)
 }
 
+// writeBootstrap renders the bootstrap and writes it to its file; it creates the folder.
 func (a *agent) writeBootstrap() error {
-	js, err := bootstrap(a.id, a.cfg.places())
+	js, err := bootstrap(a.id, a.cfg.bootstrapAddresses())
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(a.cfg.configPath, 0o755); err != nil {
 		return err
 	}
+	if file := a.cfg.idlePressure(); file != "" {
+		if err := writePressure(file, "0"); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(a.cfg.bootstrapFile(), js, 0o644)
 }
 
-// listen binds before anything runs, so that a port in use is an error at the start.
+// listen binds all ports before any task runs, so that a port in use fails the start. It returns the tasks that serve
+// them. The error names the address.
 func (a *agent) listen() ([]loop.Task, error) {
 	var tasks []loop.Task
 	clients := obs.NewSampled(a.log)
 	for _, s := range []struct {
-		what, addr string
+		name, addr string
 		handler    http.Handler
 	}{
 		{"status", a.cfg.statusAddr, a.status.Health()}, {"statistics", a.cfg.statsAddr, a.status.Handler()},
@@ -189,9 +206,10 @@ func (a *agent) listen() ([]loop.Task, error) {
 		}
 		l, err := net.Listen("tcp", s.addr)
 		if err != nil {
-			return nil, fmt.Errorf("%s address: %w", s.what, err)
+			return nil, fmt.Errorf("%s address: %w", s.name, err)
 		}
-		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return status.Serve(ctx, l, s.handler, clients) }})
+		serve := func(ctx context.Context) error { return status.Serve(ctx, l, s.handler, clients) }
+		tasks = append(tasks, loop.Task{Name: s.name, Run: serve})
 	}
 	if a.dns != nil {
 		if err := a.dns.Listen(); err != nil {
@@ -202,7 +220,7 @@ func (a *agent) listen() ([]loop.Task, error) {
 	return tasks, nil
 }
 
-// forwardSignals passes on what is meant for Envoy: SIGUSR1 reopens its access logs.
+// forwardSignals passes SIGUSR1, SIGUSR2 and SIGHUP on to Envoy; SIGUSR1 reopens its access logs.
 func (a *agent) forwardSignals(ctx context.Context) error {
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2)

@@ -26,7 +26,7 @@ import (
 
 const deadline = envoytest.Patience
 
-// TestMain lets the test binary be the agent, so that signals and deaths are those of a process.
+// TestMain runs the agent if the test binary was started as one, so that signals and deaths affect a real process.
 func TestMain(m *testing.M) {
 	if os.Getenv("NAVARCH_TEST_AGENT") != "" {
 		main()
@@ -84,7 +84,7 @@ func (p *process) page() (debugPage, error) {
 	return page, json.NewDecoder(resp.Body).Decode(&page)
 }
 
-// until polls the debug page, which is how an operator sees the agent.
+// until polls the agent's debug page until ok returns true, and returns that page.
 func (p *process) until(what string, ok func(debugPage) bool) debugPage {
 	p.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -155,8 +155,8 @@ func (f *fakeADS) next(t *testing.T, typeURL string) seenStream {
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// The life of one proxy: configured through the relay, cut off, reconnected without a byte of configuration, crashed,
-// drained.
+// A proxy is configured through the relay, loses the control plane, reconnects without a byte of configuration,
+// crashes, and is drained.
 func TestLife(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -180,7 +180,7 @@ func TestLife(t *testing.T) {
 	p.drains(page, listener, arrived, release)
 }
 
-// begins is the first connection: who Envoy is, and nothing that it holds.
+// begins checks the first connection: the request states Envoy's node, and no resources.
 func (p *process) begins(ads *fakeADS, listener string) {
 	t := p.t
 	t.Helper()
@@ -210,7 +210,8 @@ func (p *process) begins(ads *fakeADS, listener string) {
 	}
 }
 
-// reconnects is after the control plane went away: traffic goes on, and once it is back it need not send a byte.
+// reconnects checks the agent while the control plane is away: traffic continues. Once the control plane is back, it
+// need not send any resource.
 func (p *process) reconnects(ads *fakeADS, addr, listener string) debugPage {
 	t := p.t
 	t.Helper()
@@ -258,7 +259,7 @@ func (p *process) crashes(ads *fakeADS, page debugPage) debugPage {
 func (p *process) drains(page debugPage, listener string, arrived, release chan struct{}) {
 	t := p.t
 	t.Helper()
-	// Whoever reads metrics does not keep a draining Envoy alive.
+	// A client that reads metrics does not keep a draining Envoy alive.
 	watcher, err := net.Dial("tcp", p.metrics)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +300,7 @@ func TestAgentWaitsForTheControlPlane(t *testing.T) {
 	p.until("ready", func(d debugPage) bool { return d.Ready })
 }
 
-// Whatever kills the agent, no Envoy is left that nobody drives.
+// Whichever way the agent is killed, its Envoy ends too.
 func TestEnvoyDiesWithTheAgent(t *testing.T) {
 	p := startAgent(t, loopback.For(t), "--xds-plaintext")
 	pid := p.until("running", func(d debugPage) bool { return d.Envoy.PID != 0 }).Envoy.PID

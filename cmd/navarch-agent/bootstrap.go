@@ -8,19 +8,19 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/push/istiometrics"
 )
 
-// object is a message of Envoy as JSON. Envoy's types of the bootstrap are not linked into the agent: they are a third of
-// its memory. A test reads what is drawn here with them, and Envoy judges it.
+// object is one Envoy message as JSON. The agent does not link Envoy's Go types of the bootstrap: they would be a third
+// of its memory. A test decodes the rendered bootstrap with these types and has Envoy validate it.
 type object = map[string]any
 
-// xdsCluster is the name by which dashboards and stock tools know the way to the control plane.
+// xdsCluster is the name of the control plane's cluster that dashboards and stock tools expect.
 const xdsCluster = "xds-grpc"
 
-// statsTags turn Envoy's dotted names into the labels that dashboards for istio-proxy read.
+// statsTags are the regular expressions that extract tags from Envoy's dotted statistic names. The tags are the labels
+// that dashboards for istio-proxy use.
 var statsTags = [][2]string{
 	{"cluster_name", `^cluster\.((.+?(\..+?\.svc\.cluster\.local)?)\.)`},
 	{"tcp_prefix", `^tcp\.((.*?)\.)\w+?$`},
@@ -34,18 +34,19 @@ var statsTags = [][2]string{
 	{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
 }
 
-// places are the addresses ("ip:port") and sockets that the bootstrap names.
-type places struct {
+// bootstrapAddresses are the addresses ("ip:port") and socket paths that the bootstrap contains.
+type bootstrapAddresses struct {
 	admin   string
-	metrics string // where Envoy shows its metrics to all; empty: nowhere
-	xds     string // the relay's socket
-	sds     string // the socket of certificates; empty: none
+	metrics string // Envoy's listener for metrics; empty: no such listener
+	xds     string // path of the relay's socket
+	sds     string // path of the socket for certificates; empty: no SDS
+	idle    string // path of the file by which the agent ends idle connections; empty: no such file
 }
 
 // bootstrap renders Envoy's start-up configuration as JSON: node, admin address, delta ADS over the relay's socket, SDS
-// over a second socket (if set) and the metrics listener (if set). Errors: a node that does not marshal, or an address
-// that is not IP:port.
-func bootstrap(id *identity, at places) ([]byte, error) {
+// over a second socket (if set) and the metrics listener (if set). Errors: the node cannot be encoded as JSON, or an
+// address is not IP:port.
+func bootstrap(id *identity, at bootstrapAddresses) ([]byte, error) {
 	node, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(id.node)
 	if err != nil {
 		return nil, fmt.Errorf("node: %w", err)
@@ -73,24 +74,29 @@ func bootstrap(id *identity, at places) ([]byte, error) {
 		clusters, manager["local_cluster_name"] = append(clusters, ownCluster()), localCluster
 	}
 	static["clusters"] = clusters
-	return json.MarshalIndent(object{
+	whole := object{
 		"node":              json.RawMessage(node),
 		"admin":             object{"address": admin},
 		"cluster_manager":   manager,
 		"static_resources":  static,
 		"dynamic_resources": dynamicResources(),
-		// For clusters without a resolver of their own, as EnvoyFilters add them: those of the control plane have these settings, too, and it says why
-		// (push/build/cluster).
+		// For clusters without a resolver of their own, which EnvoyFilters add. The control plane's clusters have the same
+		// settings; push/build/cluster gives the reasons.
 		"typed_dns_resolver_config": object{"name": "envoy.network.dns_resolver.cares", "typed_config": object{
 			"@type": caresType, "udp_max_queries": 100, "query_tries": 2, "query_timeout_seconds": 2}},
-		"stats_config": statsConfig(id.proxy.GetProxyStatsMatcher()),
-		// 38 % less main-thread CPU with 1,000 clusters (measured): statistics of a cluster are made by its first use.
+		"stats_config": statsConfig(id),
+		// 38 % less main-thread CPU with 1,000 clusters (measured): Envoy creates the statistics of a cluster at its first
+		// use.
 		"deferred_stat_options": object{"enable_deferred_creation_stats": true},
 		"layered_runtime": object{"layers": []object{
 			{"name": "static", "static_layer": settings},
 			{"name": "admin", "admin_layer": object{}},
 		}},
-	}, "", " ")
+	}
+	if at.idle != "" {
+		whole[overloadKey] = idleOverload(at.idle)
+	}
+	return json.MarshalIndent(whole, "", " ")
 }
 
 func dynamicResources() object {
@@ -102,7 +108,7 @@ func dynamicResources() object {
 		"ads_config": object{
 			"api_type":              "DELTA_GRPC",
 			"transport_api_version": "V3",
-			// Without it the node, 61 KB, is in every request, ACKs too.
+			// Otherwise each request, ACKs included, would contain the node, which is 61 KB.
 			"set_node_on_first_message_only": true,
 			"grpc_services": []object{{"envoy_grpc": object{
 				"cluster_name": xdsCluster,
@@ -112,22 +118,23 @@ func dynamicResources() object {
 	}
 }
 
-// localCluster is the name of the cluster of the proxy's own workload, as with stock agents: the control plane gives its endpoints.
+// localCluster is the name of the cluster of the proxy's own workload, as with stock agents. The control plane sends
+// its endpoints.
 const localCluster = "local_cluster"
 
-// ownCluster is that cluster. It is waited for as long as Envoy waits for endpoints where nothing is said (15 s): a control plane that knows nothing of it
-// may not answer.
+// ownCluster returns localCluster as an EDS cluster. Envoy waits for its endpoints for 15 s, its default time limit: a
+// control plane that does not know the workload may send none.
 func ownCluster() object {
 	return object{"name": localCluster, "type": "EDS", "connect_timeout": "1s",
 		"eds_cluster_config": object{"eds_config": object{"ads": object{}, "resource_api_version": "V3"}}}
 }
 
-// sdsCluster is the name that the control plane's configuration says certificates come from, as with stock agents.
+// sdsCluster is the cluster from which the control plane's configuration gets certificates, as with stock agents.
 const sdsCluster = "sds-grpc"
 
 const (
 	metricsName    = "envoy-prometheus"
-	metricsBackend = "prometheus_stats" // the name that stock agents give it
+	metricsBackend = "prometheus_stats" // the name with stock agents
 
 	hcmType    = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	routerType = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
@@ -135,8 +142,8 @@ const (
 	httpType   = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 )
 
-// metricsListener shows /stats/prometheus of the admin port, and nothing else of it. Its clients are bounded in number (by
-// the runtime) and in time.
+// metricsListener returns a listener on address that forwards only /stats/prometheus of the admin port. The runtime
+// limits the number of its clients, and timeouts limit their connections.
 func metricsListener(address object) object {
 	route := object{"match": object{"path": metricsPath}, "route": object{"cluster": metricsBackend, "timeout": "60s"}}
 	hcm := object{
@@ -145,8 +152,10 @@ func metricsListener(address object) object {
 		"request_timeout":              "10s",
 		"stream_idle_timeout":          "30s",
 		"common_http_protocol_options": object{"idle_timeout": "60s"},
-		"route_config":                 object{"virtual_hosts": []object{{"name": "stats", "domains": []string{"*"}, "routes": []object{route}}}},
-		"http_filters":                 []object{{"name": "envoy.filters.http.router", "typed_config": object{"@type": routerType}}},
+		"route_config": object{"virtual_hosts": []object{
+			{"name": "stats", "domains": []string{"*"}, "routes": []object{route}},
+		}},
+		"http_filters": []object{{"name": "envoy.filters.http.router", "typed_config": object{"@type": routerType}}},
 	}
 	filter := object{"name": "envoy.filters.network.http_connection_manager", "typed_config": hcm}
 	return object{
@@ -156,10 +165,14 @@ func metricsListener(address object) object {
 }
 
 func metricsCluster(admin object) object {
-	return object{"name": metricsBackend, "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignment(metricsBackend, admin)}
+	return object{
+		"name": metricsBackend, "type": "STATIC", "connect_timeout": "1s",
+		"load_assignment": assignment(metricsBackend, admin),
+	}
 }
 
-// socketCluster is a Unix socket of the agent. The keepalive notices one that hangs.
+// socketCluster returns an HTTP/2 cluster whose one endpoint is a Unix socket of the agent. The keepalive detects a
+// socket that no longer answers.
 func socketCluster(name, socket string) object {
 	keepalive := object{"interval": "10s", "timeout": "5s"}
 	return object{
@@ -172,13 +185,16 @@ func socketCluster(name, socket string) object {
 	}
 }
 
+// assignment returns the endpoints of a cluster with one address.
 func assignment(cluster string, address object) object {
 	endpoint := object{"endpoint": object{"address": address}}
 	return object{"cluster_name": cluster, "endpoints": []object{{"lb_endpoints": []object{endpoint}}}}
 }
 
-// statsConfig keeps all statistics unless the proxy's configuration chooses.
-func statsConfig(m *meshv1alpha1.ProxyConfig_ProxyStatsMatcher) object {
+// statsConfig returns the settings of Envoy's statistics. Without patterns in the proxy's configuration all statistics
+// are kept, else those that match and the ones that the agent needs.
+func statsConfig(id *identity) object {
+	m := id.proxy.GetProxyStatsMatcher()
 	var tags, want []object
 	for _, t := range statsTags {
 		tags = append(tags, object{"tag_name": t[0], "regex": t[1]})
@@ -196,18 +212,23 @@ func statsConfig(m *meshv1alpha1.ProxyConfig_ProxyStatsMatcher) object {
 	if len(want) == 0 {
 		return cfg
 	}
-	// Always kept: what readiness, draining and every dashboard need, Istio's metrics, and what authorisation has refused, or would (Istio's).
+	// Always kept: statistics for readiness, draining and dashboards, Istio's metrics, and the counters of requests that
+	// authorisation refused, or would refuse in a dry run.
 	for _, v := range []string{"cluster_manager", "listener_manager", "server", "cluster." + xdsCluster, istiometrics.Prefix} {
 		want = append(want, object{"prefix": v})
 	}
 	for _, v := range []string{activeConnections, "rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied"} {
 		want = append(want, object{"suffix": v})
 	}
+	if id.isRouter() {
+		want = append(want, object{"suffix": acceptedConnections})
+	}
 	cfg["stats_matcher"] = object{"inclusion_list": object{"patterns": want}}
 	return cfg
 }
 
-// socketAddress is Envoy's form of "ip:port".
+// socketAddress converts "ip:port" to Envoy's SocketAddress. The error reports that host is not an IP address or port
+// not a number.
 func socketAddress(hostPort string) (object, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {

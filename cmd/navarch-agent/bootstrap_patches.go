@@ -22,22 +22,25 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// bootstrapKey of the node's metadata says that this agent asks for patches of its bootstrap: the control plane names patches whose proxies do not.
+// bootstrapKey of the node's metadata declares that this agent requests patches of its bootstrap. The control plane
+// reports patches that select proxies without this key.
 const bootstrapKey, bootstrapAsks = "NAVARCH_BOOTSTRAP", "xds"
 
-// claimBootstrap says so in the node.
+// claimBootstrap sets bootstrapKey in the node's metadata.
 func (i *identity) claimBootstrap() {
 	i.node.Metadata.Fields[bootstrapKey] = structpb.NewStringValue(bootstrapAsks)
 }
 
-// patchBootstrap asks the control plane for patches of the bootstrap, and writes it with those that Envoy takes. It ends within the time that the options
-// give: Envoy starts with what is written by then.
+// patchBootstrap requests the patches of the bootstrap from the control plane and writes the bootstrap with the patches
+// that Envoy accepts. It returns after bootstrapWait at the latest; Envoy then starts with the bootstrap that is in the
+// file. Failures are logged.
 func (a *agent) patchBootstrap(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.bootstrapWait)
 	defer cancel()
 	patches, err := a.askBootstrap(ctx)
 	if err != nil {
-		a.log.Warn("Envoy starts without patches of its bootstrap: the control plane has not said whether there are any", "waited", a.cfg.bootstrapWait, "error", err)
+		a.log.Warn("Envoy starts without patches of its bootstrap: the control plane has not said whether there are any",
+			"waited", a.cfg.bootstrapWait, "error", err)
 		return
 	}
 	if len(patches) == 0 {
@@ -48,7 +51,8 @@ func (a *agent) patchBootstrap(ctx context.Context) {
 	}
 }
 
-// askBootstrap asks until there is an answer. At first there may be no control plane, nor the roots that it is verified against.
+// askBootstrap requests the patches every 200 ms until the control plane answers or ctx ends. At the start of a machine
+// the control plane, or the file of its roots, may not exist yet. The error is that of the last request.
 func (a *agent) askBootstrap(ctx context.Context) ([]agentapi.BootstrapPatch, error) {
 	const pause = 200 * time.Millisecond
 	for {
@@ -59,7 +63,8 @@ func (a *agent) askBootstrap(ctx context.Context) ([]agentapi.BootstrapPatch, er
 	}
 }
 
-// bootstrap asks once, on a connection of its own.
+// bootstrap requests the patches once, on a connection of its own. Errors: no credentials, a connection or stream that
+// fails, an answer that cannot be decoded.
 func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.BootstrapPatch, error) {
 	creds, err := u.credentials()
 	if err != nil {
@@ -80,7 +85,9 @@ func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.Boot
 	if err != nil {
 		return nil, err
 	}
-	request := &discoveryv3.DeltaDiscoveryRequest{Node: id.node, TypeUrl: agentapi.BootstrapURL, ResourceNamesSubscribe: []string{agentapi.BootstrapName}}
+	request := &discoveryv3.DeltaDiscoveryRequest{
+		Node: id.node, TypeUrl: agentapi.BootstrapURL, ResourceNamesSubscribe: []string{agentapi.BootstrapName},
+	}
 	if err := stream.Send(request); err != nil {
 		return nil, err
 	}
@@ -97,23 +104,25 @@ func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.Boot
 	}
 }
 
-// mergePatches writes the bootstrap with all patches, or, where Envoy refuses that, with those that it takes one after the other; the others are logged.
-// After an error the file is as it was.
+// mergePatches writes the bootstrap with all patches. If Envoy rejects the result, the patches are added one at a time,
+// and each one that Envoy rejects is logged and left out. After an error the file is unchanged. Errors: the file cannot
+// be read, decoded or written.
 func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPatch) error {
 	text, err := os.ReadFile(a.cfg.bootstrapFile())
 	if err != nil {
 		return err
 	}
+	text = a.yieldOverload(ctx, text, patches)
 	good, err := merged(text, patches...)
 	if err != nil {
 		return err
 	}
-	if a.judge(ctx, good) != nil {
+	if a.validateBootstrap(ctx, good) != nil {
 		good = text
 		for _, p := range patches {
 			next, err := merged(good, p)
 			if err == nil {
-				err = a.judge(ctx, next)
+				err = a.validateBootstrap(ctx, next)
 			}
 			if err != nil {
 				a.log.Error("a patch of the bootstrap is left out: Envoy refuses what it makes", "patch", p.From, "error", err)
@@ -125,14 +134,16 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 	return os.WriteFile(a.cfg.bootstrapFile(), good, 0o644)
 }
 
-// judge is Envoy's own judgement of a bootstrap; nil: it takes it.
-func (a *agent) judge(ctx context.Context, text []byte) error {
+// validateBootstrap makes Envoy validate a bootstrap (--mode validate). The error contains the first 500 bytes of
+// Envoy's output, or is that of ctx or of the temporary file.
+func (a *agent) validateBootstrap(ctx context.Context, text []byte) error {
 	file := strings.TrimSuffix(a.cfg.bootstrapFile(), ".json") + ".patched.json"
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(file) }()
-	out, err := exec.CommandContext(ctx, a.envoy.path, "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput()
+	args := []string{"--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error"}
+	out, err := exec.CommandContext(ctx, a.envoy.path, args...).CombinedOutput()
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -142,11 +153,12 @@ func (a *agent) judge(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// merged is a bootstrap with patches, as agentapi.BootstrapPatch says.
+// merged returns a bootstrap with the patches merged into it, by the rules of agentapi.BootstrapPatch. The error
+// reports that text is not a JSON object.
 func merged(text []byte, patches ...agentapi.BootstrapPatch) ([]byte, error) {
 	var whole object
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // a number is written as it was
+	decoder.UseNumber() // keeps large numbers exact
 	if err := decoder.Decode(&whole); err != nil {
 		return nil, err
 	}
@@ -159,6 +171,8 @@ func merged(text []byte, patches ...agentapi.BootstrapPatch) ([]byte, error) {
 	return json.MarshalIndent(whole, "", " ")
 }
 
+// merge merges a patch into an object. null deletes the key, lists are appended, objects are merged, and an object with
+// a key @type replaces the present one.
 func merge(into, patch object) {
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
 		switch value := patch[key].(type) {

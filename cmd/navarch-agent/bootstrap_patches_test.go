@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// TestMerged: what agentapi.BootstrapPatch says of each kind of value.
+// TestMerged: each kind of value is merged by the rules of agentapi.BootstrapPatch.
 func TestMerged(t *testing.T) {
 	const base = `{"a": {"b": 1, "c": [1]}, "any": {"@type": "x", "y": 1}, "list": [{"n": 1}], "big": 12345678901234567890, "one": {"x": {"k": 1}}}`
 	got, err := merged([]byte(base),
@@ -30,7 +30,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// bootstrapResource is what a control plane answers.
+// bootstrapResource returns a control plane's response with patches.
 func bootstrapResource(t *testing.T, patches ...agentapi.BootstrapPatch) *discoveryv3.Resource {
 	t.Helper()
 	message, err := agentapi.EncodeBootstrap(patches)
@@ -44,7 +44,7 @@ func bootstrapResource(t *testing.T, patches ...agentapi.BootstrapPatch) *discov
 	return &discoveryv3.Resource{Name: agentapi.BootstrapName, Version: "1", Resource: body}
 }
 
-// TestBootstrapIsPatched: Envoy starts with what patches say, but for one that it refuses, which is named.
+// TestBootstrapIsPatched: Envoy starts with all patches except one that it refuses, which is logged.
 func TestBootstrapIsPatched(t *testing.T) {
 	ads := newFakeADS(t, loopback.For(t), "127.0.0.1:1")
 	ads.resources[agentapi.BootstrapURL] = bootstrapResource(t,
@@ -72,7 +72,7 @@ func TestBootstrapIsPatched(t *testing.T) {
 	}
 }
 
-// TestBootstrapIsNotWaitedFor: a control plane that says nothing of patches holds up no Envoy.
+// TestBootstrapIsNotWaitedFor: a control plane without an answer about patches does not block Envoy's start.
 func TestBootstrapIsNotWaitedFor(t *testing.T) {
 	ads := newFakeADS(t, loopback.For(t), "127.0.0.1:1")
 	addr, _ := ads.start(t, loopback.For(t))

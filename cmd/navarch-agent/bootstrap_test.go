@@ -21,14 +21,14 @@ func rendered(t *testing.T, proxyYAML string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := bootstrap(id, places{admin: "127.0.0.1:15000", metrics: "0.0.0.0:15090", xds: "./etc/istio/proxy/XDS", sds: "./etc/istio/proxy/SDS"})
+	js, err := bootstrap(id, bootstrapAddresses{admin: "127.0.0.1:15000", metrics: "0.0.0.0:15090", xds: "./etc/istio/proxy/XDS", sds: "./etc/istio/proxy/SDS"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return js
 }
 
-// Envoy itself judges the bootstrap, with and without a choice of statistics.
+// Envoy itself validates the bootstrap, with and without a selection of statistics.
 func TestEnvoyAcceptsTheBootstrap(t *testing.T) {
 	for name, config := range map[string]string{
 		"plain": "",
@@ -51,7 +51,7 @@ func TestEnvoyAcceptsTheBootstrap(t *testing.T) {
 	}
 }
 
-// The few settings on which the protocol depends (why: see bootstrap.go).
+// The bootstrap has the settings on which the protocol depends (for the reasons see bootstrap.go).
 func TestBootstrapSettings(t *testing.T) {
 	var b struct {
 		Dynamic struct {

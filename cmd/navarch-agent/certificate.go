@@ -12,22 +12,24 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// identityKey of the node's metadata says that this proxy gets its certificates by SDS from its agent, so that the control
-// plane may ask it for mTLS.
+// identityKey of the node's metadata declares that this proxy receives its certificates by SDS from its agent. The
+// control plane configures mTLS for it then.
 const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 
-// filesKey says that the agent serves certificates of files by SDS, revocation lists too, so that the control plane names them as Istio's does, and does
-// not have Envoy read the files, which refuses a listener or cluster where there is no such file.
+// filesKey declares that the agent serves certificates and revocation lists of files by SDS. The control plane then
+// refers to them by SDS names, as Istio's does. Otherwise Envoy would read the files itself, and refuse a listener or
+// cluster whose file is absent.
 const filesKey = "NAVARCH_FILES"
 
-// claim states in the node that the agent serves certificates. Without it the node states that it has none: a node with Istio's version alone is one of
-// Istio's agents, which always have some.
+// claim sets identityKey and filesKey in the node's metadata. A node without this declaration has the value "none":
+// only Istio's agents, which always have certificates, omit the key.
 func (i *identity) claim() {
 	i.node.Metadata.Fields[identityKey] = structpb.NewStringValue(identitySDS)
 	i.node.Metadata.Fields[filesKey] = structpb.NewStringValue(identitySDS)
 }
 
-// sdsSocket is where Envoy gets its certificates; empty on plain text.
+// sdsSocket returns the path of the socket from which Envoy gets its certificates; empty with a plaintext control
+// plane.
 func (o *options) sdsSocket() string {
 	if o.plaintext {
 		return ""
@@ -35,7 +37,9 @@ func (o *options) sdsSocket() string {
 	return o.sds()
 }
 
-// newIdentity is the agent's identity half: its key never leaves this process but to Envoy.
+// newIdentity returns the agent that requests the workload's certificate and serves it to Envoy by SDS. The private key
+// leaves this process only to Envoy and to --output-certs. The error reports that the environment's identity is not a
+// SPIFFE ID, or names the option.
 func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.Logger) (*caagent.Agent, error) {
 	name, err := id.spiffeID()
 	if err != nil {
@@ -52,16 +56,17 @@ func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.
 	return a, nil
 }
 
-// certificatePage is what the debug page shows of the identity.
+// certificatePage is the part of the debug page about the workload's certificate.
 type certificatePage struct {
 	URI         string     `json:"uri,omitempty"`
 	Serial      string     `json:"serial,omitempty"`
 	NotAfter    *time.Time `json:"notAfter,omitempty"`
 	LastFailure string     `json:"lastFailure,omitempty"`
-	// Files are the secrets of files that Envoy asks for, and that are not served as the files are now.
+	// Files lists the secrets that Envoy subscribes to and whose files, as they are now, cannot be served.
 	Files []caagent.FileFault `json:"files,omitempty"`
 }
 
+// certificate returns that part of the debug page; nil with a plaintext control plane.
 func (a *agent) certificate() *certificatePage {
 	if a.identity == nil {
 		return nil

@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// vmFiles are where `istioctl x workload entry configure` and Istio's packages put the environment of a machine; the
-// later wins, as in Istio's start script.
+// vmFiles are the environment files that `istioctl x workload entry configure` and Istio's packages install on a
+// machine. Variables of the later file win, as in Istio's start script.
 var vmFiles = []string{"/var/lib/istio/envoy/sidecar.env", "/var/lib/istio/envoy/cluster.env"}
 
-// environment is own ("KEY=value" rows, the process's) and before it, so that own wins, the rows of files. Files that were
-// asked for must be there; without any, those of a machine count if they are.
+// environment returns the variables of the files, then own, as rows "KEY=value"; the later row wins. own is the
+// environment of the process. Without files it reads vmFiles and skips those that are absent or not readable.
+// Errors: a listed file that cannot be read, or a row that parseEnv rejects.
 func environment(files, own []string) ([]string, error) {
 	asked := len(files) > 0
 	if !asked {
@@ -39,8 +40,8 @@ func environment(files, own []string) ([]string, error) {
 	return append(all, own...), nil
 }
 
-// parseEnv reads rows of KEY=value as a shell would source them, without expanding anything: what only a shell could read
-// is an error. Values may be in single or double quotes.
+// parseEnv parses rows KEY=value as a shell would, but expands nothing. Values may be in single or double quotes. The
+// error names the line that needs a shell's expansion or is not KEY=value.
 func parseEnv(text string) ([]string, error) {
 	var rows []string
 	for i, line := range strings.Split(text, "\n") {
@@ -62,7 +63,8 @@ func parseEnv(text string) ([]string, error) {
 	return rows, nil
 }
 
-// unquote takes one word of a shell apart: quoted and plain pieces follow one another.
+// unquote removes the quotes and backslashes of one shell word, which may join quoted and plain pieces. Errors: an open
+// quote, a blank outside of quotes, or a character that a shell would expand.
 func unquote(raw string) (string, error) {
 	var out strings.Builder
 	for rest := raw; rest != ""; {
@@ -101,7 +103,8 @@ func unquote(raw string) (string, error) {
 	return out.String(), nil
 }
 
-// doubleQuoted writes what stands before the closing quote, and returns how much of text it and the quote are.
+// doubleQuoted writes the text before the closing quote to out. It returns the number of bytes read, including that
+// quote. Errors: no closing quote, or a character that a shell would expand.
 func doubleQuoted(out *strings.Builder, text string) (int, error) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -119,7 +122,8 @@ func doubleQuoted(out *strings.Builder, text string) (int, error) {
 	return 0, errors.New("a quote is not closed")
 }
 
-// meshDefaults is defaultConfig of a mesh configuration file (istioctl writes one for a machine), as YAML; no file: none.
+// meshDefaults returns defaultConfig of a mesh configuration file as YAML, which istioctl writes for a machine. An
+// absent file yields an empty text. Errors: the file cannot be read or is not YAML.
 func meshDefaults(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A real shell sources the same file, and must see the same.
+// parseEnv reads the same values from a file as a real shell that sources it.
 func TestParseEnvIsAShell(t *testing.T) {
 	const file = `# istioctl's
 CANONICAL_SERVICE='web'

@@ -17,11 +17,11 @@ import (
 const (
 	restartBase  = 200 * time.Millisecond
 	restartMax   = 10 * time.Second
-	restartReset = 30 * time.Second // an Envoy that lived this long starts the back-off again
-	killAfter    = 5 * time.Second  // between SIGTERM and SIGKILL
+	restartReset = 30 * time.Second // an Envoy that ran this long resets the back-off
+	killAfter    = 5 * time.Second  // time between SIGTERM and SIGKILL
 )
 
-// envoyState is what the debug page shows of the process.
+// envoyState is the part of the debug page about the Envoy process.
 type envoyState struct {
 	PID      int        `json:"pid,omitempty"` // 0: not running
 	Starts   int        `json:"starts"`
@@ -30,7 +30,7 @@ type envoyState struct {
 	LastExit string     `json:"lastExit,omitempty"`
 }
 
-// supervisor runs Envoy, again when it crashes, and stops it when told to.
+// supervisor runs Envoy, restarts it with back-off after a crash, and stops it when its context ends.
 type supervisor struct {
 	path string
 	args []string
@@ -42,8 +42,8 @@ type supervisor struct {
 	proc  *os.Process
 }
 
-// Run returns when ctx ends, after Envoy was stopped, or with nil when Envoy ended by its own will (exit code 0, as
-// POST /quitquitquit makes it do): the proxy of a finished job must not come back.
+// Run runs Envoy until ctx ends, and returns nil after Envoy was stopped. It also returns nil when Envoy exits with
+// code 0 (after POST /quitquitquit): the proxy of a finished Job must not be restarted. It never returns an error.
 func (s *supervisor) Run(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		began := time.Now()
@@ -62,7 +62,8 @@ func (s *supervisor) Run(ctx context.Context) error {
 		s.mu.Lock()
 		s.state.Crashes++
 		s.mu.Unlock()
-		s.log.Error("Envoy crashed, starting it again", "exit", err, "after", time.Since(began).Round(time.Millisecond), "in", wait)
+		s.log.Error("Envoy crashed, starting it again",
+			"exit", err, "after", time.Since(began).Round(time.Millisecond), "in", wait)
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -73,15 +74,15 @@ func (s *supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// once runs one Envoy to its end. The kernel kills it when the agent dies: the parent of that rule is the thread, which
-// is therefore kept.
+// once runs one Envoy process until it exits. The kernel kills Envoy when its parent thread ends (Pdeathsig), so the
+// goroutine stays locked to that thread. The error is that of the start or of the exit status.
 func (s *supervisor) once(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(s.path, s.args...)
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid:   true, // a Ctrl-C on the terminal must reach it through the drain only
+		Setpgid:   true, // a Ctrl-C on the terminal must not reach Envoy before the drain
 		Pdeathsig: syscall.SIGKILL,
 	}
 	if err := s.start(cmd); err != nil {
@@ -108,7 +109,7 @@ func (s *supervisor) once(ctx context.Context) error {
 	return err
 }
 
-// start starts the process under the lock, so that a signal that comes meanwhile waits for it instead of getting lost.
+// start starts the process under the lock: a signal that arrives meanwhile waits for the process and is not lost.
 func (s *supervisor) start(cmd *exec.Cmd) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,6 +122,7 @@ func (s *supervisor) start(cmd *exec.Cmd) error {
 	return nil
 }
 
+// exited records the end of the process and its error for State.
 func (s *supervisor) exited(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +132,7 @@ func (s *supervisor) exited(err error) {
 	}
 }
 
-// Signal passes sig to Envoy, if it runs.
+// Signal sends sig to Envoy; without a running process it does nothing.
 func (s *supervisor) Signal(sig os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,6 +144,7 @@ func (s *supervisor) Signal(sig os.Signal) {
 	}
 }
 
+// State returns the state of the Envoy process. Any goroutine may call it.
 func (s *supervisor) State() envoyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

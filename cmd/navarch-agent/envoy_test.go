@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// program writes a shell script that takes Envoy's place.
+// program writes a shell script that replaces Envoy.
 func program(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "envoy")

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// facts are the agent's own metrics, by the names of stock agents where those have one; all get the prefix istio_agent_.
+// facts are the metrics of the agent itself. Their names, after the prefix istio_agent_, are those of stock agents
+// where these have such a metric.
 type facts struct {
 	a     *agent
 	start time.Time
@@ -69,7 +70,8 @@ func (f facts) Collect(ch chan<- prometheus.Metric) {
 	count(envoyCrashes, uint64(envoy.Crashes))
 }
 
-// residentBytes reads the second field of /proc/self/statm, in pages (proc(5)).
+// residentBytes returns the agent's resident memory in bytes: the second field of /proc/self/statm (proc(5)) in pages,
+// times the page size. false: the file is absent or has another form.
 func residentBytes() (int64, bool) {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)

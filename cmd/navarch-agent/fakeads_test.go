@@ -26,12 +26,12 @@ const (
 	ldsType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 )
 
-// fakeADS answers CDS and LDS with one resource each, unless the request says that it is held already.
+// fakeADS answers CDS and LDS with one resource each, unless the request claims it.
 type fakeADS struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	resources map[string]*discoveryv3.Resource // by type
 	first     chan seenStream                  // the first request of each type of each stream, ACKs left out
-	// afterRefusal is what is sent of listeners after a refusal of one, each in a response of its own.
+	// afterRefusal has listeners to send after a refusal, each in a separate response.
 	afterRefusal chan *discoveryv3.Resource
 }
 
@@ -64,7 +64,7 @@ func (f *fakeADS) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServ
 	}
 }
 
-// sendRest sends what is in afterRefusal until the stream ends. By then everything else has been sent.
+// sendRest sends the resources in afterRefusal until the stream ends. Everything else has been sent by then.
 func (f *fakeADS) sendRest(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) {
 	for n := 0; ; n++ {
 		select {

@@ -1,15 +1,16 @@
 package main
 
-// healthURL is the type of the request in which an agent says how its application is; it has no answer. Istio's agents say so, too.
+// healthURL is the type URL of requests that report the application's health; they have no response. Istio's agents
+// send the same type.
 const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
-// sayHealth tells the control plane how the application is; nil: it is well.
-func (a *agent) sayHealth(wrong error) {
-	if wrong == nil {
+// reportHealth logs the application's health and reports it to the control plane; a nil error means healthy.
+func (a *agent) reportHealth(unhealthy error) {
+	if unhealthy == nil {
 		a.log.Info("the application is healthy")
 		a.relay.Report(healthURL, "")
 		return
 	}
-	a.log.Warn("the application is not healthy", "error", wrong)
-	a.relay.Report(healthURL, wrong.Error())
+	a.log.Warn("the application is not healthy", "error", unhealthy)
+	a.relay.Report(healthURL, unhealthy.Error())
 }

@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// A machine's agent says how its application is, by the probe of the mesh.yaml that `navarchctl vm configure` writes: first that it is well, then that it is
-// not, and why; and it says so again to a control plane that comes back.
+// A machine's agent reports its application's health, by the probe in the mesh.yaml of `navarchctl vm configure`: first
+// healthy, then unhealthy with the reason. It reports again to a control plane that was away.
 func TestAgentSaysHowTheApplicationIs(t *testing.T) {
 	var broken atomic.Bool
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func TestAgentSaysHowTheApplicationIs(t *testing.T) {
 	f := newFakeADS(t, loopback.For(t), app.Listener.Addr().String())
 	addr, server := f.start(t, loopback.For(t))
 	startAgent(t, addr, "--xds-plaintext", "--mesh-config", mesh)
-	for { // what is not well before is Envoy, which has no configuration yet
+	for { // earlier reports are about Envoy, which has no configuration yet
 		if got := f.next(t, healthURL).request; got.ErrorDetail == nil {
 			break
 		}

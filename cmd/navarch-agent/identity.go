@@ -30,34 +30,37 @@ const (
 	headerPrefix    = "XDS_HEADER_"
 	localityLabel   = "istio-locality"
 	topologyLabel   = "topology.istio.io/locality"
-	configKey       = "proxy.istio.io/config" // the annotation that overrides PROXY_CONFIG for one pod
+	configKey       = "proxy.istio.io/config" // annotation that overrides PROXY_CONFIG for one Pod
 	defaultCluster  = "istio-proxy"
 	podTemplateHash = "pod-template-hash"
 )
 
-// identity is what stock injection tells a proxy about itself.
+// identity is a proxy's node, configuration and environment, as stock injection sets them.
 type identity struct {
 	node    *corev3.Node
 	proxy   *meshv1alpha1.ProxyConfig
-	headers map[string]string // ClusterID and XDS_HEADER_*, for the control plane
-	vars    map[string]string // the environment
-	// addresses are the pod's, the primary first.
+	headers map[string]string // ClusterID and XDS_HEADER_*, sent to the control plane
+	vars    map[string]string // variables of the environment, by name
+	// addresses are the IP addresses of the Pod, the primary one first.
 	addresses []string
 }
 
-// lookup is a variable of the environment, else of the proxy's configuration: injection makes its proxyMetadata variables.
+// lookup returns a variable of the environment, else of proxyMetadata in the proxy's configuration: injection sets
+// proxyMetadata as variables. Empty: neither sets it.
 func (i *identity) lookup(key string) string {
 	return cmp.Or(i.vars[key], i.proxy.GetProxyMetadata()[key])
 }
 
-// sources are what tells a proxy about itself beside the environment; the files may be absent, as both are outside Kubernetes.
+// sources are the inputs of a proxy's identity beside the environment. Both paths may be absent, as outside of
+// Kubernetes.
 type sources struct {
-	podInfo string // the downward API folder: labels, annotations
-	mesh    string // file of a mesh configuration
-	domain  string // NAMESPACE.svc.DOMAIN; empty: that of cluster.local
+	podInfo string // folder of the downward API: files labels and annotations
+	mesh    string // file of the mesh configuration
+	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; empty: with cluster.local
 }
 
-// identify reads env ("KEY=value" rows, the later wins) and the sources. nodeType is sidecar or router.
+// identify derives the proxy's identity from env ("KEY=value" rows, the later wins) and the sources. nodeType is
+// sidecar or router. Errors name the variable, annotation or file that is absent or cannot be parsed.
 func identify(nodeType string, from sources, env []string) (*identity, error) {
 	if nodeType != "sidecar" && nodeType != "router" {
 		return nil, fmt.Errorf("node type %q: want sidecar or router", nodeType)
@@ -118,14 +121,15 @@ func identify(nodeType string, from sources, env []string) (*identity, error) {
 	}, nil
 }
 
-// selfDiscovery says whether Envoy is to know the cluster of its own workload (ISTIO_META_ENABLE_SELF_DISCOVERY), without which it prefers no zone.
+// selfDiscovery reports whether Envoy needs the cluster of its own workload for zone-aware load balancing.
+// ISTIO_META_ENABLE_SELF_DISCOVERY requests it, for sidecars only.
 func (i *identity) selfDiscovery() bool {
-	asked, err := strconv.ParseBool(i.node.GetMetadata().GetFields()["ENABLE_SELF_DISCOVERY"].GetStringValue())
-	return err == nil && asked && strings.HasPrefix(i.node.GetId(), "sidecar~")
+	enabled, err := strconv.ParseBool(i.node.GetMetadata().GetFields()["ENABLE_SELF_DISCOVERY"].GetStringValue())
+	return err == nil && enabled && strings.HasPrefix(i.node.GetId(), "sidecar~")
 }
 
-// spiffeID is the identity that the environment names (TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, as the injection template sets them); the zero ID:
-// one of them is not set. The error says that they make no SPIFFE ID.
+// spiffeID returns the SPIFFE ID of TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, which the injection template sets.
+// It is the zero ID when one of them is not set. The error names the variable that is not valid in a SPIFFE ID.
 func (i *identity) spiffeID() (spiffeid.ID, error) {
 	domain, account := i.vars["TRUST_DOMAIN"], i.vars["SERVICE_ACCOUNT"]
 	_, namespace, err := nameOf(i.vars)
@@ -143,12 +147,16 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 	return id, nil
 }
 
-// istioVersion is the version of Istio whose configuration this agent's proxies are served: that of the module istio.io/api. proxyVersion of EnvoyFilters
-// is compared with it, and istioctl shows it. ISTIO_META_ISTIO_VERSION replaces it.
+// istioVersion is the Istio version that this agent declares for its proxy: that of the module istio.io/api. The
+// control plane compares proxyVersion of EnvoyFilters with it, and istioctl prints it. ISTIO_META_ISTIO_VERSION
+// replaces it.
 const istioVersion = "1.32.0"
 
-// complement adds what the variables of metadata do not hold.
-func complement(meta map[string]any, account string, annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) (err error) {
+// complement adds the metadata that no variable sets: Istio's version, identityKey, service account, annotations and
+// the proxy's configuration.
+func complement(
+	meta map[string]any, account string, annotations map[string]string, proxy *meshv1alpha1.ProxyConfig,
+) (err error) {
 	if _, stated := meta["ISTIO_VERSION"]; !stated {
 		meta["ISTIO_VERSION"] = istioVersion
 	}
@@ -163,7 +171,8 @@ func complement(meta map[string]any, account string, annotations map[string]stri
 	return err
 }
 
-// nameOf is the pod's name and namespace. A machine has no pod: its name is the host's.
+// nameOf returns the name and namespace of the Pod. On a machine the name is the host name up to its first dot. Errors:
+// no namespace is set, or there is neither POD_NAME nor a host name.
 func nameOf(vars map[string]string) (name, namespace string, err error) {
 	namespace = cmp.Or(vars["POD_NAMESPACE"], vars["ISTIO_NAMESPACE"])
 	if namespace == "" {
@@ -179,16 +188,21 @@ func nameOf(vars map[string]string) (name, namespace string, err error) {
 	return name, namespace, nil
 }
 
-// metadataOf collects DNS_PROXY_ADDR and ISTIO_META_* as strings and ISTIO_METAJSON_* as objects whose keys are merged (the variable's name
-// is ignored, LABELS aside), proxyMetadata of the proxy's configuration first, as stock agents do.
-func metadataOf(vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabels map[string]string) (map[string]any, error) {
+// metadataOf returns the node metadata that variables set. DNS_PROXY_ADDR and ISTIO_META_* are strings. The keys of
+// each JSON object in ISTIO_METAJSON_* are merged into the metadata, except that ISTIO_METAJSON_LABELS is merged into
+// LABELS. proxyMetadata of the proxy's configuration has the lowest precedence, as with stock agents. The error names a
+// variable that is not a JSON object.
+func metadataOf(
+	vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabels map[string]string,
+) (map[string]any, error) {
 	meta, labels := map[string]any{}, map[string]string{}
 	for k, v := range proxy.GetProxyMetadata() {
 		if key, ok := strings.CutPrefix(k, metaPrefix); ok {
 			meta[key] = v
 		}
 	}
-	if at := vars[dnsProxyAddr]; at != "" { // whom Envoy asks for names of hosts that the mesh does not know
+	// the resolver of Envoy for hosts that the mesh does not know
+	if at := vars[dnsProxyAddr]; at != "" {
 		meta[dnsProxyAddr] = at
 	}
 	for _, k := range slices.Sorted(maps.Keys(vars)) {
@@ -223,11 +237,13 @@ func metadataOf(vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabe
 	return meta, nil
 }
 
-// proxyConfig merges the mesh's part, the environment's and the pod's annotation; all are YAML of meshconfig's ProxyConfig.
+// proxyConfig merges the ProxyConfigs (YAML of meshconfig) of the mesh, the environment and the Pod's annotation; the
+// later wins. The error names the one that cannot be parsed.
 func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
 	out := &meshv1alpha1.ProxyConfig{ControlPlaneAuthPolicy: meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS}
 	for _, part := range []struct{ where, text string }{
-		{"defaultConfig of the mesh configuration", fromMesh}, {"environment PROXY_CONFIG", fromEnv}, {"annotation " + configKey, fromPod},
+		{"defaultConfig of the mesh configuration", fromMesh}, {"environment PROXY_CONFIG", fromEnv},
+		{"annotation " + configKey, fromPod},
 	} {
 		if strings.TrimSpace(part.text) == "" {
 			continue
@@ -241,7 +257,7 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 			return nil, fmt.Errorf("%s: %w", part.where, err)
 		}
 		proto.Merge(out, next)
-		// NONE is the zero value, which Merge takes for absent; only a key that is really there may turn TLS off.
+		// NONE is the zero value, which Merge treats as absent: only a key that is present may turn TLS off.
 		var keys map[string]json.RawMessage
 		if err := json.Unmarshal(js, &keys); err != nil {
 			return nil, fmt.Errorf("%s: %w", part.where, err)
@@ -253,10 +269,12 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 	return out, nil
 }
 
-// addresses are the pod's, its primary first: INSTANCE_IP (ISTIO_SVC_IP), INSTANCE_IPS, else those of the interfaces.
+// addresses returns the IP addresses of the Pod, the primary one first: those of INSTANCE_IP (or ISTIO_SVC_IP) and
+// INSTANCE_IPS, else those of the network interfaces. Errors: an entry that is not an IP address, or no address at all.
 func addresses(vars map[string]string) ([]string, error) {
 	var ips []string
-	for _, s := range append([]string{cmp.Or(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
+	primary := cmp.Or(vars["INSTANCE_IP"], vars["ISTIO_SVC_IP"])
+	for _, s := range append([]string{primary}, strings.Split(vars["INSTANCE_IPS"], ",")...) {
 		s = strings.TrimSpace(s)
 		if s == "" || slices.Contains(ips, s) {
 			continue
@@ -284,6 +302,8 @@ func addresses(vars map[string]string) ([]string, error) {
 	return ips, nil
 }
 
+// clusterOf returns the node's cluster name: serviceCluster of the configuration, else WORKLOAD_NAME or the label app
+// with the namespace, else istio-proxy.
 func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) string {
 	if c := proxy.GetServiceCluster(); c != "" {
 		return c
@@ -297,7 +317,8 @@ func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) 
 	return defaultCluster
 }
 
-// localityOf is the locality that labels state, region.zone.subzone or with slashes, as the control plane reads those of Pods; nil: none.
+// localityOf returns the locality in the labels topology.istio.io/locality or istio-locality; nil without them. The
+// parts region, zone and subzone are separated by dots or slashes.
 func localityOf(labels map[string]string) *corev3.Locality {
 	stated, is := labels[topologyLabel]
 	if !is {
@@ -314,6 +335,7 @@ func localityOf(labels map[string]string) *corev3.Locality {
 	return &corev3.Locality{Region: region, Zone: zone, SubZone: sub}
 }
 
+// headersOf returns the headers that requests to the control plane carry: those of XDS_HEADER_*, and ClusterID.
 func headersOf(vars map[string]string) map[string]string {
 	h := map[string]string{}
 	for k, v := range vars {
@@ -327,7 +349,8 @@ func headersOf(vars map[string]string) map[string]string {
 	return h
 }
 
-// downward reads a file of the downward API: rows of key="value", Go-quoted. No file: no rows.
+// downward parses a file of the downward API: rows of key="value", Go-quoted. An absent file yields no rows. The error
+// names the row whose value is not quoted.
 func downward(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

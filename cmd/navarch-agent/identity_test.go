@@ -23,7 +23,7 @@ func podInfo(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// The environment is the one that stock injection sets.
+// The identity is read from the environment that stock injection sets.
 func TestIdentifyInjectedPod(t *testing.T) {
 	dir := podInfo(t, map[string]string{
 		"labels":      "app=\"web\"\npod-template-hash=\"5f6\"\nistio-locality=\"eu.west.rack1\"\nversion=\"v2\"",
@@ -107,7 +107,7 @@ func TestIdentifyNamesTheFault(t *testing.T) {
 	}
 }
 
-// A CSR names the identity that the environment has, where it has all of it.
+// A CSR names the identity of the environment, if the environment has all of its parts.
 func TestSPIFFEID(t *testing.T) {
 	base := []string{"POD_NAME=a", "POD_NAMESPACE=shop", "INSTANCE_IP=10.0.0.1"}
 	for name, c := range map[string]struct {
@@ -131,7 +131,7 @@ func TestSPIFFEID(t *testing.T) {
 	}
 }
 
-// Plaintext needs a word of its own; nothing missing may lead to it.
+// Plaintext requires an explicit setting; no missing setting may lead to it.
 func TestPlaintextIsExplicit(t *testing.T) {
 	for name, c := range map[string]struct {
 		config string
@@ -161,7 +161,7 @@ func TestPlaintextIsExplicit(t *testing.T) {
 
 func noFlags(string) bool { return false }
 
-// What stock agents take of the environment counts, unless the command line says otherwise; what is nonsense is named.
+// Variables of stock agents take effect unless the command line sets the flag; values that are not valid are named.
 func TestKnobs(t *testing.T) {
 	start := options{statusAddr: ":15021", metricsAddr: "0.0.0.0:15090", rootCert: "default.pem", discovery: "istiod:15012"}
 	env := map[string]string{"ENVOY_STATUS_PORT": "25021", "ENVOY_PROMETHEUS_PORT": "25090", "SECRET_TTL": "6h", "SECRET_GRACE_PERIOD_RATIO": "0.25", "CA_ROOT_CA": "ca.pem"}
@@ -190,7 +190,7 @@ func TestKnobs(t *testing.T) {
 	}
 }
 
-// The version of Istio that nodes state is that of the API whose objects are read.
+// The version of Istio in nodes is that of the API library that reads the objects.
 func TestVersionOfIstio(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
 	if err != nil {

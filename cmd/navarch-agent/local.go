@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// waitCommand is the proxy's postStart hook where the application is held until the proxy has started: Kubernetes starts the next container of the Pod
-// once the hook of this one has ended.
+// waitCommand returns the command of the proxy's postStart hook, for Pods whose application starts after the proxy.
+// Kubernetes starts the next container of the Pod once this hook has ended.
 func waitCommand(o *options) *cobra.Command {
 	timeout := time.Minute
 	cmd := &cobra.Command{
@@ -29,11 +29,13 @@ func waitCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// waitReady polls the agent's readiness every 200 ms until it is ready or ctx ends. The error contains the last
+// refusal.
 func waitReady(ctx context.Context, address string) error {
 	const pause = 200 * time.Millisecond
 	var last error
 	for {
-		if last = ask(ctx, http.MethodGet, address, "/healthz/ready"); last == nil {
+		if last = request(ctx, http.MethodGet, address, "/healthz/ready"); last == nil {
 			return nil
 		}
 		if err := loop.Pause(ctx, pause); err != nil {
@@ -42,8 +44,8 @@ func waitReady(ctx context.Context, address string) error {
 	}
 }
 
-// drainCommand is the proxy's preStop hook where it is a sidecar container: its SIGTERM comes once the application has ended, so until then clients would
-// find an endpoint that is about to go.
+// drainCommand returns the command of the preStop hook of a proxy that is a sidecar container. Such a proxy gets
+// SIGTERM only after the application has ended: without the hook, clients would use an endpoint that is about to end.
 func drainCommand() *cobra.Command {
 	port := 15020
 	cmd := &cobra.Command{
@@ -52,26 +54,27 @@ func drainCommand() *cobra.Command {
 			if port == 0 {
 				return nil // the agent does not answer for the Pod
 			}
-			return ask(cmd.Context(), http.MethodPost, fmt.Sprintf(":%d", port), "/drain")
+			return request(cmd.Context(), http.MethodPost, fmt.Sprintf(":%d", port), "/drain")
 		},
 	}
 	cmd.Flags().IntVar(&port, "stats-port", port, "Port of the agent's --stats-addr; 0: nothing is done.")
 	return cmd
 }
 
-// ask sends a request to the agent of this Pod, at an address of which the port counts.
-func ask(ctx context.Context, method, address, path string) error {
+// request sends a request to the agent of this Pod, on the port of address. The error is a status other than 200 or a
+// failed connection; the time limit is 5 s.
+func request(ctx context.Context, method, address, path string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+net.JoinHostPort("localhost", port)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+net.JoinHostPort("localhost", port)+path, nil)
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}

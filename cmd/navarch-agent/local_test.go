@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The hooks that injection gives the proxy: wait ends once the agent is ready, drain asks it to drain, and both say what went wrong.
+// The hooks that injection sets for the proxy: wait returns once the agent is ready, drain requests a drain, and both
+// report errors.
 func TestHooks(t *testing.T) {
 	var asked, drained atomic.Int32
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

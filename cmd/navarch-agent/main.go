@@ -1,14 +1,15 @@
-// Command navarch-agent runs beside Envoy: it renders Envoy's bootstrap from the environment that stock injection sets,
-// runs Envoy and restarts it, carries its ADS streams to the control plane, answers the readiness probe, and drains.
+// Command navarch-agent runs one Envoy: it renders the bootstrap from the environment that stock injection sets,
+// restarts Envoy after a crash, relays its ADS streams to the control plane, answers readiness probes and drains Envoy
+// at the end.
 //
-// Owns: the Envoy process and its bootstrap file.  Reads: the environment, the downward API.  Never: what is inside a
+// Owns: the Envoy process and its bootstrap file. Reads: the environment, the downward API. Never: the contents of a
 // configuration.
 //
-// The agent itself listens on 15021 and answers there about health; in Istio a listener of Envoy forwards these
-// requests to 15020. So an agent whose Envoy is not up yet can say why. From outside both are alike.
+// The agent itself listens on 15021 and answers health requests there; in Istio a listener of Envoy forwards them to
+// 15020. The agent can therefore answer before Envoy is up. Clients see no difference.
 //
 // The bootstrap is written as JSON, and `make build` leaves out html/template and its imports: most of the agent's
-// memory is the pages of its program.
+// memory is the code pages of its program.
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/cmd/internal/wire"
@@ -33,6 +35,7 @@ const (
 	defaultDrain     = 45 * time.Second
 )
 
+// options are the flags of navarch-agent, completed from the environment and the proxy's configuration.
 type options struct {
 	nodeType, domain         string
 	podInfo                  string
@@ -40,10 +43,10 @@ type options struct {
 	plaintext                bool
 	tokenFile                string
 	caAddress, outputCerts   string
-	certTTL                  time.Duration // 0: what the CA gives
-	renewAt                  float64       // part of a certificate's life; 0: the half
+	certTTL                  time.Duration // 0: the lifetime that the CA grants
+	renewAt                  float64       // fraction of a certificate's lifetime after which it is renewed; 0: half
 	configPath, envoyPath    string
-	socketGroup              string // empty: the XDS socket is for Envoy's user alone
+	socketGroup              string // empty: only Envoy's user may use the XDS socket
 	adminAddr                string
 	statusAddr, debugAddr    string
 	statsAddr, metricsAddr   string
@@ -58,7 +61,7 @@ type options struct {
 	dnsAddr, resolvConf      string
 	printBootstrap           bool
 	bootstrapPatches         bool
-	bootstrapWait            time.Duration // for them
+	bootstrapWait            time.Duration // the longest wait for patches of the bootstrap
 }
 
 func main() { wire.Main(command()) }
@@ -67,43 +70,81 @@ func command() *cobra.Command {
 	o := &options{}
 	run := func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
 	root := &cobra.Command{Use: "navarch-agent", Short: "Runs Envoy and carries its configuration", Args: cobra.NoArgs, RunE: run}
-	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}, waitCommand(o), drainCommand(), redirectCommand())
-	f := root.PersistentFlags()
-	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
-	f.StringVar(&o.domain, "domain", "", "DNS domain of the proxy: namespace, svc, and the domain of the cluster's Services (default that of cluster.local).")
-	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
-	f.StringVar(&o.meshConfig, "mesh-config", "./etc/istio/config/mesh", "Mesh configuration whose defaultConfig comes before PROXY_CONFIG; may be absent.")
-	f.StringArrayVar(&o.envFiles, "env-file", nil, "Rows KEY=value that the environment lacks, as Istio's cluster.env; may be repeated (default those in /var/lib/istio/envoy, if there are any).")
-	f.StringVar(&o.discovery, "discovery-address", "", "Control plane, host:port (default PROXY_CONFIG's discoveryAddress, else "+defaultDiscovery+").")
-	f.BoolVar(&o.plaintext, "xds-plaintext", false, "No TLS to the control plane; implied by port 15010 and by PROXY_CONFIG's controlPlaneAuthPolicy NONE.")
-	f.StringVar(&o.rootCert, "xds-root-cert", "/var/run/secrets/istio/root-cert.pem", "Roots that the control plane's certificate must chain to (XDS_ROOT_CA).")
-	f.StringVar(&o.san, "xds-server-name", "", "Name in the control plane's certificate, if not the host of its address (ISTIOD_SAN).")
-	f.StringVar(&o.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Bearer token, sent over TLS only; may be absent.")
-	f.StringVar(&o.caAddress, "ca-address", "", "The CA, host:port (CA_ADDR; default the control plane).")
-	f.StringVar(&o.outputCerts, "output-certs", "", "Folder, on tmpfs as a rule, where certificate and key are written too (OUTPUT_CERTS); empty: nowhere.")
-	f.StringVar(&o.configPath, "config-path", "", "Folder of the bootstrap, and of the folder of the XDS and SDS sockets (default PROXY_CONFIG's configPath, else "+defaultConfig+").")
-	f.StringVar(&o.socketGroup, "xds-socket-group", "", "Group, by name or number, whose members may use the XDS socket beside the user that Envoy runs as, for example a proxyless gRPC application of the Pod; the agent must be a member (NAVARCH_XDS_SOCKET_GROUP; default none). The SDS socket, which gives out the private key, is for that user alone.")
-	f.StringVar(&o.envoyPath, "envoy-path", "", "The Envoy program (ENVOY_PATH; default PROXY_CONFIG's binaryPath, else envoy).")
-	f.StringVar(&o.adminAddr, "admin-address", "", "Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
-	f.StringVar(&o.statusAddr, "status-addr", ":15021", "Where /healthz/ready is answered; empty: nowhere.")
-	f.StringVar(&o.statsAddr, "stats-addr", ":15020", "Where merged metrics, probes of the application, /healthz/ready and /quitquitquit are answered (port by PROXY_CONFIG's statusPort); empty: nowhere.")
-	f.StringVar(&o.metricsAddr, "envoy-metrics-addr", defaultMetrics, "Where Envoy shows its metrics, IP:port ([::] by default where the first own address is IPv6); empty: nowhere.")
-	f.StringVar(&o.debugAddr, "debug-addr", "127.0.0.1:15004", "Where /debug is answered; empty: nowhere.")
-	f.StringVar(&o.dnsAddr, "dns-addr", "localhost:15053", "Where DNS of the Pod is answered, host:port (DNS_PROXY_ADDR), if ISTIO_META_DNS_CAPTURE is true; localhost means 127.0.0.1 and ::1.")
-	f.StringVar(&o.resolvConf, "resolv-conf", "/etc/resolv.conf", "The DNS servers that names outside of the mesh are asked of, and the search domain.")
-	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
-	f.DurationVar(&o.drain, "drain-duration", 0, "How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
-	f.DurationVar(&o.bye.wait, "termination-drain-duration", 0, "How long Envoy drains after SIGTERM (TERMINATION_DRAIN_DURATION_SECONDS; default PROXY_CONFIG's terminationDrainDuration, else 5s).")
-	f.StringVar(&o.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes, of which that of default counts (default:info,ads:debug).")
-	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
-	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning", "Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
-	f.StringVar(&o.envoyComponentLog, "envoy-component-log-level", "misc:error", "Levels of single components of Envoy; the default hides its warnings of deprecated fields.")
-	f.BoolVar(&o.bootstrapPatches, "bootstrap-patches", false, "Ask the control plane for what EnvoyFilters with applyTo BOOTSTRAP change of Envoy's bootstrap, before Envoy starts for the first time (BOOTSTRAP_XDS_AGENT).")
-	f.DurationVar(&o.bootstrapWait, "bootstrap-wait", 10*time.Second, "How long Envoy's first start waits for these; then it starts without.")
-	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
+	sub := &cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}
+	root.AddCommand(sub, waitCommand(o), drainCommand(), redirectCommand())
+	o.bind(root.PersistentFlags())
 	return root
 }
 
+// bind defines the flags of the proxy, its files, and the control plane.
+func (o *options) bind(f *pflag.FlagSet) {
+	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
+	f.StringVar(&o.domain, "domain", "",
+		"DNS domain of the proxy: namespace, svc, and the domain of the cluster's Services (default that of cluster.local).")
+	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
+	f.StringVar(&o.meshConfig, "mesh-config", "./etc/istio/config/mesh",
+		"Mesh configuration whose defaultConfig comes before PROXY_CONFIG; may be absent.")
+	f.StringArrayVar(&o.envFiles, "env-file", nil,
+		"Rows KEY=value that the environment lacks, as Istio's cluster.env; may be repeated (default those in "+
+			"/var/lib/istio/envoy, if there are any).")
+	f.StringVar(&o.discovery, "discovery-address", "",
+		"Control plane, host:port (default PROXY_CONFIG's discoveryAddress, else "+defaultDiscovery+").")
+	f.BoolVar(&o.plaintext, "xds-plaintext", false,
+		"No TLS to the control plane; implied by port 15010 and by PROXY_CONFIG's controlPlaneAuthPolicy NONE.")
+	f.StringVar(&o.rootCert, "xds-root-cert", "/var/run/secrets/istio/root-cert.pem",
+		"Roots that the control plane's certificate must chain to (XDS_ROOT_CA).")
+	f.StringVar(&o.san, "xds-server-name", "", "Name in the control plane's certificate, if not the host of its address (ISTIOD_SAN).")
+	f.StringVar(&o.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Bearer token, sent over TLS only; may be absent.")
+	f.StringVar(&o.caAddress, "ca-address", "", "The CA, host:port (CA_ADDR; default the control plane).")
+	f.StringVar(&o.outputCerts, "output-certs", "",
+		"Folder, on tmpfs as a rule, where certificate and key are written too (OUTPUT_CERTS); empty: nowhere.")
+	f.StringVar(&o.configPath, "config-path", "",
+		"Folder of the bootstrap, and of the folder of the XDS and SDS sockets (default PROXY_CONFIG's configPath, else "+defaultConfig+").")
+	f.StringVar(&o.socketGroup, "xds-socket-group", "",
+		"Group, by name or number, whose members may use the XDS socket beside the user that Envoy runs as, for example a "+
+			"proxyless gRPC application of the Pod; the agent must be a member (NAVARCH_XDS_SOCKET_GROUP; default none). The "+
+			"SDS socket, which gives out the private key, is for that user alone.")
+	f.StringVar(&o.envoyPath, "envoy-path", "", "The Envoy program (ENVOY_PATH; default PROXY_CONFIG's binaryPath, else envoy).")
+	o.bindRun(f)
+}
+
+// bindRun defines the flags of addresses, of Envoy's run, and of the logs.
+func (o *options) bindRun(f *pflag.FlagSet) {
+	f.StringVar(&o.adminAddr, "admin-address", "",
+		"Where Envoy's admin listens, IP:port (default 127.0.0.1 and PROXY_CONFIG's proxyAdminPort, else 15000).")
+	f.StringVar(&o.statusAddr, "status-addr", ":15021", "Where /healthz/ready is answered; empty: nowhere.")
+	f.StringVar(&o.statsAddr, "stats-addr", ":15020",
+		"Where merged metrics, probes of the application, /healthz/ready and /quitquitquit are answered (port by "+
+			"PROXY_CONFIG's statusPort); empty: nowhere.")
+	f.StringVar(&o.metricsAddr, "envoy-metrics-addr", defaultMetrics,
+		"Where Envoy shows its metrics, IP:port ([::] by default where the first own address is IPv6); empty: nowhere.")
+	f.StringVar(&o.debugAddr, "debug-addr", "127.0.0.1:15004", "Where /debug is answered; empty: nowhere.")
+	f.StringVar(&o.dnsAddr, "dns-addr", "localhost:15053",
+		"Where DNS of the Pod is answered, host:port (DNS_PROXY_ADDR), if ISTIO_META_DNS_CAPTURE is true; localhost means 127.0.0.1 and ::1.")
+	f.StringVar(&o.resolvConf, "resolv-conf", "/etc/resolv.conf",
+		"The DNS servers that names outside of the mesh are asked of, and the search domain.")
+	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
+	f.DurationVar(&o.drain, "drain-duration", 0,
+		"How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
+	f.DurationVar(&o.bye.wait, "termination-drain-duration", 0,
+		"How long Envoy drains after SIGTERM (TERMINATION_DRAIN_DURATION_SECONDS; default PROXY_CONFIG's terminationDrainDuration, "+
+			"else 5s, of a router at most 25s).")
+	f.StringVar(&o.logLevel, "log-level", "info",
+		"Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes, of which that of "+
+			"default counts (default:info,ads:debug).")
+	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
+	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning",
+		"Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
+	f.StringVar(&o.envoyComponentLog, "envoy-component-log-level", "misc:error",
+		"Levels of single components of Envoy; the default hides its warnings of deprecated fields.")
+	f.BoolVar(&o.bootstrapPatches, "bootstrap-patches", false,
+		"Ask the control plane for what EnvoyFilters with applyTo BOOTSTRAP change of Envoy's bootstrap, before Envoy "+
+			"starts for the first time (BOOTSTRAP_XDS_AGENT).")
+	f.DurationVar(&o.bootstrapWait, "bootstrap-wait", 10*time.Second, "How long Envoy's first start waits for these; then it starts without.")
+	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
+}
+
+// fromEnv maps flags to the variables that set them where the command line does not.
 var fromEnv = map[string]string{
 	"xds-root-cert":    "XDS_ROOT_CA",
 	"xds-server-name":  "ISTIOD_SAN",
@@ -116,6 +157,7 @@ var fromEnv = map[string]string{
 	"bootstrap-patches": "BOOTSTRAP_XDS_AGENT",
 }
 
+// run derives the identity, completes the options, and runs the agent or prints the bootstrap.
 func (o *options) run(cmd *cobra.Command) error {
 	env, err := environment(o.envFiles, os.Environ())
 	if err != nil {
@@ -136,7 +178,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		return err
 	}
 	if o.printBootstrap {
-		js, err := bootstrap(id, o.places())
+		js, err := bootstrap(id, o.bootstrapAddresses())
 		if err != nil {
 			return err
 		}
@@ -150,13 +192,14 @@ func (o *options) run(cmd *cobra.Command) error {
 	return a.Run(cmd.Context())
 }
 
-// places are what the bootstrap names.
-func (o *options) places() places {
-	return places{admin: o.adminAddr, metrics: o.metricsAddr, xds: o.socket(), sds: o.sdsSocket()}
+// bootstrapAddresses returns the addresses and sockets that the bootstrap contains.
+func (o *options) bootstrapAddresses() bootstrapAddresses {
+	return bootstrapAddresses{admin: o.adminAddr, metrics: o.metricsAddr, xds: o.socket(), sds: o.sdsSocket(), idle: o.idlePressure()}
 }
 
-// complete fills what the command line left open (given: what it did not) from the proxy's configuration, then from
-// defaults.
+// complete sets the options that the command line does not set: from the proxy's configuration, else to defaults. given
+// reports whether a flag was on the command line. Errors: a variable or address that is not valid, or a negative
+// number.
 func (o *options) complete(id *identity, given func(flag string) bool) error {
 	p := id.proxy
 	o.discovery = cmp.Or(o.discovery, p.GetDiscoveryAddress(), defaultDiscovery)
@@ -182,7 +225,7 @@ func (o *options) complete(id *identity, given func(flag string) bool) error {
 	if len(id.addresses) > 0 && strings.Contains(id.addresses[0], ":") && o.metricsAddr == defaultMetrics {
 		o.metricsAddr = "[::]:15090"
 	}
-	if err := o.knobs(id, given); err != nil {
+	if err := o.applyStockVariables(id, given); err != nil {
 		return err
 	}
 	_, port, err := net.SplitHostPort(o.discovery)
@@ -198,6 +241,7 @@ func (o *options) complete(id *identity, given func(flag string) bool) error {
 	return nil
 }
 
+// firstDuration returns the first positive duration, else 0.
 func firstDuration(values ...time.Duration) time.Duration {
 	for _, v := range values {
 		if v > 0 {

@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// newDNS is what answers DNS of the Pod; nil: that is not captured. An error is a file or an address that cannot be understood.
+// newDNS returns the DNS server of the Pod; nil when DNS is not captured (ISTIO_META_DNS_CAPTURE). Errors: a variable,
+// address or resolv.conf that cannot be parsed.
 func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error) {
 	cfg, err := o.dnsConfig(id, clients)
 	if cfg == nil {
@@ -25,6 +26,7 @@ func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error
 	return dns.New(*cfg), nil
 }
 
+// dnsConfig returns the settings of that server; nil when DNS is not captured.
 func (o *options) dnsConfig(id *identity, clients *obs.Sampled) (*dns.Config, error) {
 	text := id.lookup(metaPrefix + "DNS_CAPTURE")
 	if text == "" {
@@ -65,13 +67,14 @@ func namespaceOf(id *identity) string {
 	return id.node.GetMetadata().GetFields()["NAMESPACE"].GetStringValue()
 }
 
-// domainOf is the suffix of Services, as the node's name has it after the namespace.
+// domainOf returns the DNS suffix of Services: the last part of the node's ID, without the namespace.
 func domainOf(id *identity) string {
 	parts := strings.Split(id.node.GetId(), "~")
 	return strings.TrimPrefix(parts[len(parts)-1], namespaceOf(id)+".")
 }
 
-// followNames subscribes to the name table. What cannot be taken is refused, and what was taken before stands.
+// followNames subscribes the DNS server to the control plane's name table. A table that cannot be decoded is rejected,
+// and the previous table stays in effect.
 func followNames(server *dns.Server) relay.Subscription {
 	return relay.Subscription{Type: agentapi.NameTableURL, Take: func(r *discoveryv3.Resource) error {
 		names, err := agentapi.DecodeNames(r.GetResource())

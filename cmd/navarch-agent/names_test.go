@@ -67,7 +67,7 @@ func TestAgentAnswersDNS(t *testing.T) {
 	}
 }
 
-// What of the environment and of files decides how DNS is answered.
+// These variables and files determine the DNS settings.
 func TestDNSConfiguration(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(conf, []byte("nameserver 10.96.0.10\nnameserver fd00::a\nnameserver 127.0.0.1\nsearch Shop.svc.cluster.local. x\n"), 0o644); err != nil {
@@ -107,7 +107,7 @@ func TestDNSConfiguration(t *testing.T) {
 	}
 }
 
-// Names of Services are those of the cluster's domain (--domain, as Istio's template gives it).
+// Names of Services are in the cluster's domain (--domain, as in Istio's template).
 func TestDomainOfTheCluster(t *testing.T) {
 	for given, want := range map[string]string{"": "svc.cluster.local", "shop.svc.example.org": "svc.example.org"} {
 		id, err := identify("sidecar", sources{domain: given}, []string{"POD_NAME=a", "POD_NAMESPACE=shop", "INSTANCE_IP=10.1.0.1"})

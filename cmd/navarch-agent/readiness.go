@@ -12,28 +12,30 @@ import (
 	"navarch.io/navarch/shard/relay"
 )
 
-// configStats are what Envoy says of the configuration that the control plane sent.
+// configStats matches Envoy's counters of accepted and rejected updates of clusters and listeners.
 const configStats = `^(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)$`
 
 // listenerURL is the type URL of listeners.
 const listenerURL = "type.googleapis.com/envoy.config.listener.v3.Listener"
 
-// condition is what readiness is decided from.
+// condition contains the facts that decide readiness.
 type condition struct {
 	draining       bool
-	mustHave, have bool  // a certificate
-	noCertificate  error // why the newest request for one failed; nil: none has
-	noNames        bool  // DNS of the Pod is captured, and there is no name table yet
-	envoy          error // nil: it says LIVE
-	// configured: this Envoy has taken clusters and listeners, by its own counters; asked for until it once has.
+	mustHave, have bool  // whether a certificate is required, and whether it is present
+	noCertificate  error // the error of the newest certificate request; nil: it succeeded
+	noNames        bool  // DNS of the Pod is captured, and no name table has arrived
+	envoy          error // nil: Envoy reports LIVE
+	// configured: this Envoy has accepted clusters and listeners, by its own counters. They are read until this is true
+	// once.
 	configured bool
 	updates    map[string]int
-	refused    []relay.Refused // configuration that Envoy has refused, and neither accepted nor lost since
+	warming    string          // listeners and clusters of a gateway that are still warming; may be empty
+	refused    []relay.Refused // configuration that Envoy rejected and that was neither accepted nor removed since
 	xds        relay.Stats
 }
 
-// missing says what keeps traffic away; empty: nothing. The control plane is asked for only until the first configuration
-// is there: a proxy serves what it has when the control plane goes.
+// missing returns the reasons why the proxy cannot serve traffic; empty: it is ready. The control plane counts only
+// until the first configuration is present: a proxy goes on serving its configuration while the control plane is away.
 func (c condition) missing() []string {
 	if c.draining {
 		return []string{"draining"}
@@ -66,6 +68,8 @@ func (c condition) missing() []string {
 	clusters, listeners := c.updates["cluster_manager.cds.update_success"], c.updates["listener_manager.lds.update_success"]
 	refused := c.updates["cluster_manager.cds.update_rejected"] + c.updates["listener_manager.lds.update_rejected"]
 	switch {
+	case clusters > 0 && listeners > 0 && c.warming != "":
+		out = append(out, c.warming)
 	case clusters > 0 && listeners > 0:
 	case refused > 0:
 		out = append(out, "Envoy refused the first configuration, see its log and the control plane's")
@@ -75,7 +79,8 @@ func (c condition) missing() []string {
 		out = append(out, fmt.Sprintf("the control plane at %s is not reached: %s", c.xds.Address, c.xds.LastError))
 	case c.xds.Connects == 0:
 		out = append(out, fmt.Sprintf("not connected to the control plane at %s yet", c.xds.Address))
-	case c.xds.LastError != "": // it was let in and turned away, for one because it has no credential yet
+	// the stream was accepted and then closed, for example because the agent has no credential yet
+	case c.xds.LastError != "":
 		out = append(out, fmt.Sprintf("the control plane at %s does not serve it: %s", c.xds.Address, c.xds.LastError))
 	default:
 		out = append(out, "Envoy has no configuration yet")
@@ -83,45 +88,46 @@ func (c condition) missing() []string {
 	return out
 }
 
-// isListener says whether it is listeners that were refused. Envoy goes LIVE without those that it could not bind, for one, and
-// traffic to them would find nobody.
+// isListener reports whether the rejected resources are listeners. Envoy reports LIVE even without listeners that it
+// could not bind, and traffic to their ports would be refused.
 func isListener(r relay.Refused) bool { return r.Type == listenerURL }
 
-// lookEvery is the least time between two looks at what readiness is decided from: anybody may ask, as often as they like, and Envoy answers the agent in its main thread, which
-// takes in configuration.
-const lookEvery = 50 * time.Millisecond
+// refreshEvery is the least time between two readings of the facts. Readiness requests are not limited in rate, and
+// Envoy answers the agent in its main thread, which also applies configuration.
+const refreshEvery = 50 * time.Millisecond
 
-// lookout is what was seen last, for all who ask in the same moment. The zero lookout is ready for use, by any goroutine.
-type lookout struct {
+// readinessCache contains the newest answer about readiness, for requests within refreshEvery. The zero value is ready
+// for use, by any goroutine.
+type readinessCache struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
 }
 
-// ask is what look says, or said a moment ago.
-func (l *lookout) ask(look func() error) error {
+// get returns the result of refresh, or the stored result if it is younger than refreshEvery.
+func (l *readinessCache) get(refresh func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.at.IsZero() || time.Since(l.at) >= lookEvery {
-		l.err = look()
+	if l.at.IsZero() || time.Since(l.at) >= refreshEvery {
+		l.err = refresh()
 		l.at = time.Now()
 	}
 	return l.err
 }
 
-// ready is nil when the proxy can take traffic, else what is missing.
+// ready returns nil when the proxy can serve traffic, else an error that lists what is missing.
 func (a *agent) ready(ctx context.Context) error {
 	if a.draining.Load() {
 		return asError(condition{draining: true}.missing())
 	}
-	return a.lookout.ask(func() error {
+	return a.readiness.get(func() error {
 		var c condition
-		a.look(context.WithoutCancel(ctx), &c) // others may wait for it
+		a.readFacts(context.WithoutCancel(ctx), &c) // the result is shared with other requests
 		return asError(c.missing())
 	})
 }
 
-// asError is an error that says what is missing; nil: nothing is.
+// asError returns the reasons as one error; nil without reasons.
 func asError(missing []string) error {
 	if len(missing) == 0 {
 		return nil
@@ -129,8 +135,8 @@ func asError(missing []string) error {
 	return errors.New(strings.Join(missing, "; "))
 }
 
-// look fills c in from those who know.
-func (a *agent) look(ctx context.Context, c *condition) {
+// readFacts fills c from the certificate agent, the DNS server, Envoy's admin port and the relay.
+func (a *agent) readFacts(ctx context.Context, c *condition) {
 	if a.identity != nil {
 		c.mustHave, c.have = true, a.identity.Identity() != nil
 		_, c.noCertificate = a.identity.LastFailure()
@@ -141,12 +147,17 @@ func (a *agent) look(ctx context.Context, c *condition) {
 	if c.configured = start > 0 && a.configured.Load() == start; c.configured {
 		return
 	}
-	// The relay is asked last: what Envoy has refused before it counted a success is known by then.
-	c.updates, _ = a.admin.stats(ctx, configStats)
+	// The relay is read last: rejections from before Envoy counted a success are known by then.
+	c.updates, _ = a.admin.stats(ctx, a.configStats())
 	c.xds = a.relay.Stats()
 	c.refused = c.xds.Rejected
+	if a.cfg.bye.gateway && start > 0 && slices.ContainsFunc(c.refused, isListener) && a.refusing.over(start, time.Now()) {
+		c.withoutRefused()
+	}
 	if c.envoy == nil && start > 0 && !slices.ContainsFunc(c.refused, isListener) &&
 		c.updates["cluster_manager.cds.update_success"] > 0 && c.updates["listener_manager.lds.update_success"] > 0 {
-		a.configured.Store(start)
+		if c.warming = a.warming.wait(start, c.updates, time.Now()); c.warming == "" {
+			a.configured.Store(start)
+		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// What keeps traffic away is said, all of it at once.
+// All reasons that make the proxy unready are reported at once.
 func TestMissing(t *testing.T) {
 	const cds, lds, bad = "cluster_manager.cds.update_success", "listener_manager.lds.update_success", "listener_manager.lds.update_rejected"
 	both := map[string]int{cds: 1, lds: 1}
@@ -54,10 +54,10 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// However many ask whether the proxy is ready, Envoy is asked by one of them, twenty times a second at most.
+// However many readiness requests arrive, at most twenty requests per second go to Envoy.
 func TestReadinessIsLookedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l lookout
+		var l readinessCache
 		looks := 0
 		look := func() error {
 			looks++
@@ -67,26 +67,26 @@ func TestReadinessIsLookedForOnce(t *testing.T) {
 		ask := func(want string) {
 			t.Helper()
 			for range 100 {
-				if err := l.ask(look); err.Error() != want {
+				if err := l.get(look); err.Error() != want {
 					t.Errorf("%v, want %s", err, want)
 				}
 			}
 		}
 		ask("look 1")
-		time.Sleep(lookEvery - 1)
+		time.Sleep(refreshEvery - 1)
 		ask("look 1")
 		time.Sleep(time.Nanosecond)
 		ask("look 2")
 	})
-	if lookEvery < time.Second/20 {
-		t.Errorf("Envoy is asked every %v", lookEvery)
+	if refreshEvery < time.Second/20 {
+		t.Errorf("Envoy is asked every %v", refreshEvery)
 	}
-	var l lookout
+	var l readinessCache
 	var looking, most atomic.Int32
 	var all sync.WaitGroup
-	for range 100 { // who comes while somebody looks waits for that
+	for range 100 { // concurrent requests share one check
 		all.Go(func() {
-			_ = l.ask(func() error {
+			_ = l.get(func() error {
 				most.Store(max(most.Load(), looking.Add(1)))
 				for range 1000 {
 					runtime.Gosched()
@@ -101,7 +101,7 @@ func TestReadinessIsLookedForOnce(t *testing.T) {
 	}
 }
 
-// A listener that Envoy refuses lets it go LIVE without: the agent is not ready, and says so.
+// Envoy reports LIVE without a listener that it has refused. The agent is not ready then, and gives the reason.
 func TestRefusedConfigurationIsNotReady(t *testing.T) {
 	ads := newFakeADS(t, loopback.For(t), "127.0.0.1:1")
 	ads.resources[ldsType].Resource.Value = nil
@@ -113,8 +113,8 @@ func TestRefusedConfigurationIsNotReady(t *testing.T) {
 	}
 }
 
-// A listener that Envoy cannot bind does not keep it from going LIVE with the others: the agent is not ready before that one
-// is there too, and says which it is and why.
+// Envoy reports LIVE without a listener that it cannot bind. The agent is not ready before that listener exists too,
+// and names it with the reason.
 func TestListenerThatCannotBindIsNotReady(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0") // released below, and Envoy's then
 	if err != nil {
@@ -129,15 +129,15 @@ func TestListenerThatCannotBindIsNotReady(t *testing.T) {
 	addr, _ := ads.start(t, "127.0.0.1:0")
 	p := startAgent(t, addr, "--xds-plaintext")
 	const why = "Envoy refused listeners in: "
-	var whole time.Time // since when Envoy has the rest
-	fresh := false      // the page is from a look after that (lookEvery)
+	var whole time.Time // the time at which Envoy had the rest
+	fresh := false      // the page's facts were read after that (refreshEvery)
 	page := p.until("refused", func(d debugPage) bool {
 		done := fresh && d.NotReady != "" && !strings.Contains(d.NotReady, "INITIALIZING")
 		n, err := newAdmin(p.admin).stats(t.Context(), configStats)
 		if whole.IsZero() && err == nil && n["listener_manager.lds.update_success"] > 0 && n["cluster_manager.cds.update_success"] > 0 {
 			whole = time.Now()
 		}
-		fresh = !whole.IsZero() && time.Since(whole) > lookEvery
+		fresh = !whole.IsZero() && time.Since(whole) > refreshEvery
 		return done
 	})
 	if !strings.HasPrefix(page.NotReady, why) || !strings.Contains(page.NotReady, "cannot bind") {
@@ -199,8 +199,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Without connections Envoy still drains for the whole time, as callers may not have heard yet; or it is waited for until
-// the last connection is gone, and no longer.
+// Without connections Envoy still drains for the whole time, because callers may not know yet. With whenIdle the agent
+// waits for the least time, until the last connection has ended, and no longer.
 func TestDrainWaits(t *testing.T) {
 	var active atomic.Int64
 	drained := make(chan string, 4)

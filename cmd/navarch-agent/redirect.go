@@ -19,17 +19,18 @@ import (
 	"navarch.io/navarch/deploy/redirect/kernel"
 )
 
-// redirectOptions are the flags of `navarch-agent redirect`: names, short forms and environment are those of `pilot-agent istio-iptables`.
+// redirectOptions are the flags of `navarch-agent redirect`. Names, short forms and environment variables are those of
+// `pilot-agent istio-iptables`.
 type redirectOptions struct {
 	text                             redirect.Text
 	dns, dnsAll, dropInvalid         bool
 	resolvConf                       string
 	dryRun, clean, verify, skipApply bool
-	validate                         bool // after the rules were made
+	validate                         bool // verify after the rules are applied
 }
 
-// withoutEffect are flags of istio-iptables that decide how it works, and not what is redirected. They are taken, so that templates need no other
-// arguments, and reported where they are given.
+// withoutEffect lists flags of istio-iptables that do not decide which traffic is redirected. They are accepted, so
+// that templates work unchanged, and each one that is set is reported.
 var withoutEffect = []withoutEffectFlag{
 	{"restore-format", "f", true, "a dry run prints the input of nft"},
 	{"iptables-trace-logging", "", true, "rules are not logged: nft monitor trace shows packets"},
@@ -46,9 +47,10 @@ var withoutEffect = []withoutEffectFlag{
 	{"log_output_level", "", false, "what is done is printed"},
 }
 
+// withoutEffectFlag is one such flag and the reason, which is printed.
 type withoutEffectFlag struct {
 	name, short string
-	alone       bool // it may be given without a value
+	alone       bool // the flag needs no value
 	why         string
 }
 
@@ -57,9 +59,9 @@ func redirectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "redirect", Aliases: []string{"istio-iptables"}, Args: cobra.NoArgs,
 		Short: "Has the kernel hand the Pod's traffic to Envoy, and its DNS to the agent",
-		Long: `Replaces the rules by which the kernel hands the traffic of this network namespace to Envoy, in one transaction; an init container runs it, with
-the capability NET_ADMIN. Flags and environment are those of istio-iptables. Rules are never removed but by --clean: what the application
-sends while Envoy is away is refused, and does not pass in clear.`,
+		Long: `Replaces the rules by which the kernel hands the traffic of this network namespace to Envoy, in one transaction; an
+init container runs it, with the capability NET_ADMIN. Flags and environment are those of istio-iptables. Rules are never
+removed but by --clean: what the application sends while Envoy is away is refused, and does not pass in clear.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
@@ -68,19 +70,24 @@ sends while Envoy is away is refused, and does not pass in clear.`,
 	f.StringVarP(&o.text.TunnelPort, "inbound-tunnel-port", "e", "", "Port of HBONE, which is not redirected (default 15008).")
 	f.StringVarP(&o.text.ProxyUIDs, "proxy-uid", "u", "", "Users whose traffic is not redirected (default that of ENVOY_USER, else 1337).")
 	f.StringVarP(&o.text.ProxyGIDs, "proxy-gid", "g", "", "Groups whose traffic is not redirected (default as --proxy-uid).")
-	f.StringVarP(&o.text.Mode, "istio-inbound-interception-mode", "m", "", "How inbound connections reach Envoy: REDIRECT or TPROXY (default REDIRECT).")
+	f.StringVarP(&o.text.Mode, "istio-inbound-interception-mode", "m", "",
+		"How inbound connections reach Envoy: REDIRECT or TPROXY (default REDIRECT).")
 	f.StringVarP(&o.text.Mark, "istio-inbound-tproxy-mark", "t", "", "Mark of packets for a transparent socket (default 1337).")
 	f.StringVarP(&o.text.RouteTable, "istio-inbound-tproxy-route-table", "r", "", "Route table that delivers them (default 133).")
 	f.StringVarP(&o.text.Inbound, "istio-inbound-ports", "b", "", "Inbound ports to redirect; * is all, empty none.")
 	f.StringVarP(&o.text.InboundExclude, "istio-local-exclude-ports", "d", "", "Inbound ports not to redirect, where all are.")
 	f.StringVarP(&o.text.Outbound, "istio-service-cidr", "i", "", "Destinations (CIDR) to redirect; * is all, empty none.")
 	f.StringVarP(&o.text.OutboundExclude, "istio-service-exclude-cidr", "x", "", "Destinations (CIDR) not to redirect.")
-	f.StringVarP(&o.text.OutboundPorts, "istio-outbound-ports", "q", "", "Outbound ports to redirect whatever the destination, unless that is excluded.")
+	f.StringVarP(&o.text.OutboundPorts, "istio-outbound-ports", "q", "",
+		"Outbound ports to redirect whatever the destination, unless that is excluded.")
 	f.StringVarP(&o.text.OutboundExcludePorts, "istio-local-outbound-ports-exclude", "o", "", "Outbound ports not to redirect.")
 	f.StringVarP(&o.text.ExcludeInterfaces, "istio-exclude-interfaces", "c", "", "Interfaces of which nothing is redirected.")
-	f.StringVarP(&o.text.VirtualInterfaces, "kube-virt-interfaces", "k", "", "Interfaces of virtual machines: what comes in there is outbound traffic.")
-	f.StringVar(&o.text.OwnerGroups, "istio-outbound-owner-groups", "", "Groups whose outbound traffic alone is redirected; * or empty: all.")
-	f.StringVar(&o.text.OwnerGroupsExclude, "istio-outbound-owner-groups-exclude", "", "Groups whose outbound traffic is not redirected.")
+	f.StringVarP(&o.text.VirtualInterfaces, "kube-virt-interfaces", "k", "",
+		"Interfaces of virtual machines: what comes in there is outbound traffic.")
+	f.StringVar(&o.text.OwnerGroups, "istio-outbound-owner-groups", "",
+		"Groups whose outbound traffic alone is redirected; * or empty: all.")
+	f.StringVar(&o.text.OwnerGroupsExclude, "istio-outbound-owner-groups-exclude", "",
+		"Groups whose outbound traffic is not redirected.")
 	f.BoolVar(&o.dns, "redirect-dns", false, "Hand DNS for the servers of resolv.conf to the agent (ISTIO_META_DNS_CAPTURE).")
 	f.BoolVar(&o.dnsAll, "capture-all-dns", false, "With --redirect-dns: DNS for any server.")
 	f.BoolVar(&o.dropInvalid, "drop-invalid", false, "Drop packets that belong to no connection (INVALID_DROP).")
@@ -100,7 +107,8 @@ sends while Envoy is away is refused, and does not pass in clear.`,
 	return cmd
 }
 
-// redirectEnv maps flags to the variables of istio-iptables: those of their names, and some others.
+// redirectEnv maps flags to the environment variables of istio-iptables: the flag's name in upper case, with two
+// exceptions. Flags of our own and flags without effect have no variable.
 func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{"redirect-dns": metaPrefix + "DNS_CAPTURE", "drop-invalid": "INVALID_DROP"}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -113,6 +121,8 @@ func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	return out
 }
 
+// run prints, removes, applies or verifies the rules, as the flags request. A failed verification is a notRedirected
+// error.
 func (o *redirectOptions) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
 	if err := wire.FromEnv(cmd.Flags(), os.Getenv, redirectEnv(cmd.LocalNonPersistentFlags())); err != nil {
@@ -149,15 +159,17 @@ func (o *redirectOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// notRedirected is why a Pod must not start.
+// notRedirected is the error of a failed verification: the Pod must not start.
 type notRedirected struct{ error }
 
-// ExitCode is that of istio-iptables' validation, by which the CNI plugin's repair knows the Pod.
+// ExitCode returns 126, the exit code of istio-iptables' validation. The CNI plugin's repair recognises the Pod by it.
 func (notRedirected) ExitCode() int { return 126 }
 
+// Unwrap returns the failure that the verification found.
 func (n notRedirected) Unwrap() error { return n.error }
 
-// config is what flags and environment come to. An error names what cannot be understood.
+// config returns the redirection that flags and environment describe. The error names the setting that cannot be
+// parsed, or a resolv.conf that cannot be read.
 func (o *redirectOptions) config() (redirect.Config, error) {
 	if o.text.ProxyUIDs == "" {
 		o.text.ProxyUIDs = strconv.Itoa(redirect.DefaultProxyUID)
@@ -182,7 +194,8 @@ func (o *redirectOptions) config() (redirect.Config, error) {
 	return c, c.Validate()
 }
 
-// dnsServers are the servers that a resolv.conf names.
+// dnsServers returns the addresses of the servers in a resolv.conf, without zones or duplicates. Errors: the file
+// cannot be read, an entry is not an IP address, or it names no server.
 func dnsServers(path string) (out []netip.Addr, err error) {
 	conf, err := resolver.ClientConfigFromFile(path)
 	if err != nil {

@@ -29,7 +29,8 @@ func redirectWith(t *testing.T, env map[string]string, args ...string) (out, err
 	return stdout.String(), stderr.String(), err
 }
 
-// The arguments of Istio's injection, under its name for the command and under ours, make the rules that deploy/redirect has for them.
+// The arguments of Istio's injection, with its name of the command and with ours, make the rules that deploy/redirect
+// has for them.
 func TestRedirectByStockArguments(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("..", "..", "deploy", "redirect", "testdata", "stock.nft"))
 	if err != nil {
@@ -46,7 +47,7 @@ func TestRedirectByStockArguments(t *testing.T) {
 	}
 }
 
-// Each variable of istio-iptables counts, a flag before it.
+// Each variable of istio-iptables is applied; a flag takes precedence over it.
 func TestRedirectByEnvironment(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(conf, []byte("nameserver 10.96.0.10\nnameserver 10.96.0.10\nnameserver fe80::1%eth0\n"), 0o644); err != nil {
@@ -71,7 +72,7 @@ func TestRedirectByEnvironment(t *testing.T) {
 	}
 }
 
-// What cannot be understood is an error, and no rules are made without it.
+// Text that cannot be parsed is an error, and no rules are applied then.
 func TestRedirectRefuses(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(empty, nil, 0o644); err != nil {
@@ -94,7 +95,8 @@ func TestRedirectRefuses(t *testing.T) {
 	}
 }
 
-// The program makes the rules of the namespace that it runs in, and ends with status 126 where it finds traffic not redirected.
+// The program applies the rules to its own namespace, and exits with status 126 if it finds traffic that is not
+// redirected.
 func TestRedirectProgram(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("real redirection needs root")
@@ -116,10 +118,10 @@ func TestRedirectProgram(t *testing.T) {
 		status  int
 		present bool
 	}{
-		{[]string{"--verify"}, 126, false}, // it has no address but loopback
+		{[]string{"--verify"}, 126, false}, // the namespace has no address but loopback
 		{[]string{"--run-validation", "--skip-rule-apply"}, 126, false},
 		{[]string{"-b", "nonsense"}, 1, false},
-		{[]string{"-b", "*", "-i", "*", "--verify=false"}, 0, true}, // as if it were not given
+		{[]string{"-b", "*", "-i", "*", "--verify=false"}, 0, true}, // like no flag
 		{[]string{"-b", "*", "-i", "*"}, 0, true},
 		{[]string{"--clean"}, 0, false},
 		{[]string{"--clean"}, 0, false},

@@ -15,20 +15,28 @@ const (
 	drainPoll   = 250 * time.Millisecond
 )
 
-// shutdown is how Envoy is stopped, by the settings of stock agents.
+// shutdown contains the drain settings of Envoy, by the names of stock agents.
 type shutdown struct {
-	// wait is how long it drains: callers learn only after a while that this endpoint goes, and still come.
+	// wait is the duration of the drain. Clients learn of the end of this endpoint with a delay, and connect until then.
 	wait time.Duration
-	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) waits for the last connection instead, however long that takes: who sent
-	// SIGTERM decides how long. It begins to look after least (MINIMUM_DRAIN_DURATION).
+	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) waits for the last connection instead of wait, without a time limit: the
+	// sender of SIGTERM limits the time. Connections are counted after the duration least (MINIMUM_DRAIN_DURATION).
 	whenIdle bool
 	least    time.Duration
+	// gateway: the node is a router (see gatewayDrain); fullTime: EXIT_ON_ZERO_ACTIVE_CONNECTIONS is false explicitly.
+	gateway, fullTime bool
 }
 
-// complete fills what the command line left open.
+// complete sets the settings that the command line does not set, from the environment, the proxy's configuration and
+// defaults. The error names the variable that is not a duration, number or boolean.
 func (f *shutdown) complete(id *identity) error {
+	f.gateway = id.isRouter()
 	if f.wait == 0 {
-		f.wait = firstDuration(id.proxy.GetTerminationDrainDuration().AsDuration(), defaultWait)
+		standard := defaultWait
+		if f.gateway {
+			standard = gatewayWait
+		}
+		f.wait = firstDuration(id.proxy.GetTerminationDrainDuration().AsDuration(), standard)
 		if v := id.lookup("TERMINATION_DRAIN_DURATION_SECONDS"); v != "" {
 			seconds, err := strconv.ParseUint(v, 10, 31)
 			if err != nil {
@@ -49,26 +57,31 @@ func (f *shutdown) complete(id *identity) error {
 		if f.whenIdle, err = strconv.ParseBool(v); err != nil {
 			return fmt.Errorf("EXIT_ON_ZERO_ACTIVE_CONNECTIONS=%q: want true or false", v)
 		}
+		f.fullTime = f.gateway && !f.whenIdle
 	}
 	if f.wait < 0 {
 		return errors.New("--termination-drain-duration cannot be negative")
 	}
+	if f.gateway {
+		f.completeGateway(id.lookup("MINIMUM_DRAIN_DURATION"))
+	}
 	return nil
 }
 
-// drainListeners asks the inbound listeners to send their clients away while they still serve. Outbound listeners stay:
-// the application may need them for its own goodbye.
-func (a *admin) drainListeners(ctx context.Context) error {
-	code, body, err := a.do(ctx, http.MethodPost, "/drain_listeners?inboundonly&graceful")
+// drainListeners posts a path of the admin port that makes listeners close client connections gracefully while they
+// still serve. Outbound listeners of a sidecar stay: the application may need them while it ends. The error is that of
+// the admin port.
+func (a *admin) drainListeners(ctx context.Context, path string) error {
+	code, body, err := a.do(ctx, http.MethodPost, path)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("status %d: %.200s", code, body)
 	}
 	return err
 }
 
-// drain returns when Envoy may be stopped, at the latest when ctx ends.
+// drain drains Envoy and returns when Envoy may be stopped, or when ctx ends.
 func (a *admin) drain(ctx context.Context, f shutdown, log *slog.Logger) {
-	if err := a.drainListeners(ctx); err != nil {
+	if err := a.drainListeners(ctx, f.drainPath()); err != nil {
 		log.Warn("cannot drain Envoy, it is stopped at once", "error", err)
 		return
 	}
@@ -94,6 +107,7 @@ func (a *admin) drain(ctx context.Context, f shutdown, log *slog.Logger) {
 	}
 }
 
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

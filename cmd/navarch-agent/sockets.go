@@ -8,14 +8,16 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// The agent's Unix sockets are in a folder of their own, which is the user's that this process and Envoy run as (issue 12, item
-// 6): who reaches XDS acts as this proxy towards the control plane, and who reaches SDS has its private key.
+// The agent's Unix sockets are in a folder that is accessible only to the user of this process and of Envoy. A client
+// of the XDS socket acts as this proxy towards the control plane, and a client of the SDS socket receives its private
+// key.
 
 func (o *options) sockets() string { return filepath.Join(o.configPath, "sockets") }
 func (o *options) socket() string  { return filepath.Join(o.sockets(), "XDS") }
 func (o *options) sds() string     { return filepath.Join(o.sockets(), "SDS") }
 
-// makeSockets makes that folder, and returns the group that has the XDS socket too; nil: none has.
+// makeSockets creates the folder of the sockets. It returns the ID of the group that may use the XDS socket too; nil
+// without such a group. Errors: an unknown group, or a folder that cannot be made or has other owners.
 func (o *options) makeSockets() (group *uint32, err error) {
 	if o.socketGroup != "" {
 		id, err := socket.GroupID(o.socketGroup)
@@ -33,7 +35,7 @@ func (o *options) makeSockets() (group *uint32, err error) {
 	return group, nil
 }
 
-// refusedAt logs who was not let in at a socket, name.
+// refusedAt returns a function that logs a refused client of the socket called name.
 func refusedAt(log *obs.Sampled, name string) func(socket.Peer) {
 	return func(p socket.Peer) {
 		if p.Err != nil {

@@ -53,8 +53,8 @@ func readToEnd(c net.Conn) error {
 	return nil
 }
 
-// Envoy is configured through a socket that nobody else may use: neither by the modes of files, nor where these were changed.
-// An option gives it to a group.
+// Envoy is configured through a socket that other users may not use: by the modes of files, and also if these were
+// changed. An option permits a group.
 func TestSocketsAreEnvoysAlone(t *testing.T) {
 	ads := newFakeADS(t, "127.0.0.1:0", "127.0.0.1:1")
 	addr, _ := ads.start(t, "127.0.0.1:0")
@@ -82,7 +82,7 @@ func TestSocketsAreEnvoysAlone(t *testing.T) {
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.exit() // it was killed
+	_ = p.exit() // the process was killed
 
 	p = startAgent(t, addr, append(flags, "--xds-socket-group", "4321")...)
 	p.until("Envoy speaks to the agent", func(d debugPage) bool { return d.XDS.Total.Responses > 0 })

@@ -21,23 +21,25 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// debugPage is the answer of /debug.
+// debugPage is the response of GET /debug.
 type debugPage struct {
 	Node     string      `json:"node"`
 	Ready    bool        `json:"ready"`
-	NotReady string      `json:"notReady,omitempty"` // why
+	NotReady string      `json:"notReady,omitempty"` // reason
 	Draining bool        `json:"draining"`
 	Envoy    envoyState  `json:"envoy"`
 	XDS      relay.Stats `json:"xds"`
-	// Certificate is the workload's; absent on plain text.
+	// Certificate is the certificate of the workload; absent with a plaintext control plane.
 	Certificate *certificatePage `json:"certificate,omitempty"`
 }
 
-// newStatus is what others may ask this agent, by the variables that injection sets.
+// newStatus returns the server of the status ports, from the variables that injection sets. The error names a variable
+// that cannot be parsed. A wrong list of scrape targets is only logged.
 func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	cfg := status.Config{
 		Ready: a.ready, Quit: func() { a.quit() }, Drain: a.drainNow, EnvoyStats: "http://" + a.cfg.adminAddr + metricsPath,
-		Agent: facts{a: a, start: time.Now()}, ProbeHost: a.id.addresses[0], Log: log, Workload: workloadOf(a.id.node.GetMetadata()),
+		Agent: facts{a: a, start: time.Now()}, ProbeHost: a.id.addresses[0], Log: log,
+		Workload: workloadOf(a.id.node.GetMetadata()),
 	}
 	var err error
 	if cfg.Probes, err = status.ParseProbes(a.id.lookup("ISTIO_KUBE_APP_PROBERS")); err != nil {
@@ -46,7 +48,8 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	if legacy, _ := strconv.ParseBool(a.id.lookup("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")); legacy {
 		cfg.ProbeHost = "127.0.0.1"
 	}
-	// The ports of gateways are open to everybody; their applications are not shown there, as with stock agents.
+	// The ports of gateways are reachable from everywhere, so metrics of their applications are not shown there, as with
+	// stock agents.
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
 		if cfg.Apps, err = scrape.Read(a.id.lookup(scrape.Variable), own...); err != nil {
@@ -57,27 +60,28 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	return status.New(cfg)
 }
 
-// workloadOf is whose the proxy of a node with this metadata is.
+// workloadOf returns the workload that a node's metadata describes, for the labels of metrics.
 func workloadOf(metadata *structpb.Struct) istiometrics.Workload {
 	fields, labels := metadata.GetFields(), map[string]string{}
 	for name, value := range fields["LABELS"].GetStructValue().GetFields() {
 		labels[name] = value.GetStringValue()
 	}
-	return istiometrics.Of(fields["WORKLOAD_NAME"].GetStringValue(), fields["NAMESPACE"].GetStringValue(), fields["CLUSTER_ID"].GetStringValue(), labels)
+	text := func(key string) string { return fields[key].GetStringValue() }
+	return istiometrics.Of(text("WORKLOAD_NAME"), text("NAMESPACE"), text("CLUSTER_ID"), labels)
 }
 
-// portOf is the port of an address; 0: it has none.
+// portOf returns the port of "host:port"; 0 without a port.
 func portOf(hostPort string) uint16 {
 	_, port, _ := net.SplitHostPort(hostPort)
 	n, _ := strconv.ParseUint(port, 10, 16)
 	return uint16(n)
 }
 
-// drainNow lets Envoy send its clients away, and goes on.
+// drainNow marks the agent as not ready and drains Envoy's inbound listeners in the background; Envoy keeps running.
 func (a *agent) drainNow() {
 	a.draining.Store(true)
 	go func() {
-		if err := a.admin.drainListeners(context.Background()); err != nil { // bounded by the admin's time limit
+		if err := a.admin.drainListeners(context.Background(), a.cfg.bye.drainPath()); err != nil { // bounded by the admin's time limit
 			a.log.Warn("cannot drain Envoy", "error", err)
 		}
 	}()
@@ -86,9 +90,12 @@ func (a *agent) drainNow() {
 func (a *agent) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
-		// Readiness first: a page that says ready shows at least the traffic that made it so.
+		// Readiness first: a page with "ready": true then contains at least the traffic that made the proxy ready.
 		err := a.ready(r.Context())
-		page := debugPage{Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(), Envoy: a.envoy.State(), XDS: a.relay.Stats(), Certificate: a.certificate()}
+		page := debugPage{
+			Node: a.id.node.Id, Ready: err == nil, Draining: a.draining.Load(),
+			Envoy: a.envoy.State(), XDS: a.relay.Stats(), Certificate: a.certificate(),
+		}
 		if err != nil {
 			page.NotReady = err.Error()
 		}

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// An agent starts whatever a Pod's annotations say to Prometheus, and says in its log what is wrong with them.
+// An agent starts with any Prometheus annotations of a Pod, and logs the errors in them.
 func TestWrongMetricsKeepNoAgentFromStarting(t *testing.T) {
 	for value, want := range map[string]string{
 		`{"port":"9090"}`: "", `{"targets":[{"port":"9100"},{"port":"9200","path":"/m"}]}`: "",

@@ -19,19 +19,20 @@ import (
 
 const plaintextPort = "15010"
 
-// upstream says how to speak to the control plane.
+// upstream contains the address and credentials of connections to the control plane.
 type upstream struct {
 	target    string // host:port
 	plaintext bool
-	rootCert  string // file
-	san       string // the server's name, if it is not the target's host
-	token     string // file; sent over TLS only
+	rootCert  string // path of the roots file
+	san       string // name in the control plane's certificate; empty: the host of target
+	token     string // path of the token file; sent over TLS only
 	headers   map[string]string
-	identity  *caagent.Agent // presents its certificate, and follows the mesh's roots; nil: on plain text
+	identity  *caagent.Agent // supplies the client certificate and the mesh's roots; nil with plaintext
 }
 
-// credentials reads the root again each time: it is rotated under a running agent. Without a root there is no connection:
-// falling back to plaintext would let anyone be the control plane.
+// credentials returns the TLS credentials of a new connection. The roots file is read each time, because it is rotated
+// while the agent runs. Errors: no readable root certificate, or a target that is not host:port. There is no fall-back
+// to plaintext: anyone could then pose as the control plane.
 func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	if u.plaintext {
 		return insecure.NewCredentials(), nil
@@ -56,6 +57,8 @@ func (u *upstream) credentials() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS12}), nil
 }
 
+// metadata returns the headers of a new stream: the configured ones, and over TLS the bearer token. An absent token
+// file means no token. The error is a token file that cannot be read.
 func (u *upstream) metadata() (metadata.MD, error) {
 	md := metadata.MD{}
 	for k, v := range u.headers {

@@ -41,7 +41,8 @@ func serverCert(t *testing.T, name, file string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Over TLS the token goes along; the root is read again, so an agent that was started too early recovers by itself.
+// Over TLS the token is sent. The root is read again for each connection, so an agent that was started too early
+// recovers by itself.
 func TestTLSWithToken(t *testing.T) {
 	dir := t.TempDir()
 	root, token := filepath.Join(dir, "root.pem"), filepath.Join(dir, "token")

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/loadtest/attack"
 )
 
-// attackFlags are the flags of attack.
+// attackFlags are the flags of the command attack.
 type attackFlags struct {
 	attack.Config
 	sink             bool
@@ -23,41 +23,45 @@ type attackFlags struct {
 	ready            int
 }
 
-// attackCommand is what this program starts itself as in the scenario hostile.
+// attackCommand returns the command attack, which this program starts as a child process in the scenario hostile.
 func attackCommand() *cobra.Command {
 	f := &attackFlags{}
 	cmd := &cobra.Command{
-		Use: "attack", Args: cobra.NoArgs, Short: "Attack a server of this machine as a hostile neighbour would, and count what came of it",
-		Long: "Attack a server of this machine as a hostile neighbour would, and count what came of it, as JSON. Only addresses of loopback are possible.",
+		Use: "attack", Args: cobra.NoArgs, Short: "Attack a server of this machine as a hostile neighbour would, and count the results",
+		Long: "Attack a server of this machine as a hostile neighbour would, and count the results, as JSON. Only addresses of " +
+			"loopback are possible.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Addr, "addr", "", "IP address of loopback and port: gRPC over TLS.")
-	flags.BoolVar(&f.sink, "sink", false, "Attack a server in this process that throws everything away.")
+	flags.BoolVar(&f.sink, "sink", false, "Attack a server in this process that discards everything.")
 	flags.StringVar(&f.From, "from", "", "IP address of loopback that connections come from.")
 	flags.StringVar(&f.cert, "cert", "", "File of a workload's certificate (default: only attacks that need none).")
 	flags.StringVar(&f.key, "key", "", "File of its key.")
 	flags.StringVar(&f.token, "token-file", "", "File of its token.")
-	flags.StringVar(&f.Identity, "identity", "", "Whose they are: NAMESPACE/SERVICEACCOUNT.")
-	flags.StringVar(&f.Victim, "victim", "", "Proxy of another identity that is claimed to be attacker's own: NAMESPACE/SERVICEACCOUNT/POD.")
-	flags.StringVar(&f.Proxy, "proxy", "", "Proxy of the identity that pages are asked about: NAME.NAMESPACE.")
+	flags.StringVar(&f.Identity, "identity", "", "Identity of certificate and token: NAMESPACE/SERVICEACCOUNT.")
+	flags.StringVar(&f.Victim, "victim", "", "Proxy of another identity, as which the attackers pose: NAMESPACE/SERVICEACCOUNT/POD.")
+	flags.StringVar(&f.Proxy, "proxy", "", "Proxy of the identity, which requests for pages name: NAME.NAMESPACE.")
 	flags.StringVar(&f.Group, "group", "", "WorkloadGroup of the identity, by which machines register themselves (default: vms).")
 	flags.StringVar(&f.Pages, "pages", "", "IP address of loopback and port: HTTP with /debug (default: it is not attacked).")
-	flags.StringVar(&f.Webhooks, "webhooks", "", "IP address of loopback and port: admission webhooks over TLS (default: they are not attacked).")
+	flags.StringVar(&f.Webhooks, "webhooks", "",
+		"IP address of loopback and port: admission webhooks over TLS (default: they are not attacked).")
 	flags.StringSliceVar(&f.Only, "only", nil, "Names of attacks (default: all).")
 	flags.IntVar(&f.Connections, "connections", 1500, "Connections at once, 1,500 at most.")
-	flags.BoolVar(&f.Even, "even", false, "All attacks have as many connections (default: each has its share).")
+	flags.BoolVar(&f.Even, "even", false, "All attacks get equally many connections (default: each gets its own share).")
 	flags.IntVar(&f.Names, "names", 200_000, "Names that one stream subscribes to.")
 	flags.DurationVar(&f.Hold, "hold", 20*time.Second, "Time after which a connection is closed that the server has not closed.")
 	flags.DurationVar(&f.Pause, "pause", 20*time.Millisecond, "Time between two steps of one connection.")
 	flags.DurationVar(&f.span, "for", 0, "Time until it ends by itself (default: when it is interrupted).")
-	flags.IntVar(&f.ready, "ready-fd", 0, "File descriptor that is closed as soon as an interruption ends the attacks with their counts (default: none).")
+	flags.IntVar(&f.ready, "ready-fd", 0,
+		"File descriptor that is closed as soon as an interruption ends the attacks with their counts (default: none).")
 	cmd.MarkFlagsMutuallyExclusive("addr", "sink")
 	cmd.MarkFlagsOneRequired("addr", "sink")
 	cmd.MarkFlagsRequiredTogether("cert", "key", "token-file", "identity", "victim")
 	return cmd
 }
 
+// run runs the attacks until the time is over or the process is interrupted, and prints their counts as JSON.
 func (f *attackFlags) run(cmd *cobra.Command) error {
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)

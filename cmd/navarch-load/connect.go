@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// connectCommand keeps simulated proxies connected to a server that runs already, without a scenario: what an autoscaler sees.
+// connectCommand returns the command connect, which keeps simulated proxies connected to a running server, for tests of
+// an autoscaler.
 func connectCommand() *cobra.Command {
 	var address, namespace string
 	var count int
@@ -40,15 +41,17 @@ func connectCommand() *cobra.Command {
 	flags.StringVar(&namespace, "namespace", "default", "Namespace that the proxies say they are in.")
 	flags.IntVar(&count, "proxies", 100, "How many.")
 	flags.Float64Var(&rate, "rate", 50, "How many connect in a second.")
-	_ = cmd.MarkFlagRequired("address") // it is there
+	_ = cmd.MarkFlagRequired("address") // the flag exists
 	return cmd
 }
 
-// simulated are proxies with addresses of 198.18.0.0/15, which RFC 2544 sets aside for benchmarks.
+// simulated returns the identities of count proxies, with addresses of 198.18.0.0/15 (reserved for benchmarks, RFC
+// 2544).
 func simulated(namespace string, count int) []proxy.Identity {
 	all := make([]proxy.Identity, count)
 	for i := range all {
-		all[i] = proxy.Identity{Namespace: namespace, Name: fmt.Sprintf("simulated-%d", i), Workload: "simulated", IP: fmt.Sprintf("198.18.%d.%d", i>>8, i&255)}
+		all[i] = proxy.Identity{Namespace: namespace, Name: fmt.Sprintf("simulated-%d", i),
+			Workload: "simulated", IP: fmt.Sprintf("198.18.%d.%d", i>>8, i&255)}
 	}
 	return all
 }

@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
+// listCommand returns the command list.
 func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List scenarios, suites and presets of meshes", Args: cobra.NoArgs,
@@ -34,6 +35,7 @@ func listCommand() *cobra.Command {
 	}
 }
 
+// meshCommand returns the command mesh write.
 func meshCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "mesh", Short: "Synthetic meshes"}
 	var scale float64
@@ -62,11 +64,12 @@ func meshCommand() *cobra.Command {
 	}
 	write.Flags().Float64Var(&scale, "scale", 1, "Factor on its size.")
 	write.Flags().Uint64Var(&seed, "seed", 0, "Seed (default: the settings').")
-	write.Flags().StringVar(&form, "form", string(mesh.Kubernetes), "What services are written as: kubernetes or istio.")
+	write.Flags().StringVar(&form, "form", string(mesh.Kubernetes), "Form of the services: kubernetes or istio.")
 	cmd.AddCommand(write)
 	return cmd
 }
 
+// reportCommand returns the command report.
 func reportCommand() *cobra.Command {
 	var html string
 	cmd := &cobra.Command{
@@ -88,7 +91,7 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
-// writePage writes the page of a result to a file, which is whole or not there.
+// writePage writes the page of a result to a file. After an error no partial file exists.
 func writePage(name string, result report.Result) error {
 	raw, err := page.OfResult(result)
 	if err != nil {
@@ -97,6 +100,7 @@ func writePage(name string, result report.Result) error {
 	return report.Replace(name, raw)
 }
 
+// compareCommand returns the command compare.
 func compareCommand() *cobra.Command {
 	var with []string
 	var html string
@@ -133,6 +137,7 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
+// results reads result files. The error names the file.
 func results(names []string) ([]report.Result, error) {
 	var all []report.Result
 	for _, name := range names {
@@ -145,7 +150,7 @@ func results(names []string) ([]report.Result, error) {
 	return all, nil
 }
 
-// terminal says whether something is shown to a person.
+// terminal reports whether w is an interactive terminal, and returns it as a file.
 func terminal(w io.Writer) (*os.File, bool) {
 	f, ok := w.(*os.File)
 	if !ok {

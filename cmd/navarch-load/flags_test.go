@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// nil0 asks the kernel whether a process is there.
+// nil0 is the signal that tests whether a process exists.
 const nil0 = syscall.Signal(0)
 
-// Reports name no folder of the machine that they were made on.
+// Reports contain no folder names of the machine that wrote them.
 func TestCommandsAreNamedWithoutFolders(t *testing.T) {
 	got := command([]string{"run", "endpoint", "--navarchd", "/home/me/bin/navarchd", "--config-dir=/srv/mesh", "--out", "out/load", "--scale=0.5"})
 	want := []string{"run", "endpoint", "--navarchd", "navarchd", "--config-dir=mesh", "--out", "load", "--scale=0.5"}
@@ -27,7 +27,7 @@ func TestCommandsAreNamedWithoutFolders(t *testing.T) {
 	}
 }
 
-// Flags that make no sense are refused by their names, before anything is started or written.
+// Invalid combinations of flags are refused by their names, before anything is started or written.
 func TestFlagsAreChecked(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for want, args := range map[string]string{
@@ -60,7 +60,8 @@ func TestFlagsAreChecked(t *testing.T) {
 	}
 }
 
-// A screen that nobody watches has a line for each phase, and no control characters; a terminal is drawn on.
+// A screen that is not a terminal gets a line for each phase, and no control characters; a terminal gets a progress
+// line.
 func TestScreen(t *testing.T) {
 	var b bytes.Buffer
 	s := newScreen(&b, 2)

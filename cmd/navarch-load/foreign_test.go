@@ -25,8 +25,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// stranger is somebody else's server: it reads the folder as it likes, speaks delta, and has no page at all. It knows
-// clusters and their endpoints, nothing else, and compares no versions that a client claims.
+// stranger is a foreign server: it reads the folder in its own way, speaks delta, and has no pages. It serves only
+// clusters and their endpoints, and ignores claimed versions.
 type stranger struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	dir string
@@ -37,14 +37,14 @@ type stranger struct {
 	nonce     int
 }
 
-// strange is one stream: the names that it subscribed to.
+// strange is one stream, with the names and types that it has subscribed to.
 type strange struct {
 	grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 	names map[string]bool
 	asked [xds.NumTypes]bool
 }
 
-// host starts a stranger for a folder, and gives its address.
+// host starts a stranger for a folder, and returns its address.
 func host(t *testing.T, dir string) string {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,7 +117,7 @@ func (s *stranger) read() {
 func resourceOf(name string, m proto.Message) *discoveryv3.Resource {
 	body, err := anypb.New(m)
 	if err != nil {
-		panic(err) // it was made here
+		panic(err) // the object is our own
 	}
 	return &discoveryv3.Resource{Name: name, Version: fmt.Sprintf("%x", sha256.Sum256(body.Value))[:16], Resource: body}
 }
@@ -186,8 +186,8 @@ func (s *stranger) answer(st *strange, r *discoveryv3.DeltaDiscoveryRequest) err
 	return s.send(st, t, names)
 }
 
-// Any server of the protocol can be measured, by its address and the folder that it reads: without a page of its own it has
-// figures of proxies; with its process's number, of its costs too.
+// Any server of the protocol can be measured, by its address and the folder that it reads. Without its own debug page
+// only proxies are measured; with its process ID its costs are, too.
 func TestAnyServerOfTheProtocol(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string][]string{"the address alone": nil, "and the process": {"--pid", fmt.Sprint(os.Getpid())}} {

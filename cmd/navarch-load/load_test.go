@@ -13,6 +13,7 @@ import (
 
 	"navarch.io/navarch/loadtest/report"
 	"navarch.io/navarch/loadtest/scene"
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/programs"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// load runs navarch-load as users do, and gives its result.
+// load runs navarch-load as users do, and returns its result.
 func load(t *testing.T, args ...string) report.Result {
 	t.Helper()
 	out := t.TempDir()
@@ -33,9 +34,6 @@ func load(t *testing.T, args ...string) report.Result {
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
-	}
-	if raw, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !bytes.Contains(raw, []byte("<svg")) {
-		t.Errorf("no page with plots: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(out, "*"))
 	if err != nil || len(left) != 2 {
@@ -45,13 +43,22 @@ func load(t *testing.T, args ...string) report.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plots := slices.ContainsFunc(r.Scenarios, func(s report.Scenario) bool { return len(s.Latencies)+len(s.Series) > 0 })
+	if raw, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || plots != bytes.Contains(raw, []byte("<svg")) {
+		t.Errorf("plots on the page: want %v, %v", plots, err)
+	}
 	return r
 }
 
-// Every scenario runs to its end at a small size against a real navarchd, with no violation, and measures everything that
-// has a target. Those of a cluster need more programs: kube_test.go.
+// Every scenario runs to its end at a small size against a real navarchd, with no violation, and measures everything
+// that has a target. Those of a cluster need more programs: kube_test.go.
 func TestScenariosRun(t *testing.T) {
-	names := slices.DeleteFunc(scene.Names(), func(name string) bool { return slices.Contains(scene.Suites["kube"], name) })
+	var names []string
+	for _, s := range scene.All() {
+		if !slices.Contains(scene.Suites["kube"], s.Name) && !s.Envoy {
+			names = append(names, s.Name)
+		}
+	}
 	const runs = 3 // side by side: most of a scenario is to wait until all is quiet
 	for i := range runs {
 		var some []string
@@ -78,11 +85,7 @@ func scenariosRun(t *testing.T, names []string) {
 			t.Errorf("%s: failed %q, violations %v, %d proxies, traffic %v, %d series", s.Name, s.Failed, s.Violations, s.Proxies, s.Traffic, len(s.Series))
 		}
 		at := slices.IndexFunc(scene.All(), func(one scene.Scenario) bool { return one.Name == s.Name })
-		for name := range scene.All()[at].Targets {
-			if !slices.ContainsFunc(s.Rows, func(r report.Row) bool { return r.Name == name && r.Target != nil }) {
-				t.Errorf("%s: the target for %q has no figure", s.Name, name)
-			}
-		}
+		aimed(t, scene.All()[at], s)
 		for _, row := range s.Rows {
 			if row.Outcome != report.None {
 				t.Errorf("%s: %s has an outcome at this size", s.Name, row.Name)
@@ -92,8 +95,32 @@ func scenariosRun(t *testing.T, names []string) {
 	exact(t, result)
 }
 
-// exact checks what does not depend on the machine: amounts of work. (That of virtualservices-50 does: files that a busy machine takes longer than
-// a debounce to write are two edits, but no more.)
+// aimed checks that everything that has a target is measured.
+func aimed(t *testing.T, of scene.Scenario, s report.Scenario) {
+	t.Helper()
+	for name := range of.Targets {
+		if !slices.ContainsFunc(s.Rows, func(r report.Row) bool { return r.Name == name && r.Target != nil }) {
+			t.Errorf("%s: the target for %q has no figure", s.Name, name)
+		}
+	}
+}
+
+// The scenarios with a real Envoy run to their end, too.
+func TestScenariosWithEnvoyRun(t *testing.T) {
+	t.Parallel()
+	for _, of := range scene.All() {
+		if of.Envoy {
+			r := load(t, "run", of.Name, "--navarchd", programs.For(t, "navarchd"), "--envoy", envoytest.Binary(t), "--scale", "0.02", "--repeats", "1")
+			if s := r.Scenarios[0]; s.Failed != "" {
+				t.Errorf("%s: failed %q", s.Name, s.Failed)
+			}
+			aimed(t, of, r.Scenarios[0])
+		}
+	}
+}
+
+// exact checks the amounts of work, which do not depend on the machine. (The responses of virtualservices-50 do: files
+// whose writing takes longer than a debounce are two edits, but no more.)
 func exact(t *testing.T, result report.Result) {
 	t.Helper()
 	for scenario, rows := range map[string]map[string]float64{
@@ -110,7 +137,7 @@ func exact(t *testing.T, result report.Result) {
 	} {
 		for _, s := range result.Scenarios {
 			for _, row := range s.Rows {
-				// A tenth of a percent is what answers that say "nothing new" may take.
+				// A tenth of a percent is the size of responses without changes.
 				most := .1
 				if s.Name == "virtualservices-50" {
 					most = 1
@@ -123,7 +150,7 @@ func exact(t *testing.T, result report.Result) {
 	}
 }
 
-// Several processes of proxies measure what one does.
+// Several processes of proxies measure the same as one process.
 func TestWorkersShareTheFleet(t *testing.T) {
 	t.Parallel()
 	r := load(t, "run", "endpoint", "slow", "--navarchd", programs.For(t, "navarchd"), "--scale", "0.02", "--proxies", "24", "--repeats", "1", "--processes", "3")
@@ -138,7 +165,7 @@ func TestWorkersShareTheFleet(t *testing.T) {
 	}
 }
 
-// A server that is there already is measured by its address alone, and is not ended.
+// A server that already runs is measured by its address alone, and is not ended.
 func TestForeignServers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,7 +188,8 @@ func TestForeignServers(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(mesh, "destinationrules")); err == nil { // the tiny world has some, world A none
 		t.Error("the folder holds the old world")
 	}
-	// The row is there where the server's process is known. For twelve proxies it may well be 0: the kernel counts in steps of 10 ms.
+	// The row is there where the server's process is known. For twelve proxies it may well be 0: the kernel counts in
+	// steps of 10 ms.
 	if s := r.Scenarios[0]; !slices.ContainsFunc(s.Rows, func(row report.Row) bool { return row.Name == "server CPU per edit" }) {
 		t.Errorf("the server's CPU was not measured: %+v", s.Rows)
 	}

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// machine says where this runs; what cannot be read is left out.
+// machine describes this machine; facts that cannot be read are left out.
 func machine() report.Machine {
 	m := report.Machine{Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), CPU: "unknown", Kernel: "unknown"}
 	if name := line("/proc/cpuinfo", "model name"); name != "" {
@@ -31,7 +31,7 @@ func machine() report.Machine {
 	return m
 }
 
-// line is what follows "key:" in a file of such lines.
+// line returns the text after "key:" in a file of such lines; empty if there is no such line.
 func line(file, key string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -46,6 +46,7 @@ func line(file, key string) string {
 	return ""
 }
 
-// garbagePercent is Go's GOGC where the environment says nothing. What the harness uses of the processors the servers lack: with
-// 100 a tenth of its time is the collector's. Memory is what it has: some 50 KB of the 90 KB that a proxy may take (39 KB with 100).
+// garbagePercent is GOGC unless the environment sets it. Processor time of the harness is missing to the servers: with
+// GOGC 100 a tenth of its time is the collector's. With 300 a proxy uses 50 KB of the 90 KB that it may use (39 KB with
+// 100).
 const garbagePercent = 300

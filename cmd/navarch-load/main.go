@@ -1,8 +1,8 @@
-// Command navarch-load puts simulated proxies and synthetic meshes to a control plane, and reports what it cost: on
-// Navarch, istiod, or any other server of the xDS protocol.
+// Command navarch-load measures a control plane with simulated proxies and synthetic meshes, and reports the costs. The
+// control plane is Navarch, istiod, or any other server of the xDS protocol.
 //
-// Owns: the processes that it starts.  Reads: result files, /proc.  Never: ends a process that it did not start; listens
-// on, or starts anything that listens on, other than loopback.
+// Owns: the processes that it starts. Reads: result files, /proc. Never: ends a process that it did not start; listens
+// on an address that is not loopback, or starts such a listener.
 package main
 
 import (
@@ -33,11 +33,13 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(runCommand(), listCommand(), meshCommand(), reportCommand(), compareCommand(), workerCommand(), attackCommand(), connectCommand())
+	cmd.AddCommand(runCommand(), listCommand(), meshCommand(),
+		reportCommand(), compareCommand(), workerCommand(), attackCommand(), connectCommand())
 	return cmd
 }
 
-// workerCommand is what this program starts itself as, for more proxies than one process has files for.
+// workerCommand returns the hidden command worker. This program starts itself with it when the proxies need more open
+// files than one process may have.
 func workerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Hidden: true, Args: cobra.NoArgs, Short: "Simulate proxies as told on standard input",

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// runFlags are the flags of run.
+// runFlags are the flags of the command run.
 type runFlags struct {
 	scene.Options
 	addresses []string
@@ -36,6 +36,7 @@ type runFlags struct {
 	limit     time.Duration
 }
 
+// runCommand returns the command run.
 func runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
@@ -49,9 +50,11 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
+// bind defines the flags.
 func (f *runFlags) bind(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Navarchd, "navarchd", "", "Program to start for each scenario, on loopback; ended with it.")
+	flags.StringVar(&f.Envoy, "envoy", "", "Program of Envoy, for the scenarios of gateways with a real one.")
 	flags.StringArrayVar(&f.Env, "env", nil, "Variable of its environment, NAME=VALUE.")
 	flags.IntVar(&f.Replicas, "replicas", 0, "How many of it, at least (default: as the scenario says).")
 	flags.StringSliceVar(&f.Etcd, "etcd", nil, "Addresses of an etcd for it (default: an embedded one).")
@@ -59,8 +62,10 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.debug, "debug-address", nil, "Address of the debug pages of each, in the same order.")
 	flags.StringSliceVar(&f.metrics, "metrics-address", nil, "Address of the metrics page of each, in the same order.")
 	flags.IntSliceVar(&f.pids, "pid", nil, "Process of each on this machine, to be measured, in the same order.")
-	flags.StringVar(&f.ConfigDir, "config-dir", "", "Folder that those servers read; the world is written to it (it must be empty, or hold one).")
-	flags.StringVar(&f.form, "form", string(mesh.Kubernetes), "What services are written as: kubernetes, or istio (ServiceEntries, for istiod's --configDir).")
+	flags.StringVar(&f.ConfigDir, "config-dir", "",
+		"Folder that those servers read; the world is written to it (it must be empty, or hold one).")
+	flags.StringVar(&f.form, "form", string(mesh.Kubernetes),
+		"Form of the services: kubernetes, or istio (ServiceEntries, for istiod's --configDir).")
 	flags.DurationVar(&f.Settle, "settle", 10*time.Second, "Time that a server whose debug pages are not known has to read a world.")
 	flags.StringVar(&f.TLS.Roots, "tls-roots", "", "File of certificates that those servers' are verified against; with it proxies speak TLS.")
 	flags.StringVar(&f.TLS.Cert, "tls-cert", "", "File of the certificate of all proxies.")
@@ -75,11 +80,13 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	flags.Float64Var(&f.SotW, "sotw", 0, "Share of proxies that speak the protocol's older form, state of the world.")
 	flags.BoolVar(&f.Stock, "stock-nodes", false, "Send nodes as large as a stock Envoy's, 61 KB.")
 	flags.Float64Var(&f.JoinRate, "join-rate", 0, "Proxies that start each second (default: as fast as they can).")
-	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0, "Time after which what a cluster or listener still waits for is a violation (default: 1m, and 50 ms for each proxy).")
+	flags.DurationVar(&f.WarmTimeout, "warm-timeout", 0,
+		"Time after which what a cluster or listener still waits for is a violation (default: 1m, and 50 ms for each proxy).")
 	flags.IntVar(&f.Workers, "processes", -1, "Processes of simulated proxies; 0: in this one (default: by the limit of open files).")
 	flags.Float64Var(&f.AttackCPU, "attack-cpu", .5, "Cores that attackers may use, in a cgroup; 0: in none.")
 	flags.StringSliceVar(&f.Attacks, "attacks", nil, "Names of the attacks that are carried out (default: all that the scenario has).")
-	flags.DurationVar(&f.AttackSpan, "attack-span", 0, "Time that attackers go on (default: as the scenario says; figures of a shorter time are not judged).")
+	flags.DurationVar(&f.AttackSpan, "attack-span", 0,
+		"Time that attackers go on (default: as the scenario says; figures of a shorter time are not judged).")
 	flags.StringVar(&f.label, "label", "", "Name of what is measured, for reports and comparisons (default: navarch, or the address).")
 	flags.StringVar(&f.out, "out", "out/load", "Folder for result.json, report.html and, with --keep, worlds and logs.")
 	flags.BoolVar(&f.keep, "keep", false, "Keep worlds, data and logs of the servers.")
@@ -90,6 +97,8 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 }
 
+// run runs the scenarios and writes the report. Errors: flags, a scenario that fails, a violation, and with --strict a
+// missed target.
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	scenarios, err := scene.Find(args...)
 	if err != nil {
@@ -111,7 +120,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	defer cancel()
 	screen := newScreen(cmd.ErrOrStderr(), len(scenarios))
 	f.Show = screen.show
-	result := report.Result{Version: report.Version, Label: f.label, Started: time.Now().UTC(), Command: command(os.Args[1:]), Machine: machine()}
+	result := report.Result{Version: report.Version, Label: f.label, Started: time.Now().UTC(),
+		Command: command(os.Args[1:]), Machine: machine()}
 	for _, sc := range scenarios {
 		screen.begin(sc.Name, sc.Title)
 		one := scene.Run(ctx, sc, f.Options)
@@ -125,7 +135,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.leave(cmd, result)
 }
 
-// workBase is where the servers' data go: the report's folder where they are kept, the system's for passing files otherwise.
+// workBase returns the folder of the servers' data: the report's folder with --keep, otherwise the system's temporary
+// folder.
 func (f *runFlags) workBase() string {
 	if f.keep {
 		return f.out
@@ -133,7 +144,8 @@ func (f *runFlags) workBase() string {
 	return ""
 }
 
-// leave writes the report, prints the table, and says by its error whether all is well.
+// leave writes the report and prints the table. The error names a file that cannot be written, a failed scenario or,
+// with --strict, a missed target.
 func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), writePage(filepath.Join(f.out, "report.html"), result),
 		result.Table(cmd.OutOrStdout()))
@@ -151,10 +163,12 @@ func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 	return nil
 }
 
-// complete checks the flags against one another and fills in what they leave open.
+// complete validates the flags together and sets defaults. Errors name the flags.
 func (f *runFlags) complete() error {
-	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 || f.SotW < 0 || f.SotW > 1 || f.Proxies < 0 || f.AttackCPU < 0 || f.AttackSpan < 0 {
-		return errors.New("--scale and --repeats must be positive, --sample and --sotw between 0 and 1, --proxies, --attack-cpu and --attack-span not negative")
+	if f.Scale <= 0 || f.Repeats < 1 || f.Sample < 0 || f.Sample > 1 ||
+		f.SotW < 0 || f.SotW > 1 || f.Proxies < 0 || f.AttackCPU < 0 || f.AttackSpan < 0 {
+		return errors.New("--scale and --repeats must be positive, --sample and --sotw between 0 and 1, --proxies, --attack-cpu and " +
+			"--attack-span not negative")
 	}
 	f.Form = mesh.Form(f.form)
 	if f.Navarchd == "" {
@@ -197,7 +211,7 @@ func (f *runFlags) complete() error {
 	return f.processes()
 }
 
-// processes says how workers are started, and how many files each may open.
+// processes sets the commands that start workers and attackers, and the number of files that each may open.
 func (f *runFlags) processes() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -212,7 +226,7 @@ func (f *runFlags) processes() error {
 	return nil
 }
 
-// command is the command line as reports have it: without folders, which are nobody's business.
+// command returns the command line for reports. It leaves out paths, because they are private to the machine.
 func command(args []string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {
@@ -226,6 +240,7 @@ func command(args []string) []string {
 	return args
 }
 
+// suites returns the names of all suites, sorted.
 func suites() []string {
 	var names []string
 	for name := range scene.Suites {

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// screen shows a run while it goes: a line that is drawn again four times a second on a terminal, or a line for each phase
-// where nobody watches.
+// screen prints the progress of a run: on a terminal, one line that is redrawn four times a second; otherwise a line
+// for each phase.
 type screen struct {
 	w     io.Writer
 	live  bool
@@ -32,6 +32,7 @@ func newScreen(w io.Writer, total int) *screen {
 	return &screen{w: w, live: live, total: total}
 }
 
+// begin prints the title of the next scenario.
 func (s *screen) begin(name, title string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +41,7 @@ func (s *screen) begin(name, title string) {
 	fmt.Fprintf(s.w, "[%d/%d] %s: %s\n", s.at, s.total, name, title)
 }
 
-// end replaces the line by the scenario's figures.
+// end replaces the progress line by the scenario's figures.
 func (s *screen) end(r report.Scenario) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,6 +61,7 @@ func (s *screen) end(r report.Scenario) {
 	}
 }
 
+// wipe erases the progress line.
 func (s *screen) wipe() {
 	if s.drawn {
 		fmt.Fprint(s.w, "\r\x1b[K")
@@ -67,6 +69,7 @@ func (s *screen) wipe() {
 	}
 }
 
+// show prints the progress of the current scenario.
 func (s *screen) show(v scene.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +88,8 @@ func (s *screen) show(v scene.Progress) {
 // barWidth is the number of characters of the progress bar.
 const barWidth = 24
 
-// draw is the line: how much of the phase is over, how many proxies are joined, and what the servers use.
+// draw returns the progress line: the completed part of the phase, the number of joined proxies, and the servers' use
+// of memory and processors.
 func draw(v scene.Progress) string {
 	full := int(v.Share * barWidth)
 	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
@@ -97,4 +101,5 @@ func draw(v scene.Progress) string {
 		v.Elapsed.Round(100*time.Millisecond), v.Phase, wrong)
 }
 
+// sortedKinds returns the kinds of violations, sorted.
 func sortedKinds(m map[string]report.Violations) []string { return slices.Sorted(maps.Keys(m)) }

@@ -18,19 +18,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// adopt returns the command for records that were changed on purpose, or that no leader will correct because none
-// exists.
+// adopt returns the command "store adopt". Operators use it for records that were changed on purpose, or while there is
+// no leader to correct the records.
 func (e *etcd) adopt() *cobra.Command {
 	var yes bool
 	var reason, over string
-	cmd := &cobra.Command{Use: "adopt", Short: "Declare the stored records to be right, where no ingester leads", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "adopt", Short: "Make replicas serve the stored records while no ingester leads", Args: cobra.NoArgs,
 		Example: "  navarchctl store adopt --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key\n  navarchctl store adopt --yes --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key",
-		Long: "The head in etcd says what the records beside it are. Where somebody else than the leader changed records, replicas hold the\n" +
-			"kinds that differ: they serve the last good ones. A leader puts the records right by itself. Where there is none, this command\n" +
-			"shows what differs, and with --yes writes a head that says what is stored: replicas then serve that.\n" +
-			"After a restore of etcd from a backup replicas go on with what they have until a leader has written. Where none is to, or the alarm\n" +
-			"does not end, --over with what the alarm names makes them serve what is stored, whether anything differs or not.\n" +
-			"It stands for election meanwhile, so it is refused where an ingester leads, and its etcd user needs the role " +
+		Long: "The head in etcd has a number and a digest of the stored records of each kind. If anybody but the leader changes records,\n" +
+			"replicas serve the last good records of the kinds that differ from the head. A leader corrects the stored records by itself.\n" +
+			"Without a leader this command shows the kinds that differ. With --yes it writes a head that describes the stored records, and\n" +
+			"replicas serve them.\n" +
+			"After a restore of etcd from a backup, replicas keep their configuration until a leader has written. If no leader is to write, or\n" +
+			"the alarm does not end, add --over with the place that the alarm names: replicas then serve the stored records, even if no kind\n" +
+			"differs. This command stands for election, so it fails while an ingester leads. Its etcd user needs the role " +
 			string(kv.RoleIngest) + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var place kv.Place
@@ -45,24 +46,24 @@ func (e *etcd) adopt() *cobra.Command {
 			})
 		}}
 	cmd.Flags().StringVar(&over, "over", "",
-		"The newest place that replicas have read, as their alarm names it (CHAIN.TERM.BATCH): what is stored counts as newer.")
-	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the record, which this command shows later; at most 256 bytes.")
-	cmd.Flags().BoolVar(&yes, "yes", false, "Write the head. Without it this command shows what differs and writes nothing.")
+		"The newest place that replicas have read (CHAIN.TERM.BATCH), from their alarm. The new head gets a later place.")
+	cmd.Flags().StringVar(&reason, "reason", "", "Why the records are adopted, at most 256 characters. This command shows the reason later.")
+	cmd.Flags().BoolVar(&yes, "yes", false, "Write the head. Without --yes this command shows what differs and writes nothing.")
 	return cmd
 }
 
-// errLed: somebody leads.
-var errLed = errors.New("an ingester leads: it puts the stored records right by itself, also after a restore. Stop the ingesters" +
-	" first if you mean it")
+// errLed means that an ingester leads.
+var errLed = errors.New("an ingester leads: it corrects the stored records by itself, also after a restore. To adopt them all the" +
+	" same, stop the ingesters first")
 
 // adoption is the operator's request.
 type adoption struct {
 	yes  bool
-	over kv.Place // position that the new head must follow; zero: that of the stored records
+	over kv.Place // position that the new head must follow; zero: position of the stored head
 	who  record
 }
 
-// record states who adopted the stored records, and when. Names and reason are unverified claims of this command.
+// record describes one adoption of the stored records. Names and reason are unverified claims of this command.
 type record struct {
 	Reason   string         `json:"reason,omitempty"`
 	OSUser   string         `json:"claimed_os_user,omitempty"`
@@ -74,7 +75,7 @@ type record struct {
 	Done     bool           `json:"done"`  // the head was written
 }
 
-// recordPath is the path of the newest record.
+// recordPath is the path of the record of the newest adoption.
 const (
 	recordFolder = "removals/"
 	recordPath   = recordFolder + "adopted"
@@ -100,7 +101,7 @@ func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) erro
 	return err
 }
 
-// lastRecord returns the newest record; false: nothing was adopted yet.
+// lastRecord returns the record of the newest adoption, also if its head was not written; false: there is no record.
 func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
 	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
 	for _, blob := range blobs {
@@ -112,12 +113,12 @@ func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err er
 }
 
 func (r record) String() string {
-	return fmt.Sprintf("adopted last at %s: %d records, by %s on %s (as navarchctl said), etcd user %q, reason %q",
+	return fmt.Sprintf("last adoption, at %s: %d records, by %s on %s (unverified), etcd user %q, reason %q",
 		r.At.Format(time.RFC3339), r.Records,
 		show.Printable(r.OSUser), show.Printable(r.Host), show.Printable(r.EtcdUser), show.Printable(r.Reason))
 }
 
-// place returns the position of the new head.
+// place returns the position of the new head. stored is the position of the stored head.
 func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 	if a.over.Known() {
 		return a.over.Next(stored, now)
@@ -125,7 +126,8 @@ func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 	return stored.Next(kv.Place{}, now)
 }
 
-// adoptStored prints the differences, and adopts the stored records if the operator confirmed.
+// adoptStored prints the differences, and adopts the stored records if the operator confirmed. Errors: errLed,
+// errNotElected, those of asStored, changed records or etcd's.
 func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) error {
 	state, err := asStored(ctx, store)
 	if err != nil {
@@ -136,13 +138,13 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	case !state.Said.Known() || len(kinds) > 0:
 		err = writeDiffering(w, state, kinds)
 	case a.over.Known():
-		_, err = fmt.Fprintf(w, "the stored records (%d) are what the head says, of %v\n",
+		_, err = fmt.Fprintf(w, "the stored records (%d) are what the head says, written at %v\n",
 			len(state.Values), state.Head.Time.UTC().Format(time.RFC3339))
 	default:
 		_, err = fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
 		a.yes = false
 	}
-	if last, is, _ := lastRecord(ctx, store); err == nil && is { // without the permission to read it, it is omitted
+	if last, is, _ := lastRecord(ctx, store); err == nil && is { // a record that cannot be read is omitted
 		_, err = fmt.Fprintln(w, last)
 	}
 	if err != nil || !a.yes {
@@ -167,15 +169,16 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	if failed != nil {
 		return failed
 	}
-	_, err = fmt.Fprintf(w, "adopted: the head at revision %d says what is stored, replicas serve that\n", head.Revision)
+	_, err = fmt.Fprintf(w, "adopted: the head at revision %d describes the stored records, and replicas serve them\n", head.Revision)
 	return err
 }
 
-// writeAdopted writes a head for the printed records, if they are still stored. It writes the record before and after.
+// writeAdopted writes a head for the stored records, if they are still those shown to the operator. It writes the
+// record of the adoption before the head, and again, with Done, after the head.
 func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, a adoption) (kv.Head, error) {
 	now, err := asStored(ctx, store)
 	if err == nil && len(now.Contents.Differ(shown.Contents)) > 0 {
-		err = errors.New("the stored records have changed in the meantime: look at them again")
+		err = errors.New("the stored records have changed in the meantime: run the command again without --yes")
 	}
 	if err != nil {
 		return kv.Head{}, err
@@ -183,7 +186,7 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 	r := a.who
 	r.At, r.Records, r.Kinds = time.Now().UTC(), len(now.Values), map[string]int{}
 	for _, kind := range shown.Contents.Differ(shown.Said) {
-		if _, known := model.ParseKind(kind); known { // names of other kinds may have any author
+		if _, known := model.ParseKind(kind); known { // anybody may have chosen the name of another kind
 			r.Kinds[kind] = int(now.Contents.Kind(kind).Count)
 		}
 	}
@@ -202,10 +205,11 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 // electionName is the name of this command in an election.
 const electionName = "navarchctl store adopt"
 
-// errNotElected: the elector gives no reason.
+// errNotElected means that this command was not elected before its time limit.
 var errNotElected = errors.New("this command was not elected in time: an ingester leads by now, or the etcd user lacks the role " +
 	string(kv.RoleIngest))
 
+// nobodyLeads returns an error that matches errLed if an ingester leads, or an error of etcd.
 func nobodyLeads(ctx context.Context, elector *lead.Elector) error {
 	leader, epoch, err := elector.Leader(ctx)
 	if err == nil && epoch.Key != "" {
@@ -214,7 +218,8 @@ func nobodyLeads(ctx context.Context, elector *lead.Elector) error {
 	return err
 }
 
-// asStored reads the stored records, without comparing them with the head.
+// asStored reads the stored records, without comparing them with the head. The error reports a head that is missing,
+// incomplete or not decodable, or is etcd's.
 func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	stat, err := store.Stat(ctx)
 	if err != nil {
@@ -222,9 +227,9 @@ func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	}
 	switch {
 	case stat.Head.Err != nil:
-		return nil, fmt.Errorf("%w: start an ingester, which compares everything", stat.Head.Err)
+		return nil, fmt.Errorf("%w: start an ingester, which compares all records", stat.Head.Err)
 	case stat.Head.Revision == 0:
-		return nil, errors.New("there is no head, so nobody can tell what should be stored: start an ingester")
+		return nil, errors.New("there is no head to compare the stored records with: start an ingester")
 	case !stat.Head.Complete:
 		return nil, errors.New("an ingester was lost in the middle of a batch: start one, which completes it")
 	}

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What others made of the store is shown kind by kind, and adopted with --yes alone, where nobody leads; the election is over afterwards.
+// Foreign changes of the store are printed by kind, and adopted only with --yes while no ingester leads; the candidacy
+// ends afterwards.
 func TestAdopt(t *testing.T) {
 	s := kvtest.Start(t)
 	run := func(yes bool) (string, error) {
@@ -74,7 +75,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// After a restore nothing differs: what is stored is adopted over what an alarm of a replica names, in the chain of that.
+// After a restore no kind differs: the stored records are adopted over the position that a replica's alarm names, in
+// its chain.
 func TestAdoptAfterARestore(t *testing.T) {
 	s := kvtest.Start(t)
 	e := s.Elect("ingester")
@@ -104,7 +106,7 @@ func TestAdoptAfterARestore(t *testing.T) {
 	}
 }
 
-// unpadded is a table without its padding.
+// unpadded returns a table without its padding.
 func unpadded(table string) string {
 	lines := strings.Split(table, "\n")
 	for i := range lines {

@@ -70,7 +70,7 @@ func (t *trust) roots() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
-				if _, err := k.Status(ctx); err != nil { // it has been read by then
+				if _, err := k.Status(ctx); err != nil { // the status has been read by then
 					return err
 				}
 				_, err := cmd.OutOrStdout().Write(issue.EncodeCertificates(k.State().Bundle...))
@@ -124,7 +124,8 @@ func (t *trust) revoke() *cobra.Command {
 						d.Identity, d.Leaves, d.Until.UTC().Format(time.RFC3339))
 				}
 				if len(done.Unknown) > 0 {
-					fmt.Fprintf(cmd.OutOrStdout(), "not in the journal, revoked all the same: %s\n", strings.Join(done.Unknown, " "))
+					fmt.Fprintf(cmd.OutOrStdout(),
+						"not in the journal, revoked without later renewals (revoke the identity to end those): %s\n", strings.Join(done.Unknown, " "))
 				}
 				return nil
 			})

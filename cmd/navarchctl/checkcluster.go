@@ -30,12 +30,12 @@ func checkCommand() *cobra.Command {
 		Use:     "check",
 		Aliases: []string{precheck, "verify", "verify-install"},
 		Short:   "Examine a control plane and what it needs of its cluster, and whether a workload would be served",
-		Long: `check examines the API server and the definitions of Istio's kinds; then, of each revision, the rights of its service accounts, its leader and how
-far that is behind the cluster, its replicas and their clocks, etcd and the configuration as they see them, and the webhooks: whether each replica
-would be believed, and, by dry runs, whether the API server calls them. Then it does at each replica what a workload does: it shows the CA a token
-of the namespace's service account default, and asks for clusters by ADS. No certificate is issued.
+		Long: `check examines the API server, the definitions of Istio's kinds, and gateways; then, of each revision, the rights of its service
+accounts, its leader and how far that is behind the cluster, its replicas and their clocks, etcd and the configuration as they see them, and the
+webhooks: whether each replica would be believed, and, by dry runs, whether the API server calls them. Then it does at each replica what a workload
+does: it shows the CA a token of the namespace's service account default, and asks for clusters by ADS. No certificate is issued.
 
-Before there is a control plane, --pre looks at the API server, the definitions, webhooks that are in the way, and your own rights to install the
+Before there is a control plane, --pre looks at the API server, the definitions, gateways, webhooks that are in the way, and your own rights to install the
 chart. A line is ok, unknown (you may not see it), warning, or failure, which ends the command with exit code 1.`,
 		Example: `  navarchctl check
   navarchctl check --pre --context west

@@ -31,8 +31,8 @@ func proxyConfigCommand() *cobra.Command {
 		Long: `Prints clusters, listeners, routes, endpoints or secrets of one proxy, as navarchd sent them, as the proxy has them (--envoy: ADDR
 of its admin interface), or of a saved dump (--file). The replica that the proxy is connected to is found by the kubeconfig, or is at --server.
 
-What the proxy refused, and what is withheld from it because several proxies refused it, is marked in a column STATUS, and the
-lines below the table say why. The resource that is shown is the one that the proxy has.
+A column STATUS marks the resources that the proxy refused, and those that are withheld from it because several proxies refused
+them; the lines below the table give the reasons. The resource that is shown is the one that the proxy has.
 
 navarchd's dump (/debug/config_dump?proxyID=NAME.NAMESPACE) has the format of Envoy's, so that istioctl proxy-config reads it
 too (--file; its endpoints command wants Envoy's /clusters, its eds command reads the dump). The bootstrap, static resources,

@@ -27,14 +27,14 @@ const (
 // controlPlane selects the debug pages: those at an address, or those of all ready replicas in the kubeconfig's
 // cluster.
 type controlPlane struct {
-	server    string // an address; empty: see pages
+	server    string // an address, or several with commas between them; empty: see pages
 	fallback  string // the address without a kubeconfig
 	cluster   cluster.Flags
 	everyRole bool // includes processes that do not serve proxies
 
 	found []page         // result of pages
 	pods  []*cluster.Pod // Pods of the pages, in a cluster
-	// missing lists the cluster's processes without an answer: those that were not asked, and those that did not
+	// missing lists the cluster's processes without an answer: those that got no request, and those that did not
 	// answer.
 	missing []string
 	where   string // location, for messages
@@ -58,7 +58,7 @@ func (c *controlPlane) stated() bool {
 	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
 }
 
-// pages returns the page of --server, or those of all ready replicas of the cluster; without a kubeconfig that of
+// pages returns the pages of --server, or those of all ready replicas of the cluster; without a kubeconfig that of
 // fallback.
 func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.found != nil {
@@ -73,7 +73,9 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 		if c.everyRole {
 			roles = ""
 		}
-		c.found = []page{server(c.where, by, roles)}
+		for address := range strings.SplitSeq(c.where, ",") {
+			c.found = append(c.found, server(address, by, roles))
+		}
 		return c.found, nil
 	}
 	in, err := c.cluster.Open()
@@ -115,7 +117,7 @@ func (c *controlPlane) close() {
 	}
 }
 
-// atOnce is the number of replicas that are asked concurrently.
+// atOnce is the number of replicas that are queried concurrently.
 const atOnce = 16
 
 // atEach calls do for all pages, atOnce of them concurrently, and returns the error of each.
@@ -206,7 +208,7 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	return nil, errors.Join(elsewhere...)
 }
 
-// readFirst is first for a JSON page.
+// readFirst works like first, for a JSON page that it decodes.
 func (c *controlPlane) readFirst(ctx context.Context, path string, into any) error {
 	body, err := c.first(ctx, path)
 	if err != nil {

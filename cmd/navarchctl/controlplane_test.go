@@ -41,7 +41,7 @@ func (f forwarded) PortForward(_ context.Context, name, _ string, port int32, st
 	return err
 }
 
-// replicas are Pods of an API server that is played, which have one proxy each; gone is ready there, and answers nobody.
+// replicas starts an API server with ready Pods, each with one proxy. The Pod gone does not answer.
 func replicas(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	pages := func(proxy string) http.HandlerFunc {
@@ -85,7 +85,7 @@ func replicas(t *testing.T) (kubeconfig string) {
 	})
 }
 
-// ran is what a command prints, and why it ended.
+// ran returns the output of a command, and the error with which it ended.
 func ran(args ...string) (out, warnings string, err error) {
 	var stdout, stderr bytes.Buffer
 	cmd := root()
@@ -96,8 +96,8 @@ func ran(args ...string) (out, warnings string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// Commands find the replicas by the kubeconfig: what all know is put together, a proxy's configuration is asked of the one that has it, and one that
-// does not answer is said so. An address that is stated goes before.
+// Commands find the replicas by the kubeconfig: common lists are merged, a proxy's configuration is requested from its
+// replica, and a replica without an answer is reported. A stated address takes precedence.
 func TestCommandsFindTheCluster(t *testing.T) {
 	kubeconfig := replicas(t)
 	t.Setenv("KUBECONFIG", kubeconfig)
@@ -153,7 +153,7 @@ func TestCommandsFindTheCluster(t *testing.T) {
 	}
 }
 
-// Without a kubeconfig explain asks the address that all commands ask; a file as the proxy wants a folder.
+// Without a kubeconfig explain uses the common default address. A file as the proxy requires a folder.
 func TestExplainWithoutAKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	if (&cluster.Flags{}).Given() {
@@ -178,7 +178,7 @@ func TestCompletionInACluster(t *testing.T) {
 	}
 }
 
-// A proxy that nobody has: all say so, and the one sentence names where it was looked for.
+// For an unknown proxy all replicas answer so, and one sentence names the searched places.
 func TestNobodyHasTheProxy(t *testing.T) {
 	t.Setenv("KUBECONFIG", replicas(t))
 	_, _, err := ran("pc", "c", "nobody.shop")
@@ -187,7 +187,8 @@ func TestNobodyHasTheProxy(t *testing.T) {
 	}
 }
 
-// What is said where nobody answers, or no kubeconfig is there, is true of the command: which roles it asks, and where a kubeconfig was looked for.
+// The message about a missing answer or a missing kubeconfig fits the command: it names the roles that the command
+// queries, and the places that were searched.
 func TestNobodyAnswers(t *testing.T) {
 	const xds = "with role xds"
 	for _, command := range []string{"leader", "problems", "log", "proxy-status"} {
@@ -198,21 +199,21 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "config")
 	t.Setenv("KUBECONFIG", missing)
-	if _, _, err := ran("leader"); err == nil || !strings.Contains(err.Error(), "--kubeconfig: there is none at "+missing) {
+	if _, _, err := ran("leader"); err == nil || !strings.Contains(err.Error(), "--kubeconfig: no file at "+missing) {
 		t.Errorf("%v, want one that names %s", err, missing)
 	}
 	t.Setenv("KUBECONFIG", "")
 	if (&cluster.Flags{}).Given() {
 		t.Skip("the user who runs this test has a kubeconfig")
 	}
-	// Somebody may listen at the default addresses of this machine, but nobody at port 1.
+	// Default addresses of this machine may have a listener, but port 1 never has.
 	_, _, err := ran("log", "--ctrlz-port", "1")
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1 (the default of --server, since no kubeconfig is at "+clientcmd.RecommendedHomeFile+")") {
 		t.Error(err)
 	}
 }
 
-// The help of navarchctl log says what its flags take.
+// The help of navarchctl log describes the values of its flags.
 func TestHelpOfLog(t *testing.T) {
 	out, _, err := ran("log", "--help")
 	for _, want := range []string{"Address of --ctrlz-addr of navarchd", "without a kubeconfig 127.0.0.1:9876", "error, fatal, none"} {

@@ -54,7 +54,7 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	}
 	from.bind(cmd)
 	at.controlPlane.bind(cmd.Flags())
-	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME that has none.")
+	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME without one.")
 	if err := cmd.RegisterFlagCompletionFunc("proxy", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if from.configDir != "" {
 			return nil, cobra.ShellCompDirectiveDefault // completes a file name
@@ -67,7 +67,7 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	return cmd
 }
 
-// explained asks the proxy's replica, or plans offline.
+// explained requests the explanation from the proxy's replica, or plans offline.
 func explained(cmd *cobra.Command, from *offline, at *target, name string) (found []inspect.Explanation, err error) {
 	switch {
 	case at.stated() && from.configDir != "":
@@ -151,6 +151,9 @@ func secretTable(w io.Writer, e inspect.Explanation) {
 		if line.text != "" {
 			lines = append(lines, line.what+" "+line.text)
 		}
+	}
+	for _, object := range e.Secret.Named {
+		lines = append(lines, "named by "+object)
 	}
 	for _, proxy := range e.Secret.Wanted {
 		lines = append(lines, "wanted by "+proxy)

@@ -44,7 +44,7 @@ func injectCommand() *cobra.Command {
 		Short: "Put proxies into the Pods of manifests, as the webhook would, without asking it",
 		Long: `inject reads manifests: Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs,
 DeploymentConfigs, Lists of these, in any number of documents. It prints them with their proxies; whatever else is in the file is
-printed as it is. What the Pods of a manifest are left out for is said on standard error.
+printed as it is. The reasons why Pods of a manifest get no proxy go to standard error.
 
 By default it takes the templates and values of Navarch's own chart, of which the proxy's image is navarch/navarch-agent:dev. A
 cluster's are taken with --from-cluster, those of files with --inject-config-file and --values-file: the keys config and values of

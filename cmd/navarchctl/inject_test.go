@@ -102,7 +102,8 @@ func TestInjectionWebhookIsPrinted(t *testing.T) {
 	}
 }
 
-// played is an API server with a namespace, a Pod in it, a Deployment, and the injection webhooks of two revisions.
+// played starts an API server with a namespace, a Pod and a Deployment in it, and the injection webhooks of two
+// revisions.
 func played(t *testing.T) (kubeconfig string, answers map[string]any) {
 	t.Helper()
 	object := func(text string) (out map[string]any) {

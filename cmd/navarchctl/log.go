@@ -159,7 +159,7 @@ func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster
 	return pods, nil
 }
 
-// unasked returns why Pods of some names are not asked; empty: they are not of the control plane.
+// unasked returns why Pods of some names get no request; empty: they are not of the control plane.
 func (c *controlPlane) unasked(names []string) (why string) {
 	for _, missing := range c.missing {
 		if name, _, _ := strings.Cut(missing, " "); slices.Contains(names, name) {

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Levels are shown, set for all scopes or for some, and reset to those of the start. A scope or a level that does not exist is an error, and nothing is changed.
+// Levels are shown, set for all scopes or for some, and reset to those of the start. A scope or a level that does not
+// exist is an error, and nothing is changed.
 func TestLog(t *testing.T) {
 	levels, _, err := obs.NewLevels("info,ca:warn")
 	if err != nil {
@@ -52,7 +53,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A level that holds at some processes alone has a row of its own, which names them.
+// A level that applies at some processes only has its own row, which names them.
 func TestLevelRows(t *testing.T) {
 	one := func(name, level string) levelled {
 		return levelled{page{address: name}, []controlz.Scope{{Name: "ca", OutputLevel: "info"}, {Name: "ads", OutputLevel: level}}}
@@ -66,7 +67,7 @@ func TestLevelRows(t *testing.T) {
 	}
 }
 
-// A process that does not answer keeps the others neither from being shown nor from being changed, and is named.
+// If a process does not answer, the levels of the others are still shown and changed, and it is named.
 func TestLevelsWhereOneIsAway(t *testing.T) {
 	levels, _, err := obs.NewLevels("info")
 	if err != nil {

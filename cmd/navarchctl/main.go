@@ -3,10 +3,11 @@
 //
 // Owns: nothing.
 // Reads: configuration folders, /debug of navarchd, Envoy's admin, dumps.
-// Never: writes configuration.
+// Never: writes configuration, except what apply is given.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,18 @@ import (
 )
 
 func main() { wire.Main(root()) }
+
+// exitError ends a command with an exit code that says what the command has found. The exit code of a failure is 1.
+type exitError struct {
+	code int
+	text string
+}
+
+// Error returns the text.
+func (e exitError) Error() string { return e.text }
+
+// ExitCode implements the interface of wire.Main.
+func (e exitError) ExitCode() int { return e.code }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
@@ -42,8 +55,9 @@ is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 		SilenceErrors: true,
 	}
 	cmd.SetGlobalNormalizationFunc(istioNames)
-	cmd.AddCommand(renderCommand(), explainCommand(), patchesCommand(),
-		problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(), logCommand(),
+	cmd.AddCommand(renderCommand(), planCommand(), explainCommand(), whyCommand(), authzCommand(), whoCanCommand(), testCommand(),
+		patchesCommand(), analyzeCommand(), problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(),
+		waitCommand(), applyCommand(), experimentalCommand(), versionCommand(), logCommand(),
 		tokenCommand(), vmCommand(), caCommand(), storeCommand(), removalsCommand(),
 		remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
 		checkCommand(), tagCommand(), uninstallCommand(), migrateCommand())
@@ -51,15 +65,16 @@ is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 	return cmd
 }
 
+// istioFlags maps istioctl's names of flags to ours.
+var istioFlags = map[string]string{"istioNamespace": "istio-namespace", "failure-threshold": "fail-threshold", "use-kube": "live",
+	"list-analyzers": "list"}
+
 // istioNames accepts flags by istioctl's names, too.
 func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if name == "istioNamespace" {
-		name = "istio-namespace"
-	}
-	return pflag.NormalizedName(name)
+	return pflag.NormalizedName(cmp.Or(istioFlags[name], name))
 }
 
-// output is the -o flag. "table" is an alias of "short".
+// output is the -o flag. "table" is an alias of "short", and "log" of "text", as istioctl has them.
 type output string
 
 func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
@@ -83,7 +98,7 @@ func (c *choice) String() string { return *c.into }
 func (c *choice) Type() string   { return c.kind }
 func (c *choice) Set(v string) error {
 	for _, allowed := range c.of {
-		if strings.EqualFold(v, allowed) || v == "table" && allowed == short {
+		if strings.EqualFold(v, allowed) || v == "table" && allowed == short || v == "log" && allowed == text {
 			*c.into = allowed
 			return nil
 		}

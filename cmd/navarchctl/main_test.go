@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// rendered checks that stdout has exactly the six lists, in order, and prints what is in them to the file names.txt:
+// rendered checks that stdout has exactly the six lists, in order, and writes their contents to the file names.txt:
 // `rendered json|yaml`.
 func rendered(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
@@ -65,7 +66,7 @@ func rendered(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("names.txt"), []byte(names.String()), 0o600))
 }
 
-// Every command says what it is for, and shows how it is called.
+// Every command has a description and an example.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -79,7 +80,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	walk(root())
 }
 
-// Examples that need no server can be run as they stand, in the top folder of a clone.
+// Examples without a server run unchanged in the top folder of a clone.
 func TestExamplesRun(t *testing.T) {
 	t.Chdir("../..")
 	ran := 0
@@ -87,7 +88,7 @@ func TestExamplesRun(t *testing.T) {
 	walk = func(cmd *cobra.Command) {
 		for line := range strings.Lines(cmd.Example) {
 			line, isCommand := strings.CutPrefix(strings.TrimSpace(line), "navarchctl ")
-			if !isCommand || !strings.Contains(line, "--config-dir") {
+			if !isCommand || !strings.Contains(line, "--config-dir") && !strings.HasPrefix(line, "analyze -f deploy/demo") {
 				continue
 			}
 			ran++
@@ -95,7 +96,8 @@ func TestExamplesRun(t *testing.T) {
 			again := root()
 			again.SetArgs(strings.Fields(strings.ReplaceAll(line, "'", "")))
 			again.SetOut(io.Discard)
-			if err := again.Execute(); err != nil {
+			exit := exitError{}
+			if err := again.Execute(); err != nil && !(errors.As(err, &exit) && exit.code == exitChanges) {
 				t.Errorf("%s: %v", line, err)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,7 +21,7 @@ import (
 )
 
 func migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "migrate", Short: "What becomes of an istiod's settings with Navarch",
+	cmd := &cobra.Command{Use: "migrate", Short: "Report the effect of an istiod's settings with Navarch",
 		Example: "  navarchctl migrate values istiod-values.yaml"}
 	cmd.AddCommand(migrateValuesCommand())
 	return cmd
@@ -134,11 +133,7 @@ func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate
 		}
 		return settingsOfCluster(cmd.Context(), c, cmd.ErrOrStderr())
 	}
-	read := func() ([]byte, error) { return os.ReadFile(args[0]) }
-	if args[0] == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(cmd.InOrStdin()) }
-	}
-	text, err := read()
+	text, err := contentOf(args[0], cmd.InOrStdin())
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +171,8 @@ func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writ
 	return migrate.Merge(values, migrate.FromDeployment(&d)), nil
 }
 
-// releaseValues reads the values of a Helm release's newest deployed revision; nil: Helm has no values, or the release is of
-// another chart.
+// releaseValues reads the values of a Helm release's newest deployed revision; nil: Helm has no values, or the release
+// is of another chart.
 func releaseValues(ctx context.Context, c *cluster.Cluster, release string) ([]migrate.Setting, error) {
 	if release == "" {
 		return nil, nil

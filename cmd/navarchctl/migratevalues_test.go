@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What somebody has to decide comes first, and fails the command, as what is missing does; nothing of it is in the values.
+// Settings that require a decision are printed first, and make the command fail, as unknown settings do. The values
+// contain neither.
 func TestMigrateValuesSaysWhatIsToDecide(t *testing.T) {
 	const external = "global: {caAddress: \"csr:443\"}\nenv: {ENABLE_CA_SERVER: \"false\", GOGC: 50}\ntraceSampling: 5\n"
 	out, said, err := runCommand(t, external, "migrate", "values", "-", "-o", "yaml")

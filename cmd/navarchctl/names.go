@@ -22,7 +22,7 @@ type target struct {
 func (t *target) bind(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	t.controlPlane.bind(f)
-	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME that has none.")
+	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME without one.")
 }
 
 // resolve returns the name of a proxy for requests. NAME.NAMESPACE and a node's id stay as they are, and KIND/NAME is
@@ -106,6 +106,20 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completesProxies offers the connected proxies for flags, or names of files for a node beside a folder.
+func (q *walks) completesProxies(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if q.offline.configDir != "" {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return q.complete(cmd, nil, begun)
+		}); err != nil {
+			panic(err) // the flag was not bound
+		}
+	}
 }
 
 // completes offers a closed set of words for a flag.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -11,11 +12,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/source/files"
@@ -32,21 +37,44 @@ type offline struct {
 
 // load runs the pipeline in memory up to the snapshot, with the server's code.
 func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
-	events, problems, err := files.Read(o.configDir, o.cluster, func(location string) { o.skipped = append(o.skipped, location) })
+	events, problems, err := o.events()
 	if err != nil {
 		return nil, nil, err
 	}
-	settings := normal.Options{Domain: o.domain, Cluster: o.cluster}
-	if settings.MergedListeners, err = environment("PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", false); err != nil {
+	snapshot, more, err := o.snapshot(events)
+	return snapshot, append(problems, more...), err
+}
+
+// events reads the folder.
+func (o *offline) events() ([]object.Event, []object.Problem, error) {
+	return files.Read(o.configDir, o.cluster, func(location string) { o.skipped = append(o.skipped, location) })
+}
+
+// snapshot runs the pipeline from events to the snapshot.
+func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Problem, error) {
+	settings, err := o.settings()
+	if err != nil {
 		return nil, nil, err
+	}
+	records, problems := ingest.Records(events, settings)
+	for _, r := range records {
+		if s, is := r.(*model.Secret); is && len(s.Spec.GetChain()) > 0 {
+			s.Spec.Key = []byte("not sealed") // there is a key, which records have sealed alone
+		}
+	}
+	return mirror.Empty().Apply(1, records, nil).New, problems, nil
+}
+
+// settings returns the settings of the pipeline, from flags and the environment.
+func (o *offline) settings() (normal.Options, error) {
+	settings := normal.Options{Domain: o.domain, Cluster: o.cluster}
+	merged, err := environment("PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", false)
+	if err != nil {
+		return settings, err
 	}
 	names, err := environment("ENABLE_MULTICLUSTER_HEADLESS", true)
-	if err != nil {
-		return nil, nil, err
-	}
-	settings.LocalNames = !names
-	records, more := ingest.Records(events, settings)
-	return mirror.Empty().Apply(1, records, nil).New, append(problems, more...), nil
+	settings.MergedListeners, settings.LocalNames = merged, !names
+	return settings, err
 }
 
 // environment reads a setting of navarchd that affects proxies from the environment, as navarchd does.
@@ -78,7 +106,51 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 			Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
 	}
 	planner := plan.New(plan.Settings{Snapshot: snapshot, Cluster: o.cluster})
-	return planner, planner.Join(node), problems, nil
+	proxy, err := join(planner, node)
+	return planner, proxy, problems, err
+}
+
+// join adds a proxy to a planner, with the Secrets that the proxy may have.
+func join(planner *plan.Planner, node view.Node) (_ *plan.Handle, err error) {
+	for name, into := range map[string]*bool{
+		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE":    &node.Routers.OwnNamespace,
+		"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": &node.Routers.Routed,
+		"PILOT_ENABLE_QUIC_LISTENERS":         &node.Routers.QUIC,
+		"NAVARCH_GATEWAY_LOCAL_DESTINATIONS":  &node.Routers.Local,
+	} {
+		if *into, err = environment(name, false); err != nil {
+			return nil, err
+		}
+	}
+	answers, err := environment("NAVARCH_ENABLE_MISDIRECTED_REQUESTS", true)
+	if err != nil {
+		return nil, err
+	}
+	node.Routers.Misdirected404 = !answers
+	// The caller has the Secrets in the folder. The file of the proxy names the service account that they are for.
+	node.Pod, node.Verified = node.Name, view.Identity{Namespace: node.Namespace, Account: node.Account}
+	proxy := planner.Join(node)
+	return proxy, answerSecrets(planner, proxy, access.Granted(planner.Snapshot(), proxy.View().Secrets))
+}
+
+// answerSecrets answers the Secrets that the proxy's resources name, with the right of its service account. The folder
+// has no private keys any more; pages show none either, so an empty key stands for each.
+func answerSecrets(planner *plan.Planner, proxy *plan.Handle, right access.Answer) error {
+	var names []string
+	all := inspect.Of(proxy.Set())
+	for _, r := range slices.Concat(all[xds.Cluster], all[xds.Listener]) {
+		named, err := inspect.SecretsOf(r)
+		if err != nil {
+			return err
+		}
+		names = append(names, named...)
+	}
+	planner.SubscribeSecrets(proxy, names, nil)
+	planner.Authorised(proxy.View().Secrets.OfAccount(), access.Standing{Known: true, Allowed: right.Allowed, Why: right.Why})
+	for _, record := range planner.Sealed() {
+		planner.Opened(record, model.PrivateKey{})
+	}
+	return nil
 }
 
 // node reads the proxy's file.
@@ -87,20 +159,26 @@ func (o *offline) node() (view.Node, error) {
 	if err != nil {
 		return view.Node{}, err
 	}
-	if raw, err = yaml.YAMLToJSON(raw); err != nil {
-		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
+	return o.parseNode(o.proxy, raw)
+}
+
+// parseNode parses an Envoy core.v3 Node in JSON or YAML. from is the location, for messages.
+func (o *offline) parseNode(from string, raw []byte) (view.Node, error) {
+	raw, err := yaml.YAMLToJSON(raw)
+	if err != nil {
+		return view.Node{}, fmt.Errorf("%s: %w", from, err)
 	}
 	node := &corev3.Node{}
 	if err := protojson.Unmarshal(raw, node); err != nil {
-		return view.Node{}, fmt.Errorf("%s: not an Envoy core.v3 Node: %w", o.proxy, err)
+		return view.Node{}, fmt.Errorf("%s: not an Envoy core.v3 Node: %w", from, err)
 	}
 	encoded, err := proto.Marshal(node)
 	if err != nil {
-		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
+		return view.Node{}, fmt.Errorf("%s: %w", from, err)
 	}
 	parsed, err := view.Parse(encoded, o.cluster)
 	if err != nil {
-		return view.Node{}, fmt.Errorf("%s: %w", o.proxy, err)
+		return view.Node{}, fmt.Errorf("%s: %w", from, err)
 	}
 	return parsed, nil
 }

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/deploy/docs"
 )
 
-// Of a page: its code blocks, the command lines of navarchctl in them, what the text names of navarchctl, and the words of a line.
+// Patterns for a page: its code blocks, the command lines of navarchctl in them, commands of navarchctl in the text,
+// and the words of a line.
 var (
 	blocks = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
 	lines  = regexp.MustCompile(`(?m)^(?:.* -- |bin/)?navarchctl (.*)$`)
@@ -18,8 +19,8 @@ var (
 	words  = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// Every command of navarchctl in a code block of a page for operators is one, with flags and arguments that it takes; and what the text names is a command with
-// such flags.
+// Every navarchctl command line in a code block of a page for operators is valid, with its flags and arguments.
+// Commands in the text exist, with their flags.
 func TestCommandsOfPages(t *testing.T) {
 	names, err := fs.Glob(docs.Pages, "*.md")
 	if err != nil {
@@ -45,14 +46,14 @@ func TestCommandsOfPages(t *testing.T) {
 			}
 		}
 		if name == "first-day.md" && shown < 13 {
-			t.Errorf("%s: %d commands were looked at", name, shown)
+			t.Errorf("%s: %d commands were checked", name, shown)
 		}
 	}
 }
 
-// takes says why navarchctl does not take a line; one with an ellipsis is no whole command.
+// takes returns why navarchctl refuses a line; a line with an ellipsis is incomplete and skipped.
 func takes(line string) error {
-	for _, end := range []string{" # ", " > ", " | "} {
+	for _, end := range []string{" # ", " > ", " | ", "; "} {
 		line, _, _ = strings.Cut(line, end)
 	}
 	if strings.Contains(line, "...") {
@@ -78,7 +79,7 @@ func takes(line string) error {
 	return cmd.ValidateRequiredFlags()
 }
 
-// knows says why a line does not begin with a command, or names a flag that the command does not have.
+// knows returns an error for a line without a known command, or with a flag that the command does not have.
 func knows(line string) error {
 	args := words.FindAllString(line, -1)
 	cmd, _, _ := root().Find(args) // its error may be of arguments

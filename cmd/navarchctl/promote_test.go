@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A revision that has led is promoted, and the command says which one was before; of a name that nobody has nothing is written.
+// A revision that has led is promoted, and the command prints the previous one; for an unknown name nothing is written.
 func TestPromote(t *testing.T) {
 	s := kvtest.Start(t)
 	s.MustCommit(kv.Batch{Epoch: s.Elect("a")})

@@ -64,7 +64,7 @@ system namespace of the config cluster. It writes to no cluster: a token Secret 
 	f.StringVar(&r.secretName, "secret-name", "",
 		"Secret that has the token of the service account (default: the one of NAME-istio-remote-secret-token).")
 	f.Var(&choice{&r.kind, "type", []string{"remote", "config"}},
-		"type", "What the Secret is for: remote, config (an external control plane's config cluster).")
+		"type", "Purpose of the Secret: remote, config (an external control plane's config cluster).")
 	f.Var(&choice{&r.auth, "auth", []string{"bearer-token"}}, "auth-type", "How the API server is authenticated to: bearer-token.")
 	return cmd
 }
@@ -117,7 +117,7 @@ func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, 
 	return string(text), err
 }
 
-// kubeconfigOf makes a kubeconfig with inline data. An error: navarchd would refuse it.
+// kubeconfigOf makes a kubeconfig with inline data. The error reports that navarchd would refuse it.
 func (r remoteSecret) kubeconfigOf(server string, ca, token []byte) (string, error) {
 	context := map[string]string{"cluster": r.name, "user": r.name}
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "preferences": map[string]any{}, "current-context": r.name,

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// What is printed is a Secret as istioctl makes it, and its kubeconfig is one that navarchd takes. Only reading requests are sent.
+// The output is a Secret as istioctl makes it, with a kubeconfig that navarchd accepts. Only reading requests are sent.
 func TestCreateRemoteSecret(t *testing.T) {
 	var ca []byte
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

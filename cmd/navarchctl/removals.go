@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -129,7 +128,8 @@ certificate has no token: then the API server is asked for a token of the servic
 right to create its tokens. Where the configuration comes from files, the command is run on the machine of the leader.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			defer at.close()
-			token, err := at.token(cmd.Context(), cmp.Or(account, inject.NameOf(operatorAccount, at.cluster.Revision)), tokenFile)
+			account = cmp.Or(account, inject.NameOf(operatorAccount, at.cluster.Revision))
+			token, err := at.token(cmd.Context(), account, tokenFile, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -145,17 +145,16 @@ right to create its tokens. Where the configuration comes from files, the comman
 	cmd.Flags().StringVar(&account, "service-account", "",
 		"Service account in the namespace of the control plane, for a kubeconfig with a client certificate (default: the chart's, "+
 			operatorAccount+"[-REVISION]).")
-	cmd.Flags().StringVar(&tokenFile, "token-file", "", "File with a token, for --server.")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "File with a token, for --server; - is standard input.")
 	return cmd
 }
 
 // token returns the operator's token for the leader; empty: the request is authorised by the machine. The token is sent
 // to Pods through the API server, which knows it. It is sent to --server only on this machine (kubectl port-forward)
 // with a stated kubeconfig, or if it comes from a file for that purpose.
-func (c *controlPlane) token(ctx context.Context, account, file string) (string, error) {
+func (c *controlPlane) token(ctx context.Context, account, file string, stdin io.Reader) (string, error) {
 	if file != "" {
-		raw, err := os.ReadFile(file)
-		return strings.TrimSpace(string(raw)), err
+		return tokenOf(file, stdin)
 	}
 	switch named := c.cluster.Kubeconfig != "" || c.cluster.Context != ""; {
 	case c.server != "" && !named, !c.cluster.Given():
@@ -170,13 +169,29 @@ func (c *controlPlane) token(ctx context.Context, account, file string) (string,
 	return in.Token(ctx, account)
 }
 
+// tokenOf reads the token of a file, or of stdin for "-". Errors name the file.
+func tokenOf(file string, stdin io.Reader) (string, error) {
+	raw, err := contentOf(file, io.LimitReader(stdin, maxToken))
+	token := strings.TrimSpace(string(raw))
+	if err == nil && token == "" {
+		err = errors.New("no token in it")
+	}
+	if err != nil {
+		return "", fmt.Errorf("--token-file %s: %w", file, err)
+	}
+	return token, nil
+}
+
+// maxToken bounds a token on standard input, in bytes.
+const maxToken = 64 << 10
+
 // onThisMachine reports whether an address is a loopback address.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// accept asks one process after the other until one is the leader.
+// accept sends the request to one process after the other until one is the leader.
 func (c *controlPlane) accept(ctx context.Context, id, token string) (string, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"navarch.io/navarch/store/removal"
 )
 
-// What tenants wrote is text on the operator's terminal, and nothing else.
+// Text of tenants is printed on the operator's terminal without control characters.
 func TestRemovalsArePrintable(t *testing.T) {
 	evil := "x\x1b[2J\n\r\x9b0mü"
 	var out bytes.Buffer
@@ -24,7 +26,7 @@ func TestRemovalsArePrintable(t *testing.T) {
 	}
 }
 
-// A command that is gone is refused by its name, with what takes its place, whatever its arguments.
+// A removed command is refused by its name, with its replacement, whatever its arguments.
 func TestReplacedCommands(t *testing.T) {
 	for args, by := range map[string]string{"held --audit --data-dir x": "navarchctl removals list", "accept-removal --reason x 0123": "navarchctl removals accept ID"} {
 		cmd := root()
@@ -35,7 +37,7 @@ func TestReplacedCommands(t *testing.T) {
 	}
 }
 
-// proxy-status warns of what is held; without anything, or from a replica that does not know, it says nothing.
+// proxy-status warns of held removals; without any, or from a replica that does not report them, it prints nothing.
 func TestStatusWarnsOfRemovals(t *testing.T) {
 	for held, want := range map[string]string{`{"held": [{"id": "x", "why": "undefined", "count": 7}]}`: "7 objects vanished", `{"held": []}`: "", "": ""} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +65,8 @@ func TestStatusWarnsOfRemovals(t *testing.T) {
 	}
 }
 
-// The leader is found among the processes, and what it answers is printed; a token is sent to this machine alone, and only where a kubeconfig was named.
+// The leader is found among the processes, and its answer is printed; a token is sent only to this machine, and only
+// with a stated kubeconfig.
 func TestAcceptFindsTheLeader(t *testing.T) {
 	var asked []string
 	status := http.StatusOK
@@ -100,5 +103,32 @@ func TestAcceptFindsTheLeader(t *testing.T) {
 	status = http.StatusMisdirectedRequest
 	if got := accept("--server", here); !strings.Contains(got, "no process that was asked leads") {
 		t.Errorf("nobody leads: %q", got)
+	}
+}
+
+// removals accept sends the token of a file or of standard input; without a token in it nothing is sent.
+func TestAcceptsWithAToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("of-a-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ file, stdin, want, err string }{
+		{path, "", "Bearer of-a-file", ""},
+		{"-", " of-stdin\n", "Bearer of-stdin", ""},
+		{"-", "\n", "", "--token-file -: no token in it"},
+		{path + "x", "", "", "no such file"},
+	} {
+		got := ""
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }))
+		cmd := root()
+		cmd.SetArgs([]string{"removals", "accept", "0123456789", "--server", server.Listener.Addr().String(), "--token-file", c.file})
+		cmd.SetIn(strings.NewReader(c.stdin))
+		cmd.SetOut(&bytes.Buffer{})
+		if err := cmd.ExecuteContext(t.Context()); (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: error %v, want %q", c.file, err, c.err)
+		}
+		if server.Close(); got != c.want {
+			t.Errorf("%s: sent %q, want %q", c.file, got, c.want)
+		}
 	}
 }

@@ -21,7 +21,9 @@ func renderCommand() *cobra.Command {
 		Short: "Print what a proxy would get, without a server",
 		Long: `Reads a folder of Istio and Kubernetes YAML as navarchd would, and prints the resources that a proxy would get as
 {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...], "extensions": [...]}, in Envoy's proto
-JSON. What is wrong with the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as in the node of a bootstrap.`,
+JSON. Secrets are those that the resources name and that the service account of the node may have by the folder's roles,
+without their private keys. Problems of the configuration go to standard error. NODE.json is an Envoy core.v3 Node, as
+in the node of a bootstrap.`,
 		Example: `  navarchctl render --config-dir deploy/demo/shop --proxy deploy/demo/node.json --type route -o yaml
 
   # In a pipeline: exit code 1 where the configuration has problems.

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Every role is printed with every permission that it needs, as etcdctl takes it; the operators' may say which revision is promoted, and nothing else.
+// Every role is printed with all of its permissions, in etcdctl's form; the operators' role may only change the
+// promoted revision.
 func TestStoreRoles(t *testing.T) {
 	var out strings.Builder
 	if err := writeRoles(&out, "shop", ""); err != nil {

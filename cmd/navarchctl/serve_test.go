@@ -21,9 +21,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// serve runs navarchd's debug pages over what the builders make of a folder, and sets $SERVER: `serve DIR NODE NAME...`. All
-// proxies hold the same. The first has refused the cluster "refused", which it has none of; an EnvoyFilter's version of the
-// first route is withheld from it.
+// serve runs navarchd's debug pages over the resources that the builders make of a folder, and sets $SERVER: `serve DIR
+// NODE NAME...`. All proxies hold the same resources. The first proxy has refused the cluster "refused" and holds no
+// version of it. An EnvoyFilter's version of the first route is withheld from it.
 func serve(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: serve DIR NODE NAME...")
@@ -33,7 +33,8 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	var streams []inspect.Stream
 	for i, name := range args[2:] {
-		st := inspect.Stream{Proxy: name, Node: fmt.Sprintf("sidecar~10.0.0.%d~%s~cluster.local", i, name), Cluster: "Kubernetes", Revision: 7, Connected: time.Unix(1, 0),
+		account, namespace, _ := strings.Cut(name, ".")
+		st := inspect.Stream{Proxy: name, Identity: "spiffe://cluster.local/ns/" + namespace + "/sa/" + account, Node: fmt.Sprintf("sidecar~10.0.0.%d~%s~cluster.local", i, name), Cluster: "Kubernetes", Revision: 7, Connected: time.Unix(1, 0),
 			Held: func() inspect.Resources { return inspect.Of(proxy.Set()) },
 			Explain: func() (*manifest.Set, inspect.Specs, error) {
 				return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
@@ -73,7 +74,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	web := httptest.NewServer(mux)
 	ts.Defer(web.Close)
 	ts.Setenv("SERVER", strings.TrimPrefix(web.URL, "http://"))
-	// What the page answers is a file too, for -f.
+	// The page's content is also a file, for -f.
 	res, err := http.Get(web.URL + "/debug/config_dump?proxyID=" + args[2])
 	ts.Check(err)
 	defer res.Body.Close()
@@ -83,7 +84,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(strict(body))
 }
 
-// strict reads a dump that is made of what the builders make as strictly as protojson does, and all that is packed in it.
+// strict parses a dump of the builders' resources with protojson's strict rules, including all packed messages.
 func strict(body []byte) error {
 	all := &adminv3.ConfigDump{}
 	if err := protojson.Unmarshal(body, all); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchctl/dump"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/source/files"
 )
 
 // source selects the origin of a dump: a control plane, an Envoy, or a file.
@@ -97,11 +98,7 @@ func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, e
 
 // fromFile reads a file. A missing section is an error, since an empty table would look like the proxy's state.
 func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error) {
-	read := func() ([]byte, error) { return os.ReadFile(s.file) }
-	if s.file == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(stdin) }
-	}
-	raw, err := read()
+	raw, err := contentOf(s.file, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -120,4 +117,12 @@ func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error)
 		return nil, fmt.Errorf("%s has no section of %ss%s", s.file, t.Noun(), hint)
 	}
 	return d, nil
+}
+
+// contentOf reads a file, or stdin for "-".
+func contentOf(file string, stdin io.Reader) ([]byte, error) {
+	if file == files.Stdin {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(file)
 }

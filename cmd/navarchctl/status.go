@@ -22,12 +22,15 @@ func proxyStatusCommand() *cobra.Command {
 		at       target
 		format   output
 		exitCode bool
+		fleet    fleetFlags
 	)
 	cmd := &cobra.Command{
 		Use:     "proxy-status [NAME[.NAMESPACE]|KIND/NAME]",
 		Aliases: []string{"ps"},
 		Short:   "Say which proxies are in sync, what they refused, and what is withheld from them",
-		Long: `One line for each proxy that is connected to the control plane, and for each type of resources one of
+		Long: `First the sums: how many proxies are in sync, behind, refusing something, or gone (the stream ended in the last ten
+minutes and the proxy has not come back), in all and by replica, version, zone and namespace. Then one line for each proxy that is
+connected to the control plane, and for each type of resources one of
 
   NOT SENT  the proxy does not ask for the type, or has got nothing yet
   SYNCED    the proxy has the newest version of everything: it acknowledged it, or said so when it connected again
@@ -42,6 +45,10 @@ With a name the lines below the table say which resources these are, which objec
   navarchctl proxy-status
   navarchctl ps --context west --revision canary
 
+  # Those that are behind, the longest first; only sums, again and again.
+  navarchctl ps --where state=behind --sort since --limit 20
+  navarchctl ps -l app=web --where version=1.29.0 --limit 0 --watch
+
   # One, with what it refused.
   navarchctl ps web-0.shop
   navarchctl ps web-0 -n shop
@@ -53,34 +60,56 @@ With a name the lines below the table say which resources these are, which objec
 		ValidArgsFunction: at.complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			defer at.close()
-			all, err := at.status(cmd, args)
-			if err != nil {
-				return err
-			}
-			if format != short {
-				err = format.print(cmd.OutOrStdout(), all)
-			} else {
-				err = errors.Join(statusTable(cmd.OutOrStdout(), all, len(args) == 1), at.warnOfRemovals(cmd))
-			}
-			if len(at.missing) > 0 { // their proxies may be missing above
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
-					len(at.missing), len(at.missing)+at.answered(), show.Printable(strings.Join(at.missing, ", ")))
-			}
-			if err == nil && exitCode && faulty(all) > 0 {
+			bad, err := at.proxyStatus(cmd, args, &fleet, format)
+			if err == nil && exitCode && bad > 0 {
 				return errMarked
 			}
 			return err
 		},
 	}
 	at.bind(cmd)
+	fleet.bind(cmd)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
 }
 
+// proxyStatus prints the fleet's status, or that of one proxy. It returns the number of proxies that refuse something.
+func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlags, format output) (bad int, err error) {
+	if len(args) == 1 && fleet.used(cmd) {
+		return 0, errors.New("--where, --selector, --sort, --limit and --watch are for all proxies, not for NAME")
+	}
+	err = errNoAPI
+	if len(args) == 0 && (format == short || fleet.used(cmd)) {
+		bad, err = t.fleetStatus(cmd, fleet, format)
+	}
+	if (errors.Is(err, errNoAPI) || errors.Is(err, errAskEach)) && !fleet.used(cmd) { // an older version, or during an upgrade
+		return t.printStatus(cmd, args, format)
+	}
+	return bad, err
+}
+
+// printStatus prints the proxies of the replicas' older pages. It returns the number of those that refuse something.
+func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
+	all, err := t.status(cmd, args)
+	if err != nil {
+		return 0, err
+	}
+	if format != short {
+		err = format.print(cmd.OutOrStdout(), all)
+	} else {
+		err = errors.Join(statusTable(cmd.OutOrStdout(), all, len(args) == 1), t.warnOfRemovals(cmd))
+	}
+	if len(t.missing) > 0 { // their proxies may be missing above
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
+			len(t.missing), len(t.missing)+t.answered(), show.Printable(strings.Join(t.missing, ", ")))
+	}
+	return faulty(all), err
+}
+
 // warnOfRemovals prints a warning about held removals, as far as the replicas report them: older ones do not.
 func (t *target) warnOfRemovals(cmd *cobra.Command) error {
-	held, err := t.removals(cmd.Context(), io.Discard)
+	held, err := anyOf[heldRemovals](cmd.Context(), &t.controlPlane, removalsPage) // every process knows them
 	if err != nil || len(held.Held) == 0 {
 		return nil
 	}
@@ -130,7 +159,7 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 // proxyStatus is one proxy of /debug/syncz.
 type proxyStatus struct {
 	raw      json.RawMessage
-	replica  string      // the reporting replica; empty: it was asked by its address
+	replica  string      // the reporting replica; empty: the request named its address
 	Proxy    string      `json:"proxy"`
 	Cluster  string      `json:"cluster_id"`
 	Version  string      `json:"istio_version"`
@@ -138,7 +167,8 @@ type proxyStatus struct {
 	types    [xds.NumTypes]inspect.TypeStatus
 }
 
-// UnmarshalJSON also reads cluster_synced, cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
+// UnmarshalJSON also parses cluster_synced, cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
+// The error is that of the JSON.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -168,7 +198,7 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the replica's JSON with the replica's name.
+// MarshalJSON returns the replica's JSON with the replica's name added. The error is that of the JSON.
 func (p proxyStatus) MarshalJSON() ([]byte, error) {
 	if p.replica == "" {
 		return p.raw, nil
@@ -179,23 +209,6 @@ func (p proxyStatus) MarshalJSON() ([]byte, error) {
 	}
 	fields["replica"] = p.replica
 	return json.Marshal(fields)
-}
-
-// word returns the status of one type for its column.
-func word(s inspect.TypeStatus) string {
-	switch {
-	case len(s.Refused) > 0:
-		return "REFUSED"
-	case len(s.Withheld) > 0:
-		return "WITHHELD"
-	case s.Synced:
-		return "SYNCED"
-	case s.Warming != nil:
-		return "WARMING"
-	case !s.Subscribed || s.Sent == "":
-		return "NOT SENT"
-	}
-	return "PENDING"
 }
 
 // faulty counts the proxies with a refused or withheld resource.
@@ -220,7 +233,7 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 	for _, p := range all {
 		row := []string{p.Proxy, p.Cluster}
 		for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
-			row = append(row, word(p.types[t]))
+			row = append(row, p.types[t].Word())
 		}
 		refused, withheld := 0, 0
 		for _, s := range p.types { // includes Secrets
@@ -301,9 +314,10 @@ func warmingLines(warming *inspect.Warming) (lines []string) {
 	return lines
 }
 
+// has returns the part of a line about the version that the proxy has; an empty version means no version.
 func has(good string) string {
 	if good == "" {
-		return "the proxy has none"
+		return "the proxy has no version"
 	}
 	return "the proxy has version " + good
 }

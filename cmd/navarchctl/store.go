@@ -14,7 +14,7 @@ import (
 func storeCommand() *cobra.Command {
 	e := &etcd{}
 	cmd := &cobra.Command{Use: "store",
-		Short:   "What is stored: records that others changed, the revision that writes to Kubernetes (needs etcd)",
+		Short:   "Show and change the store: records that others changed, the revision that writes to Kubernetes (needs etcd)",
 		Example: "  navarchctl store adopt --data-dir DIR"}
 	e.bind(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&e.revision, "revision", "",

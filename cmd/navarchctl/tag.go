@@ -155,7 +155,7 @@ func tagRemoveCommand(in *cluster.Flags) *cobra.Command {
 // errNotConfirmed ends a command without confirmation.
 var errNotConfirmed = errors.New("not confirmed: nothing was changed (--yes does not ask)")
 
-// confirmed asks for a word unless yes: the next step cannot be undone by the same command.
+// confirmed requires a word as confirmation unless yes: the same command cannot undo the next step.
 func confirmed(cmd *cobra.Command, yes bool, word string) error {
 	if yes {
 		return nil

@@ -114,7 +114,7 @@ func (u *uninstall) keeps(ctx context.Context) error {
 		}
 	}
 	if !u.purge {
-		return u.list("What uninstalling the chart keeps (--purge deletes it, but for definitions):", slices.Concat(kept, definitions))
+		return u.list("Kept when the chart is uninstalled (--purge deletes it, but for definitions):", slices.Concat(kept, definitions))
 	}
 	running, err := u.found.Running(ctx)
 	if err != nil {
@@ -133,10 +133,10 @@ func (u *uninstall) keeps(ctx context.Context) error {
 			stays = append(stays, o)
 		}
 	}
-	if err := u.list("What is deleted for good:", u.gone); err != nil {
+	if err := u.list("Deleted for good:", u.gone); err != nil {
 		return err
 	}
-	return u.list("What stays:", stays)
+	return u.list("Kept:", stays)
 }
 
 // list prints objects under a heading; an empty list prints nothing.

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// uninstalled runs a command against a cluster with a webhook, a CA's Secret, and two definitions, one of which has an object; running: the control
-// plane's Deployment is there, too. It returns what was deleted, in order.
+// uninstalled runs a command against a cluster with a webhook, a CA's Secret, and two definitions, one of which has an
+// object. With running, the control plane's Deployment exists too. It returns the deleted objects, in order.
 func uninstalled(t *testing.T, running bool, stdin string, args ...string) (deleted, out string, err error) {
 	t.Helper()
 	const crds, served = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/", `{"metadata": {"uid": "3"}, "spec": {"versions": [{"name": "v1", "served": true}]}}`
@@ -50,7 +50,8 @@ func uninstalled(t *testing.T, running bool, stdin string, args ...string) (dele
 	return strings.Join(gone, " "), stdout.String(), err
 }
 
-// Nothing goes that was not confirmed; webhooks go first, and what is kept only with --purge, once nothing runs; definitions with objects only by name.
+// Only confirmed objects are deleted: webhooks first, kept objects only with --purge while nothing runs, and
+// definitions with objects only by name.
 func TestUninstall(t *testing.T) {
 	const yes = "istio-system\n"
 	for name, one := range map[string]struct {
@@ -61,11 +62,11 @@ func TestUninstall(t *testing.T) {
 	}{
 		"not confirmed":           {true, "yes\n", nil, "", "not confirmed: nothing was changed"},
 		"nobody answers":          {true, "", nil, "", "not confirmed"},
-		"webhooks":                {true, yes, nil, "istio-sidecar-injector", "What uninstalling the chart keeps"},
+		"webhooks":                {true, yes, nil, "istio-sidecar-injector", "Kept when the chart is uninstalled"},
 		"purge while it runs":     {true, yes, []string{"--purge"}, "", "the control plane runs still: Deployment istiod (release mesh)"},
-		"purge":                   {false, yes, []string{"--purge"}, "istio-sidecar-injector cacerts", "What stays:"},
+		"purge":                   {false, yes, []string{"--purge"}, "istio-sidecar-injector cacerts", "Kept:"},
 		"purge, not asked":        {false, "", []string{"--purge", "--yes", "--crds"}, "istio-sidecar-injector cacerts sidecars.networking.istio.io", "1 objects"},
-		"purge, with objects":     {false, yes, []string{"--purge", "--crd", "virtualservices.networking.istio.io"}, "istio-sidecar-injector cacerts virtualservices.networking.istio.io", "What is deleted for good:"},
+		"purge, with objects":     {false, yes, []string{"--purge", "--crd", "virtualservices.networking.istio.io"}, "istio-sidecar-injector cacerts virtualservices.networking.istio.io", "Deleted for good:"},
 		"no such definition":      {false, yes, []string{"--purge", "--crd", "nodes"}, "", "--crd nodes: there is no such definition"},
 		"crds without purge":      {true, yes, []string{"--crds"}, "", "--crds and --crd are for --purge"},
 		"another revision's":      {true, yes, []string{"--revision", "canary"}, "", "There is nothing to delete."},

@@ -27,7 +27,7 @@ func (o *vmOptions) source() (vmSource, error) {
 	return vmCluster{o, api}, nil
 }
 
-// vmFiles is a mesh without a cluster: navarchd's data directory.
+// vmFiles reads a mesh without a cluster from navarchd's data directory.
 type vmFiles struct{ *vmOptions }
 
 func (vmFiles) group(context.Context, string, string) ([]byte, error) {
@@ -56,7 +56,7 @@ func (f vmFiles) token(_ context.Context, namespace, account string, ttl time.Du
 
 func (vmFiles) ingress(context.Context) string { return "" }
 
-// vmCluster is a mesh in Kubernetes.
+// vmCluster reads a mesh in Kubernetes.
 type vmCluster struct {
 	*vmOptions
 	api *apiserver.Client

@@ -68,7 +68,8 @@ func checkVM(t *testing.T, dir, host string) {
 	}
 }
 
-// Without a cluster root and token are those of navarchd's data directory; files that are there are replaced, and get their modes.
+// Without a cluster, root and token come from navarchd's data directory. Existing files are replaced, and get their
+// modes.
 func TestConfigureVMFromFiles(t *testing.T) {
 	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "vm")
 	if _, err := attest.Local(data); err != nil {
@@ -108,7 +109,8 @@ func TestConfigureVMFromFiles(t *testing.T) {
 	}
 }
 
-// In Kubernetes group, mesh, root, token and address come from the API server; of a revision are the mesh and the control plane's name.
+// In Kubernetes group, mesh, root, token and address come from the API server; a revision determines the mesh and the
+// control plane's name.
 func TestConfigureVMFromKubernetes(t *testing.T) {
 	asked := ""
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

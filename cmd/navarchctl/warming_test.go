@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The table says WARMING for the clusters of a proxy that warms some, and the details say since when, and which these may be.
+// The table shows WARMING for the clusters of a proxy that warms some. The details show the beginning and the possible
+// clusters.
 func TestWarmingProxies(t *testing.T) {
 	for body, want := range map[string][]string{
 		`{"proxy": "web.shop", "revision": 7, "cluster_sent": "9", "cluster_acked": "3", "cluster_synced": false, "listener_sent": "8", "listener_acked": "8", "listener_synced": true,

@@ -17,8 +17,9 @@ import (
 // current provides the authority in force to the CA service.
 type current struct{ ring *keyring.Keyring }
 
-// Current also returns an authority on a replica that started while etcd is away, and so has not compared its clock.
-// Such a replica only renews (Spend), within the number and times that etcd recorded while the clock was compared.
+// Current returns the authority in force. A replica that started while etcd is away has not compared its clock, and
+// also gets one. Such a replica only renews (Spend), within the number and times that etcd recorded while the clock was
+// compared. The error reports why nothing can be signed.
 func (c current) Current() (*caserve.Current, error) {
 	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
 		return nil, err
@@ -43,6 +44,7 @@ func canSign(ring interface {
 // journal records certificates in the keyring's journal.
 type journal struct{ ring *keyring.Keyring }
 
+// Append implements caserve.Journal: it returns once etcd has the entry. Errors are those of inServe.
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
 	if err := j.ring.ClockOff(); err != nil {
 		return err
@@ -68,20 +70,28 @@ func inServe(err error) error {
 	return err
 }
 
-// renewals records renewals on this replica's disk while etcd is away.
+// renewals records renewals on this replica's disk while etcd is away. Errors are those of inServe.
 type renewals struct{ *keyring.Keyring }
 
+// Spend counts one renewal, recorded as e, and stores the count on disk. shownEnds is the end of the certificate that
+// the caller has shown. Errors are those of inServe.
 func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
 	return inServe(s.Keyring.Spend(issueOf(e), shownEnds))
 }
 
+// revocations reports identities and serial numbers that the keyring revokes.
 type revocations struct{ ring *keyring.Keyring }
 
+// RevokedIdentity implements the CA's check of identities.
 func (r revocations) RevokedIdentity(id spiffeid.ID) bool { return r.ring.State().RevokedIdentity(id) }
-func (r revocations) RevokedSerial(serial string) bool    { return r.ring.State().RevokedSerial(serial) }
 
+// RevokedSerial implements the CA's check of serial numbers.
+func (r revocations) RevokedSerial(serial string) bool { return r.ring.State().RevokedSerial(serial) }
+
+// holders records reports about the roots that clients hold.
 type holders struct{ ring *keyring.Keyring }
 
+// Held stores a client's report about the roots that it trusts in the keyring. Errors are those of Keyring.Held.
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
 	return h.ring.Held(ctx, held.Serial, held.Identity.String(), keyring.OriginOf(held.Credential), held.Roots, held.NotAfter)
 }

@@ -17,7 +17,8 @@ type signing struct {
 func (s signing) State() *keyring.State { return &keyring.State{Active: s.by} }
 func (s signing) ClockOff() error       { return s.off }
 
-// Certificates can be had where a key is in force and the clock is believed: else no stream may end because its credential has, by this clock.
+// Certificates are issued only while a key is in force and the clock is trusted. Otherwise no stream may end because
+// its credential has expired by this clock.
 func TestCanSign(t *testing.T) {
 	for name, c := range map[string]struct {
 		ring signing

@@ -38,14 +38,14 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// clientPair is a client's certificate of an authority.
+// clientPair returns a client's certificate from an authority.
 func clientPair(t *testing.T, by *issue.Authority, id string) tls.Certificate {
 	t.Helper()
 	leaf, key := signedPair(t, by, issue.Request{Identity: spiffeid.RequireFromString(id)})
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}
 }
 
-// originated is a certificate that follows from a token.
+// originated returns a certificate that was issued for a token of the given origin.
 func originated(t *testing.T, by *issue.Authority, id string, origin issue.Origin) *x509.Certificate {
 	t.Helper()
 	leaf, _ := signedPair(t, by, issue.Request{Identity: spiffeid.RequireFromString(id), Origin: origin})
@@ -70,8 +70,8 @@ func signedPair(t *testing.T, by *issue.Authority, r issue.Request) (*x509.Certi
 	return issued.Leaf, key
 }
 
-// listening is both gRPC addresses of a process and one client that subscribes, and the TLS configuration of clients.
-// Service accounts "evil" are revoked; connections are counted by a ledger, nil: one of its own.
+// listening starts both gRPC addresses of a process, with one client that subscribes, and returns the TLS configuration
+// of clients. Service accounts "evil" are revoked. Connections are counted by a ledger; nil: by a new one.
 func listening(t *testing.T, connections *budget.Ledger) (p *addresses, authority *issue.Authority, plain, secure string, conf *tls.Config) {
 	t.Helper()
 	return listeningWith(t, connections, func(who attest.Caller) bool { return who.ServiceAccount == "evil" })
@@ -140,7 +140,7 @@ func listeningWith(t *testing.T, connections *budget.Ledger, revoked func(attest
 	return p, authority, plain, secure, &tls.Config{RootCAs: roots, ServerName: "localhost"}
 }
 
-// unauthenticated is how many connections count as such, of both addresses.
+// unauthenticated returns the number of connections without a credential, of both addresses.
 func (p *addresses) unauthenticated() (n int) {
 	for _, l := range p.limiters {
 		n += l.Open()
@@ -148,9 +148,9 @@ func (p *addresses) unauthenticated() (n int) {
 	return n
 }
 
-// A connection counts as authenticated by a client certificate from its handshake on, by a token from the first call that is
-// accepted, and on plain text, where nobody shows one, from the first stream; not by a credential that is refused, nor by calls
-// that need none.
+// A connection counts as authenticated by a client certificate after its handshake, by a token after the first accepted
+// call, and on plain text, without credentials, after the first stream. A refused credential and calls without a
+// required credential do not count.
 func TestWhatAuthenticatesAConnection(t *testing.T) {
 	p, authority, plain, secure, conf := listening(t, nil)
 	issuer, err := attest.Local(p.config.dataDir)
@@ -172,7 +172,7 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 		creds credentials.TransportCredentials
 		token string
 		does  func(ctx context.Context, conn *grpc.ClientConn) error
-		code  codes.Code // that it ends with
+		code  codes.Code // code that ends the stream
 		want  int        // connections that are unauthenticated
 	}{
 		"certificate":            {secure, with(client), "", askHealth, codes.OK, 0},
@@ -207,8 +207,9 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 	}
 }
 
-// Connections with a credential are bounded for each identity, whether anything is called on them or not: those of a certificate that
-// has many are refused or end, and another one of the identity has room. What is closed is given back.
+// Connections with a credential are limited for each identity, even without calls. For a certificate with many
+// connections, further ones are refused or others end, and another certificate of the identity has room. Closed
+// connections free their places.
 func TestConnectionsOfAnIdentity(t *testing.T) {
 	connections := budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Least: 4}})
 	p, authority, _, secure, conf := listening(t, connections)
@@ -256,8 +257,8 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 	servetest.Soon(t, "they are given back", func() bool { return count() == 1 })
 }
 
-// A connection ends with the right of whoever opened it, also where nothing is called on it, or only what needs no right; so does one that
-// showed its credential while it was revoked. Connections of others go on.
+// A connection ends with its caller's right, even without calls, or with calls that need no right; so does one whose
+// credential was revoked while it was presented. Connections of others stay open.
 func TestConnectionsEndWithTheirCallersRight(t *testing.T) {
 	var revoked atomic.Pointer[string] // a service account
 	connections := budget.New(budget.Config{})
@@ -316,24 +317,24 @@ func TestConnectionsEndWithTheirCallersRight(t *testing.T) {
 	servetest.Soon(t, "it counts as unauthenticated", func() bool { return p.unauthenticated() == 1 })
 }
 
-// oneStream opens one that asks for clusters, and waits for them.
+// oneStream opens a stream, subscribes to clusters, and waits for them.
 func oneStream(ctx context.Context, conn *grpc.ClientConn) error {
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(servetest.ClustersRequest()) // where it fails, Recv says why
+	_ = stream.Send(servetest.ClustersRequest()) // on failure Recv returns the reason
 	_, err = stream.Recv()
 	return err
 }
 
-// askHealth asks whether the process is ready.
+// askHealth requests the process's health.
 func askHealth(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
 	return err
 }
 
-// askCA asks what tells who calls the CA.
+// askCA sends the CA a request that authenticates its caller.
 func askCA(ctx context.Context, conn *grpc.ClientConn) error {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, "/ca/Call")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// The addresses are those that the API servers write; the last ones stand where they cannot be read.
+// The known addresses are those that the API servers publish. While these cannot be read, the last ones stay in use.
 func TestAPIServersAddresses(t *testing.T) {
 	answer := `{"endpoints": [{"addresses": ["10.1.2.3"]}, {"addresses": ["2001:db8::1", "no address"]}]}`
 	api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
@@ -18,7 +18,7 @@ func TestAPIServersAddresses(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(answer)) // the client would say so
+		_, _ = w.Write([]byte(answer)) // the client would report it
 	})
 	a := &apiServers{api: api, log: slog.New(slog.DiscardHandler)}
 	has := func(text string) bool { return a.has(netip.MustParseAddr(text)) }

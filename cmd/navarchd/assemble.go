@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/ca/vault"
+	"navarch.io/navarch/cmd/navarchd/api"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
@@ -25,7 +26,9 @@ import (
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/push/trust"
+	"navarch.io/navarch/store/admit/validate"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/crash"
@@ -39,8 +42,8 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// assembly is a process under construction, with the values that its roles share. Fields of absent roles keep their
-// initial values, which are those of a process without knowledge.
+// assembly is a process under construction, with the values shared by its roles. The fields of absent roles keep their
+// initial values: the configuration is unknown, etcd does not answer, nothing can be signed.
 type assembly struct {
 	part
 	config    *config
@@ -53,11 +56,12 @@ type assembly struct {
 	trust     *trust.Trust
 	crashes   *crash.Log
 	pages     *debug.Pages
+	questions *api.API // /api/v1
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: none is configured
 	clusters  *kube.Clusters    // API servers of other clusters; nil: none, or the process has no callers
 	roots     serving.Ring      // the mesh's roots: the keyring or its replacement; nil: unknown
-	serving   *serving.TLS      // the certificate for roots
+	serving   *serving.TLS      // this process's serving certificate
 
 	mesh     func() *meshv1.MeshConfig   // mesh configuration for webhooks; returns nil while unknown
 	snapshot func() *mirror.Snapshot     // known configuration; returns nil while unknown
@@ -67,7 +71,7 @@ type assembly struct {
 	signs    func() bool                 // canSign of the keyring
 	tls      func() (*tls.Config, error) // of the secure address; returns nil: it is off
 	streams  trust.Server                // streams of proxies
-	denied   *identities.Denied          // denied by the configuration
+	denied   *identities.Denied          // identities that the configuration denies
 }
 
 // scoped returns the logger of a scope of log lines.
@@ -76,19 +80,23 @@ func (a *assembly) scoped(scope string) *slog.Logger { return obs.Scoped(a.log, 
 // noStreams replaces the streams of a process that serves no proxies.
 type noStreams struct{}
 
+// AgentResourceChanged implements trust.Server.
 func (noStreams) AgentResourceChanged(string) {}
-func (noStreams) Recheck() int                { return 0 }
 
-// everybody is all clients: callers of the CA, and streams of proxies.
+// Recheck implements trust.Server.
+func (noStreams) Recheck() int { return 0 }
+
+// everybody represents all clients: callers of the CA, and streams of proxies.
 type everybody struct{ *assembly }
 
 // AgentResourceChanged implements trust.Server.
 func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourceChanged(typeURL) }
 
-// Recheck implements trust.Server: streams end, and connections without a stream.
+// Recheck implements trust.Server. It ends the streams and closes the connections of callers that are refused now.
 func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
-// assemble makes the roles of a process and their shared parts, and opens its addresses. Errors name flags.
+// assemble makes the roles of a process and their shared parts, and opens its addresses. An error about an invalid flag
+// names the flag.
 func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
 	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry,
 		tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
@@ -128,32 +136,32 @@ func (a *assembly) followStore() {
 	a.add(spacePart(full))
 }
 
-// open opens the addresses, and adds their servers.
+// open opens the addresses, and adds their servers and the tasks for gauges, health and memory.
 func (a *assembly) open() error {
 	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
 	streams, err := grpc.open(a.part, a.tls)
 	if err != nil {
 		return err
 	}
-	pages, err := listenHTTP(a.config, a.pages, a.missing, a.remarks, a.log)
+	pages, err := listenHTTP(a.config, a.pagesOverHTTP(), a.missing, a.remarks, a.log)
 	if err != nil {
 		return err
 	}
 	levels := listenControlZ(a.config, a.log)
 	a.add(part{tasks: slices.Concat(streams, pages, levels), gauges: []func(time.Time){grpc.gauges}})
 	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run},
-		{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, a.came, a.config.env.off("collector")) }}}})
+		{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, a.workDone, a.config.env.off("collector")) }}}})
 	return nil
 }
 
 // roles makes the roles. The mirror comes first, because each role may need the known configuration.
 func (a *assembly) roles() error {
 	c := a.config
-	api, err := newAPIServer(c)
+	config, err := newAPIServer(c)
 	if err != nil {
 		return err
 	}
-	a.api = api
+	a.api = config
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -180,8 +188,9 @@ func (a *assembly) roles() error {
 	if err != nil {
 		return err
 	}
+	var deliveries *ledger.Ledger
 	if c.has(roleXDS) {
-		if err := a.addReplica(records, secrets); err != nil {
+		if deliveries, err = a.addReplica(records, secrets); err != nil {
 			return err
 		}
 	}
@@ -189,10 +198,14 @@ func (a *assembly) roles() error {
 	if err != nil {
 		return err
 	}
+	var objects api.Objects
 	if c.has(roleIngest) {
-		if err := a.addIngester(others, secrets, ring, hooks); err != nil {
+		if objects, err = a.addIngester(others, secrets, ring, hooks); err != nil {
 			return err
 		}
+	}
+	if err := a.addAPI(deliveries, objects); err != nil {
+		return err
 	}
 	a.add(part{tasks: []loop.Task{{Name: "credentials", Run: func(ctx context.Context) error {
 		return a.callers.Expiry().Run(ctx, a.issuing(), func() { everybody{a}.Recheck() })
@@ -200,8 +213,8 @@ func (a *assembly) roles() error {
 	return nil
 }
 
-// addCallers adds the authentication of callers, and with role ca the signing service. The keyring is nil if it is not
-// followed.
+// addCallers adds the authentication of callers, and with role ca the signing service. The returned keyring is nil if
+// this process does not follow the keyring.
 func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *keyring.Keyring, err error) {
 	c := a.config
 	if c.hasKeyring() {
@@ -222,7 +235,8 @@ func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *k
 	return ring, nil
 }
 
-// issuing returns a function that reports whether this process can issue certificates; nil: unknown, without a keyring.
+// issuing returns a check whether this process can issue certificates now. It returns nil without a keyring: then the
+// process does not know.
 func (a *assembly) issuing() func() bool {
 	if !a.config.hasKeyring() {
 		return nil
@@ -230,7 +244,8 @@ func (a *assembly) issuing() func() bool {
 	return func() bool { return a.signs() && !a.away() }
 }
 
-// addKeyring adds role ca, and the keyring of other roles that follow it: for callers, the secure address and agents.
+// addKeyring adds the keyring, and role ca if the process has this role. Other roles use the keyring for callers, the
+// secure address and agents.
 func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyring.Keyring, error) {
 	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, cluster, a.trust.RootsWritten, a.scoped(obs.ScopeCA))
 	if err != nil {
@@ -244,14 +259,15 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	return ca.ring, nil
 }
 
-// addReplica adds role xds.
-func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
+// addReplica adds role xds, and returns its ledger of deliveries.
+func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*ledger.Ledger, error) {
 	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS),
 		store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	r.shown.Proposals = validate.New(normal.New(a.config.normal()), nil, nil, a.tenants.Find, validateRecord)
 	a.pages.Proxies, a.streams = r.shown, r.server
 	a.add(r.part())
 	a.add(part{tasks: []loop.Task{{Name: "roots of other CAs", Run: func(ctx context.Context) error {
@@ -267,32 +283,33 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 		defer stop()
 		return a.denied.Follow(ctx, changes, func() { everybody{a}.Recheck() })
 	}}}})
-	return nil
+	return r.deliveries, nil
 }
 
 // addIngester adds role ingest. ring has the revocations and the mesh's roots; nil: this process does not follow the
-// keyring. hooks are the cluster's webhook configurations; nil: none are followed.
-func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
+// keyring. hooks are the cluster's webhook configurations; nil: none are followed. The result answers about objects.
+func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring,
+	hooks *webhooks.Configurations) (api.Objects, error) {
 	log := a.scoped(obs.ScopeIngest)
 	i, err := newIngester(ingesterConfig{config: a.config, log: log,
 		store: a.store, sealer: sealerOf(secrets), others: others, seen: a.reads, tenants: a.tenants,
 		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks, read: func() time.Time { return a.read.Of("").Until }})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.pages.Objects, a.pages.Acceptor = i.shown(a.telemetry.written.List), removals.NewAcceptor(i.keeper, a.pages.Removals, a.api)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {
 		if !a.config.env.foreign() {
-			log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+			log.Warn("while this process leads, proxies do not learn which identities the CA revokes: it cannot read the keyring (--kek)")
 		}
-		return nil
+		return i, nil
 	}
 	denied := func(now time.Time) ([]keyring.Denial, bool) { return ring.State().Denied(now) }
 	source := denials.Source{Denied: denied, Changed: ring.Changed, Emit: i.loop.Emit, Log: log}
 	a.add(part{tasks: []loop.Task{{Name: "denials", Run: source.Run}}})
-	return nil
+	return i, nil
 }
 
 // otherRoots returns the roots of other CAs that a snapshot names; nil: unknown.

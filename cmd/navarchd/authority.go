@@ -43,7 +43,7 @@ type authority struct {
 	rooted  func() bool        // root-cert.pem was written
 }
 
-// now is the time for signing and for verifying tokens.
+// now returns the time for signing and for verifying tokens.
 func now() time.Time { return time.Now() }
 
 // allowedRenewals is the number of certificates that one replica may renew while etcd is away: twice what 10,000
@@ -88,6 +88,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, err
 	}
+	a.serving.Identify(processes[0])
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: processes, Cluster: c.cluster, Names: c.servingNames(),
 		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(),

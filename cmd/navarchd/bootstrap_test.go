@@ -19,7 +19,7 @@ type planned struct {
 
 func (p *planned) Set() *manifest.Set { return &p.set }
 
-// Every agent is answered: the one without patches by one resource that all of them share.
+// Every agent gets an answer. Agents without patches get one resource that all of them share.
 func TestBootstrapPatches(t *testing.T) {
 	agent, err := bootstrapPatches()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/ingest"
 )
 
-// A burst is over once its records are written, not once its objects are read. Changes of single objects are no burst, but they are edits, also where
-// objects are only removed.
+// A burst ends once its records are written, not once its objects are read. Changes of single objects are no burst, but
+// count as edits, also deletions.
 func TestBurst(t *testing.T) {
 	read := ingest.Stats{Normalised: 3 * objectsOfBurst}
 	written, removed := read, read

@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/lead"
 )
 
-// A leader may be cut off that has led for five minutes as a candidate sees it, and has not said for so long that it has read the cluster. Where the next ones do no better
-// it takes twice as long each time, up to two hours, until one does.
+// A leader counts as cut off if a candidate has seen it lead for five minutes, and it has not reported reading the
+// cluster for that long. If the next leaders do no better, the time doubles each time, up to two hours, until one does.
 func TestLeaderIsSilent(t *testing.T) {
 	c, now, read := &cutOff{after: cutOffAfter}, time.Unix(1e6, 0), time.Unix(9e5, 0)
 	first, second := kv.Epoch{Key: "a", Revision: 1}, kv.Epoch{Key: "b", Revision: 2}
@@ -50,7 +50,8 @@ func TestLeaderIsSilent(t *testing.T) {
 	is("five minutes count again", cutOffAfter, c.epoch, read.Add(time.Minute), true)
 }
 
-// A candidate takes over from a leader that is cut off once it has reached the API server at so many looks in a row, and not while it does not reach it.
+// A candidate takes over from a leader that is cut off after a number of consecutive successful requests to the API
+// server, and not while requests fail.
 func TestCandidateTakesOver(t *testing.T) {
 	etcd := kvtest.Start(t)
 	stand := func(name string) (*lead.Elector, <-chan kv.Epoch) {

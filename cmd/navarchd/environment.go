@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/cmd/navarchd/injection"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/machines"
@@ -27,7 +28,10 @@ type environment struct {
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
 	// ENABLE_DEBUG_ENDPOINT_AUTH: /debug is for this machine, the system namespace and, for its own objects, a tenant
-	debugAuth   bool
+	debugAuth bool
+	// PILOT_SCOPE_GATEWAY_TO_NAMESPACE, PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_ENABLE_QUIC_LISTENERS,
+	// NAVARCH_ENABLE_MISDIRECTED_REQUESTS, NAVARCH_GATEWAY_LOCAL_DESTINATIONS
+	routers     view.RouterSettings
 	maxRequests float64 // PILOT_MAX_REQUESTS_PER_SECOND; 0: only the pace limits requests
 	podIP       string  // POD_IP
 
@@ -97,6 +101,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("ENABLE_DEBUG_ENDPOINT_AUTH", boolean(&e.debugAuth))
 	parse("PILOT_MAX_REQUESTS_PER_SECOND", perSecond(&e.maxRequests))
 	parse("POD_IP", text(&e.podIP))
+	e.readRouters(parse)
 	parse("POD_NAMESPACE", text(&e.podNamespace))
 	parse("SERVICE_ACCOUNT", text(&e.account))
 	parse("REVISION", text(&e.revision))
@@ -127,6 +132,20 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", addressRange(&e.ipv6Range, 128))
 	parse("ENABLE_NATIVE_SIDECARS", e.nativeSidecars.Set)
 	return errors.Join(problems...)
+}
+
+// readRouters parses the settings of gateways.
+func (e *environment) readRouters(parse func(name string, set func(string) error)) {
+	parse("PILOT_SCOPE_GATEWAY_TO_NAMESPACE", boolean(&e.routers.OwnNamespace))
+	parse("PILOT_FILTER_GATEWAY_CLUSTER_CONFIG", boolean(&e.routers.Routed))
+	parse("PILOT_ENABLE_QUIC_LISTENERS", boolean(&e.routers.QUIC))
+	parse("NAVARCH_ENABLE_MISDIRECTED_REQUESTS", func(text string) error {
+		on := true
+		err := boolean(&on)(text)
+		e.routers.Misdirected404 = !on
+		return err
+	})
+	parse("NAVARCH_GATEWAY_LOCAL_DESTINATIONS", boolean(&e.routers.Local))
 }
 
 // controlLoops are the control loops on the load of this machine. Each package states the fault that its loop was made

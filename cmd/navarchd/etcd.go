@@ -23,8 +23,8 @@ type opened struct {
 	*kv.Store              // nil: the process needs none
 	server    []loop.Task  // of an etcd in this process
 	closed    func() error // ends it
-	// room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: the
-	// etcd is elsewhere.
+	// room returns why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil:
+	// the etcd is elsewhere.
 	room func() string
 }
 
@@ -91,8 +91,8 @@ func countHeld(held []mirror.Held) {
 	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
-// snapshot is where the last snapshot is kept; nil where there is no folder for it. An etcd in this process does not
-// answer before its disk has room.
+// snapshot returns the file of the last snapshot; nil without a folder for it. An embedded etcd does not answer before
+// its disk has room. The error names the flag whose folder cannot be made.
 func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	if c.stateDir == "" {
 		return nil, nil

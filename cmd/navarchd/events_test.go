@@ -22,7 +22,8 @@ func (d objectsDesk) Objects(_ context.Context, ids []object.ID) (map[object.ID]
 	return d.objects, nil
 }
 
-// Errors of an object are one warning, and what is held another; warnings, other sources and what is over have none. The Event has the object's UID.
+// Errors of an object are one warning, and its held removals another. Warnings of analysis, other sources and ended
+// problems have no Event. The Event has the object's UID.
 func TestWarningsOfProblems(t *testing.T) {
 	kube := origin.New("", origin.Kube)
 	of := func(from origin.Origin, kind, namespace, name string) object.ID {

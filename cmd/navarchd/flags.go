@@ -121,7 +121,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 		return pflag.NormalizedName(name)
 	})
 	f.StringSliceVar(&c.roles, "roles", nil,
-		"What this process does: ingest, xds, ca, admit (default: all of them; ca only where there is a key encryption key, --kek or"+
+		"Roles of this process: ingest, xds, ca, admit (default: all of them; ca only where there is a key encryption key, --kek or"+
 			" --data-dir; admit only where a Kubernetes cluster is served, and there is such a key, or --tls-cert).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster to serve; beside --config-dir or instead of it.")
@@ -216,7 +216,7 @@ func (c *config) bindTrust(f *pflag.FlagSet) {
 			" Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "",
 		"Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) (default, with --kubeconfig or --registries: the"+
-			" Secret cacerts of the system namespace, else istio-ca-secret); where there is none roots are made here.")
+			" Secret cacerts of the system namespace, else istio-ca-secret); without either, roots are made here.")
 	c.bindPeers(f)
 	f.StringVar(&c.tokenIssuer, "token-issuer", "",
 		"Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")

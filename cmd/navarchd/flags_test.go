@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// The names of this process, as its flags and its environment say them, are those by which it may be asked.
+// The host names for requests to this process are those in its flags and its environment.
 func TestDebugNames(t *testing.T) {
 	c := &config{httpAddr: "10.9.8.7:8080", advertise: "replica.example:15012", debugHosts: []string{"debug.example"}}
 	c.env.podIP, c.env.podNamespace, c.env.customHost = "10.1.2.3", "istio-system", "custom.example"
@@ -35,7 +35,8 @@ func TestDebugNames(t *testing.T) {
 	}
 }
 
-// Levels of log lines change at a loopback address alone. Where it is another process's, this one goes on without it.
+// Levels of log lines can be changed at a loopback address only. If another process uses the address, this one
+// continues without it.
 func TestAddressOfLevels(t *testing.T) {
 	for address, refused := range map[string]bool{"127.0.0.1:9876": false, "[::1]:1": false, "localhost:9876": false, "": false, ":9876": true, "0.0.0.0:9876": true, "*:9876": true, "10.0.0.1:9876": true, "127.0.0.1": true} {
 		var named []string
@@ -57,7 +58,7 @@ func TestAddressOfLevels(t *testing.T) {
 	}
 }
 
-// Proxies are planned ahead with the domain that those which come are planned with: another one would be the scope of nobody.
+// Proxies are planned ahead with the same domain as connected ones: with another one the scope would never be used.
 func TestPlannedAheadInTheDomain(t *testing.T) {
 	c := &config{domain: "example.org"}
 	if got := c.fleetConfig(nil, nil, quiet).Domain; got != "svc.example.org" || got != c.serviceDomain() {
@@ -65,8 +66,8 @@ func TestPlannedAheadInTheDomain(t *testing.T) {
 	}
 }
 
-// A process that could verify no credential, and wants one, does not start; nor does one whose file for verifying has no
-// address to be used at.
+// A process that requires credentials and cannot verify any does not start. Neither does one with a file for verifying
+// and no address that uses it.
 func TestCredentialsCanBeVerified(t *testing.T) {
 	files := config{roles: []string{"xds"}, secureGRPCAddr: ":15012", tlsCert: "c", tlsKey: "k", env: environment{xdsAuth: true}}
 	for name, one := range map[string]struct {
@@ -100,8 +101,8 @@ func TestCredentialsCanBeVerified(t *testing.T) {
 	}
 }
 
-// What agents are told of where this replica is comes from the operator, the pod, or the address that it listens on; what
-// nobody could dial is not told.
+// The address of this replica for agents comes from the operator, the Pod, or the listening address; an address that no
+// agent could dial is left out.
 func TestAdvertised(t *testing.T) {
 	for name, c := range map[string]struct {
 		c      config
@@ -129,11 +130,12 @@ func TestAdvertised(t *testing.T) {
 	}
 }
 
-// Role ingest needs something to read; a registry that there is not, and variables that would change what is read of a cluster, are refused.
+// Role ingest needs a source; an unsupported registry, and variables that would change the selection of a cluster's
+// objects, are refused.
 func TestSourcesAreNamed(t *testing.T) {
 	for _, one := range []struct {
 		change func(*config)
-		wants  string // what is named; empty: it starts
+		wants  string // text of the error; empty: it starts
 	}{
 		{func(*config) {}, "--kubeconfig"},
 		{func(c *config) { c.configDir = "d" }, ""},
@@ -150,7 +152,7 @@ func TestSourcesAreNamed(t *testing.T) {
 	}
 }
 
-// Control loops are left off by name, and a name that is none is an error.
+// Control loops are switched off by name, and an unknown name is an error.
 func TestControlLoopsThatAreOff(t *testing.T) {
 	for value, off := range map[string]string{"": "", "joins": "joins", "moves,drain,window,collector": "moves drain window collector", "joints": "error"} {
 		var e environment
@@ -167,7 +169,7 @@ func TestControlLoopsThatAreOff(t *testing.T) {
 	}
 }
 
-// Role admit is a default where a Kubernetes cluster is served with a certificate, and is refused where there is none.
+// Role admit is a default for a Kubernetes cluster with a certificate, and is refused without a certificate.
 func TestRoleAdmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		c        config
@@ -197,12 +199,13 @@ func TestRoleAdmit(t *testing.T) {
 	}
 }
 
-// Only a process with role admit alone that follows no keyring does without etcd; without a certificate or a key of its own it needs to know the mesh's roots.
+// Only a process with role admit alone that follows no keyring does without etcd; without a certificate or a key of its
+// own it needs to know the mesh's roots.
 func TestWithoutEtcd(t *testing.T) {
 	const needsStore, needsRoots = "--etcd-endpoints", "--peer-roots"
 	for name, one := range map[string]struct {
 		c      config
-		refuse string // what is named; empty: it starts
+		refuse string // text of the error; empty: it starts
 	}{
 		"roots of the cluster":   {config{roles: []string{"admit"}, caPeers: []string{"ca:1"}, kubeconfig: "k"}, ""},
 		"roots of a file":        {config{roles: []string{"admit"}, caPeers: []string{"ca:1"}, peerRoots: "r"}, ""},
@@ -224,7 +227,8 @@ func TestWithoutEtcd(t *testing.T) {
 	}
 }
 
-// How long a yes of the authoriser stands while that is away is what the flag says, or a day; push/access has what becomes of it.
+// A positive answer of the authoriser is used for the time of the flag while the authoriser is away, by default a day;
+// push/access has the consequences.
 func TestRightsMaxAge(t *testing.T) {
 	etcd := kvtest.Start(t)
 	for flag, want := range map[string]time.Duration{"--roles=xds": 24 * time.Hour, "--secret-rights-max-age=2h": 2 * time.Hour} {

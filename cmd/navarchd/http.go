@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"runtime"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchd/manual"
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring returns the handler of /metrics, /version and /debug, at the paths of istioctl and Kiali, and of the
-// operators' pages, to which alerts link. debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
-func monitoring(debug http.Handler) http.Handler {
+// monitoring returns the handler of /metrics, /version, /debug and /api/v1, at the paths of istioctl and Kiali, and of
+// the operators' pages, to which alerts link. asked answers /debug and /api/v1; nil: neither is served
+// (ENABLE_DEBUG_ON_HTTP=false).
+func monitoring(asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
 	mux.Handle(manual.Root, manual.Handler())
@@ -26,8 +28,9 @@ func monitoring(debug http.Handler) http.Handler {
 		// the form that istioctl version and Kiali read (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
 		_, _ = io.WriteString(w, obs.Version)
 	})
-	if debug != nil {
-		mux.Handle("/debug/", debug)
+	if asked != nil {
+		mux.Handle("/debug/", asked)
+		mux.Handle(fleetapi.Root, asked)
 	}
 	return mux
 }
@@ -39,9 +42,9 @@ func version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// public returns the handler of /ready, /version and /debug. ready returns what is missing; notes are further remarks.
-// debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
-func public(ready func() error, notes func() []string, debug http.Handler) http.Handler {
+// public returns the handler of /ready, /version, /debug and /api/v1. ready returns what is missing; notes are further
+// remarks. asked is as in monitoring.
+func public(ready func() error, notes func() []string, asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
@@ -54,8 +57,9 @@ func public(ready func() error, notes func() []string, debug http.Handler) http.
 		}
 	})
 	mux.HandleFunc("/version", version)
-	if debug != nil {
-		mux.Handle("/debug/", debug)
+	if asked != nil {
+		mux.Handle("/debug/", asked)
+		mux.Handle(fleetapi.Root, asked)
 	}
 	return mux
 }

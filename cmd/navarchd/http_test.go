@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The monitoring port has the pages for operators, without a credential, and whether or not it has /debug.
+// The monitoring port serves the pages for operators without a credential, with and without /debug.
 func TestPagesForOperatorsAreServed(t *testing.T) {
 	for path, want := range map[string]int{"/docs/": http.StatusOK, "/docs/alerts.md": http.StatusOK, "/docs/none.md": http.StatusNotFound, "/debug/problems": http.StatusNotFound} {
 		w := httptest.NewRecorder()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"navarch.io/navarch/ca/keyring"
@@ -62,6 +63,7 @@ type ingester struct {
 	gauges    []func(time.Time)         // of the sources
 	observers []func([]object.Event)    // receive the events of the folder and the config cluster before the loop
 	wrote     []func(revision int64)    // receive the revision of each batch
+	newest    atomic.Int64              // revision of the newest batch
 	read      func() time.Time          // time up to which the records have the config cluster, by any leader
 	writes    func() bool               // this process writes to Kubernetes
 	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
@@ -84,10 +86,11 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 		i.alone = c.config.processName()
 	}
 	options := ingest.Options{AllowEmpty: c.config.allowNone, HeldFor: c.config.heldFor,
-		Budget: c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil}
+		SecretUses: secretUses,
+		Budget:     c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil}
 	var referred func([]object.Reference)
 	if from.cluster != nil {
-		options.SecretUses, referred = secretUses, from.refer
+		referred = from.refer
 	}
 	i.loop = ingest.New(ingest.Config{
 		Store: c.store, Sealer: c.sealer, Seen: c.seen, Log: c.log, Committed: i.committedBatch, Options: options, Referred: referred,
@@ -97,11 +100,13 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	return i, i.addDuties(c, from)
 }
 
-// committedBatch is called by the loop after each batch.
+// committedBatch processes a batch that the loop has committed: event is the time of its oldest event, began the start
+// of the commit. It notifies everything that follows written revisions.
 func (i *ingester) committedBatch(revision int64, event, began time.Time, batch kv.Batch) {
 	i.committed(revision, event, began, batch)
 	i.log.Debug("batch stored", obs.KeyRevision, revision, obs.KeyRecords,
 		len(batch.Puts), "removed", len(batch.Deletes), obs.KeyTook, time.Since(began))
+	i.newest.Store(revision)
 	for _, wrote := range i.wrote {
 		wrote(revision)
 	}

@@ -17,9 +17,13 @@ type isolated struct {
 }
 
 func (i *isolated) bind(f *pflag.FlagSet) {
-	f.BoolVar(&i.settings.On, "tenant-isolation", false, "Refuse, and leave out, what a namespace exports that names hosts or addresses of other tenants, short names, or no address for a port of TCP; without it these are warnings.")
-	f.StringSliceVar(&i.given, "tenant-hosts", nil, "Hosts and wildcards that one tenant alone may export, HOST=TENANT; a tenant is a namespace, or "+isolation.TenantLabel+"=VALUE.")
-	f.StringSliceVar(&i.ranges, "cluster-ranges", nil, "Ranges (CIDR) of the clusters' Services and Pods: their addresses may be stated by no tenant, but those of its own Services.")
+	f.BoolVar(&i.settings.On, "tenant-isolation", false,
+		"Refuse, and leave out, what a namespace exports that names hosts or addresses of other tenants, short names, or no "+
+			"address for a port of TCP; without it these are warnings.")
+	f.StringSliceVar(&i.given, "tenant-hosts", nil,
+		"Hosts and wildcards that one tenant alone may export, HOST=TENANT; a tenant is a namespace, or "+isolation.TenantLabel+"=VALUE.")
+	f.StringSliceVar(&i.ranges, "cluster-ranges", nil,
+		"Ranges (CIDR) of the clusters' Services and Pods: their addresses may be stated by no tenant, but those of its own Services.")
 }
 
 // read reads the lists. Errors name flags.

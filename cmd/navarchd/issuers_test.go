@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// signer is the environment of a registration authority, with additions.
+// signer returns the environment of a registration authority, with additions.
 func signer(more map[string]string) map[string]string {
 	all := map[string]string{"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "a.b/c"}
 	maps.Copy(all, more)
@@ -17,8 +17,8 @@ func signer(more map[string]string) map[string]string {
 
 func inKubernetes(c *config) { c.kubeconfig, c.tlsCert = "k", "c" }
 
-// Where another CA signs no process has role ca, follows a keyring, or makes one; where signers of Kubernetes sign there is role ca, without a keyring. What
-// contradicts that is refused by name.
+// With another CA no process has role ca, and none follows or creates a keyring. With Kubernetes signers there is role
+// ca without a keyring. Contradicting flags are refused by name.
 func TestIssuers(t *testing.T) {
 	for name, one := range map[string]struct {
 		environment map[string]string

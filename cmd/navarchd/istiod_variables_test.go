@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Of istiod's variables those are named that are set and not read: neither what navarchd acts on, nor what the kubelet sets for Services, nor other programs'.
+// The log names those of istiod's variables that are set and not read. It does not name variables that navarchd acts
+// on, that the kubelet sets for Services, or that belong to other programs.
 func TestUnreadVariables(t *testing.T) {
 	environ := []string{"PILOT_HTTP10=1", "ENABLE_MCS_HOST=true", "ISTIO_MULTIROOT_MESH=true", "PILOT_EMPTY=",
 		"PILOT_PUSH_THROTTLE=5", "ENABLE_CA_SERVER=true", "ISTIO_WATCH_NAMESPACE=shop", "ENABLE_NATIVE_SIDECARS=true",

@@ -134,7 +134,7 @@ func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func()
 	return reviewed{own: kube.NewAccess(api), of: of, others: bindings}
 }
 
-// reviewed asks the API server of a service account's cluster.
+// reviewed sends access reviews to the API server of a service account's cluster.
 type reviewed struct {
 	own    *kube.Access                      // of the config cluster
 	of     func(cluster string) *kube.Access // of other clusters that Secrets name; returns nil for others

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// level reads the level of the stored content at the begin of a term, and passes it to the loop. An error: the term has
-// ended.
+// level reads the level of the stored content at the begin of a term, and passes it to the loop. The error reports that
+// the term has ended.
 func (i *ingester) level(ctx context.Context) (level.Current, error) {
 	for {
 		current, err := level.Read(ctx, i.store)

@@ -60,9 +60,11 @@ func (i *ingester) logProblems(ctx context.Context) error {
 	var last []object.Problem
 	for first := true; ; first = false {
 		all := slices.Concat(i.sourceProblems(), i.loop.Problems())
-		if first || lines.Behind() || !slices.Equal(all, last) {
+		if first || !slices.Equal(all, last) {
 			lines.Step(time.Now(), all)
 			last = all
+		} else if lines.Behind() {
+			lines.Count(time.Now())
 		}
 		select {
 		case <-tick.C:

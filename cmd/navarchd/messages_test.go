@@ -21,9 +21,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Who begins requests of configuration with one workload's certificate, and does not end them, loses the connections that keep most of
-// them; who begins requests for certificates in that way loses the calls, as soon as these say how large they are. A good client of
-// the same identity is served meanwhile.
+// A client begins requests for configuration with one workload's certificate, and does not end them: it loses the
+// connections with most of them. If it begins requests for certificates in that way, it loses the calls as soon as they
+// announce their size. A valid client of the same identity is served meanwhile.
 func TestMessagesThatDoNotEnd(t *testing.T) {
 	const most = 4 << 20
 	connections := budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
@@ -85,7 +85,8 @@ func called(ctx context.Context, to string, creds credentials.TransportCredentia
 	return nil
 }
 
-// A message of a certificate request or a report has no more bytes than one needs, on either address; those of configuration have the server's limit.
+// A message of a certificate request or a report is limited to the size that a valid one needs, on either address.
+// Messages for configuration have the server's limit.
 func TestMessageLimits(t *testing.T) {
 	for method, want := range map[string]int{
 		caserve.CertificateMethod:      17 << 10,

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// hooks count the xDS server's actions under the names that dashboards know.
-func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer) serve.Hooks {
+// hooks count the xDS server's actions under the names that dashboards know. left is called when a stream has ended.
+func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer, left func(serve.Client, serve.Proxy)) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
 	}
@@ -59,6 +59,7 @@ func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer) serve
 			}
 		},
 		Bounded: func(what string, n int) { obs.Bounded.WithLabelValues(what).Add(float64(n)) },
+		Left:    left,
 	}
 }
 

@@ -29,10 +29,10 @@ func tally(t *testing.T, c prometheus.Counter) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// A stream that was closed because its client is too slow is counted, by what was not done in time; istiod's metric is of the
-// one that it has.
+// A stream that was closed because its client is too slow is counted, by the operation that took too long. istiod's
+// metric counts the one operation that istiod knows.
 func TestSlowClientsAreCounted(t *testing.T) {
-	h := hooks(&changes.Commits{}, changes.NewLog(quiet), nil)
+	h := hooks(&changes.Commits{}, changes.NewLog(quiet), nil, nil)
 	written, acknowledged := obs.TooSlow.WithLabelValues("written"), obs.TooSlow.WithLabelValues("acknowledged")
 	for _, c := range []struct {
 		write                          bool
@@ -46,9 +46,9 @@ func TestSlowClientsAreCounted(t *testing.T) {
 	}
 }
 
-// So is one that takes what it is sent and never acknowledges it.
+// A stream that was closed because its client receives resources and never acknowledges them is counted too.
 func TestSilentClientIsCounted(t *testing.T) {
-	s := serve.New(serve.Config{Planner: servetest.OneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&changes.Commits{}, changes.NewLog(quiet), nil)})
+	s := serve.New(serve.Config{Planner: servetest.OneCluster(), AckDeadline: time.Second, Log: quiet, Hooks: hooks(&changes.Commits{}, changes.NewLog(quiet), nil, nil)})
 	acknowledged := obs.TooSlow.WithLabelValues("acknowledged")
 	was := tally(t, acknowledged)
 	stream := servetest.Subscribe(t, servetest.Dialed(t, s))
@@ -59,11 +59,11 @@ func TestSilentClientIsCounted(t *testing.T) {
 	servetest.Soon(t, "it is counted", func() bool { return tally(t, acknowledged) == was+1 })
 }
 
-// A stream that is refused is one line of the log, at any level: there may be thousands, of which the others are counted.
+// A refused stream is one line of the log, at any level: there may be thousands, and further ones are only counted.
 func TestRefusedStreamIsOneLine(t *testing.T) {
 	out := &envoytest.Output{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), Log: log, Hooks: hooks(&changes.Commits{}, changes.NewLog(log), nil)}))
+	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), Log: log, Hooks: hooks(&changes.Commits{}, changes.NewLog(log), nil, nil)}))
 	for range 3 {
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 		if err != nil {
@@ -79,7 +79,7 @@ func TestRefusedStreamIsOneLine(t *testing.T) {
 	}
 }
 
-// A resource that many proxies refused is one that is held back.
+// The metric of withheld resources counts a resource once, however many proxies refused it.
 func TestQuarantineCountsResources(t *testing.T) {
 	got := resourcesOf([]serve.Refusal{{Node: "a", Type: xds.Cluster, Name: "x"}, {Node: "b", Type: xds.Cluster, Name: "x"},
 		{Node: "b", Type: xds.Cluster, Name: "y"}, {Node: "b", Type: xds.Listener, Name: "x"}})

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// namedPlanner gives views a name table once it is planned.
+// namedPlanner adds a name table to views once it is planned.
 type namedPlanner struct {
 	serve.Planner
 	mu    sync.Mutex
@@ -58,7 +58,8 @@ func (v namedProxy) Names() *manifest.Manifest {
 	return v.planner.table
 }
 
-// An agent that answers DNS for its Pod is given the name table in both protocols, as soon as it is planned, and again when it changes.
+// An agent that answers DNS for its Pod receives the name table in both protocols, once it is planned and after each
+// change.
 func TestAgentsHaveANameTable(t *testing.T) {
 	planner := &namedPlanner{Planner: servetest.OneCluster()}
 	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: planner, AgentTypes: []serve.AgentType{nameTable()}, Log: quiet}))
@@ -71,7 +72,7 @@ func TestAgentsHaveANameTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The agent's Envoy has asked before, as it always has.
+	// The agent's Envoy has sent its requests before, as always.
 	for _, url := range []string{xds.Cluster.URL(), agentapi.NameTableURL} {
 		if err := incremental.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
 			t.Fatal(err)

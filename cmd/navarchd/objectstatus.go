@@ -230,7 +230,7 @@ func (t *term) settle(ctx context.Context) {
 	t.stored = taken
 }
 
-// await asks the replicas about the newest revision that an object waits for.
+// await requests answers of the replicas about the newest revision that an object waits for.
 func (t *term) await(ctx context.Context) {
 	t.mu.Lock()
 	revision := t.objects.Awaited()
@@ -243,8 +243,8 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
-// withdraw is the duty of a leader that does not maintain statuses: replicas stop answering an earlier leader's
-// question.
+// withdraw performs the duty of a leader that does not maintain statuses: it makes replicas stop answering an earlier
+// leader's question.
 func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
 	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
 		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it",

@@ -28,11 +28,11 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// routesAPI is an API server with one VirtualService, which it takes any status of.
+// routesAPI is an API server with one VirtualService, which accepts any status of it.
 type routesAPI struct {
 	mu     sync.Mutex
 	object *unstructured.Unstructured
-	writes []string // what each said of the condition
+	writes []string // the condition in each write
 }
 
 var cartKey = status.Key{Namespace: "shop", Name: "cart"}
@@ -66,7 +66,7 @@ func (a *routesAPI) Write(_ context.Context, _ status.Key, o *unstructured.Unstr
 	return a.found(), nil
 }
 
-// says waits until these are all the writes that there were.
+// says waits until exactly these writes have happened.
 func (a *routesAPI) says(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -81,14 +81,14 @@ func (a *routesAPI) says(t *testing.T, want ...string) {
 	t.Fatalf("the status was written as %q, want %q", got, want)
 }
 
-// settled is an ingester that writes everything at once; looks counts how often it was asked.
+// settled is an ingester that writes everything at once; looks counts its queries.
 type settled struct{ looks atomic.Int64 }
 
 func (s *settled) Settle(context.Context) error { s.looks.Add(1); return nil }
 func (s *settled) Settled() bool                { return true }
 
-// A leader says of an object that it is delivered once all replicas have answered for the revision that has it, and what replicas refuse after
-// that; the next leader writes nothing that is there.
+// A leader reports an object as delivered once all replicas have answered for its revision, and later refusals by
+// replicas; the next leader does not repeat existing statuses.
 func TestObjectStatusFollowsReplicas(t *testing.T) {
 	etcd, log := kvtest.Start(t), slog.New(slog.DiscardHandler)
 	id := object.ID{Origin: origin.New("", "kube"), Group: "networking.istio.io", Kind: "VirtualService", Namespace: "shop", Name: "cart"}
@@ -162,7 +162,7 @@ func TestObjectStatusFollowsReplicas(t *testing.T) {
 	api.says(t, "True Acknowledged 3", "False Refused 3", "False Refused 3")
 }
 
-// A leader that does not keep the status of objects takes away what one that did has asked the replicas.
+// A leader that does not maintain statuses deletes the question of an earlier leader that did.
 func TestLeaderWithoutStatusAsksNothing(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()
@@ -186,7 +186,7 @@ func TestLeaderWithoutStatusAsksNothing(t *testing.T) {
 	}
 }
 
-// leastIngester is a role ingest without what it may be without: a key encryption key, a keyring, Kubernetes.
+// leastIngester returns a role ingest without its optional parts: a key encryption key, a keyring, Kubernetes.
 func leastIngester(t *testing.T, store *kv.Store) *ingester {
 	t.Helper()
 	c := &config{configDir: t.TempDir(), trustDomain: "cluster.local", lease: 10 * time.Second, env: environment{podName: "a"}}
@@ -208,7 +208,7 @@ func runs(t *testing.T, f func(context.Context)) (stop func()) {
 	return stop
 }
 
-// A quorum of identities says something about any object, several workloads of one identity about those of its namespace alone.
+// A quorum of identities can blame any object, several workloads of one identity only those of its namespace.
 func TestBlamed(t *testing.T) {
 	withheld := func(identity, name, of string) quarantine.Withheld {
 		key := model.Key{Kind: model.KindEnvoyFilter, Namespace: of, Name: name}
@@ -224,7 +224,7 @@ func TestBlamed(t *testing.T) {
 	}
 }
 
-// One proxy says nothing about the objects of other namespaces.
+// One proxy cannot blame objects of other namespaces.
 func TestCulprits(t *testing.T) {
 	of := func(namespace string) []model.Place {
 		return []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: namespace, Name: "f"}}, {Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "g"}}}

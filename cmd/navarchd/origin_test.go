@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Who has certificates minted with one stolen token, and a stream for each, has what one credential may have: the streams of others
-// of the account stay.
+// Certificates minted with one stolen token, and a stream with each, count as one credential: the streams of others of
+// the account stay.
 func TestCertificatesOfOneTokenAreOneCredential(t *testing.T) {
 	const minted = 10_000
 	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
@@ -55,8 +55,9 @@ func TestCertificatesOfOneTokenAreOneCredential(t *testing.T) {
 	}
 }
 
-// A CA beside navarchd may take extensions from the CSRs of workloads. So a certificate of the mesh's own CA says which token it follows from, and where another
-// CA signs, none does: not which Pod it is of, not of which cluster, not when it was proven.
+// A CA beside navarchd may copy extensions from the CSRs of workloads. A certificate of the mesh's own CA names the
+// token that it was issued for. With another CA no certificate does: neither its Pod, nor its cluster, nor the time of
+// the proof.
 func TestOriginOfAnotherCA(t *testing.T) {
 	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
 	if err != nil {

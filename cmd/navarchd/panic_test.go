@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// A call that panics ends by itself, of whatever service and kind it is: others of its connection are answered, and so are those that come.
+// A call that panics ends alone, whatever its service and kind: other calls on its connection are answered, and so are
+// later ones.
 func TestPanicEndsOneCall(t *testing.T) {
 	p, _, _, _, _ := listening(t, nil)
 	address := loopback.For(t)
@@ -70,7 +71,7 @@ func TestPanicEndsOneCall(t *testing.T) {
 	answered(open())
 }
 
-// panickingStream sends what it is sent, and panics at the end.
+// panickingStream echoes messages, and panics at the end.
 func panickingStream(_ any, s grpc.ServerStream) error {
 	for in := (&emptypb.Empty{}); s.RecvMsg(in) == nil; {
 		if err := s.SendMsg(in); err != nil {

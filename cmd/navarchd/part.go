@@ -16,7 +16,7 @@ type part struct {
 	tasks  []loop.Task
 	plain  []func(grpc.ServiceRegistrar) // services of the plain-text address
 	secure []func(grpc.ServiceRegistrar) // services of the address over TLS
-	ready  []func() error                // all nil: proxies may be sent to this process; otherwise the first error says what is missing
+	ready  []func() error                // readiness checks: the process accepts proxies if all of them return nil
 	notes  []func() []string             // remarks for operators about a ready process
 	gauges []func(time.Time)             // set the metrics of loops; called by one goroutine
 	leave  []func(context.Context)       // hand over to other processes while everything still runs
@@ -32,8 +32,8 @@ func (p *part) add(more part) {
 	p.counts = append(p.counts, more.counts...)
 }
 
-// missing returns why no proxies should be sent to this process; nil: they may be. A process that only ingests is ready
-// once it runs.
+// missing returns the first failed readiness check, or nil if the process accepts proxies. A process that only ingests
+// is ready once it runs.
 func (p *part) missing() error {
 	for _, ready := range p.ready {
 		if err := ready(); err != nil {
@@ -43,8 +43,8 @@ func (p *part) missing() error {
 	return nil
 }
 
-// came returns the sum of all counts.
-func (p *part) came() (all memory.Counts) {
+// workDone returns the sum of the counts of all parts.
+func (p *part) workDone() (all memory.Counts) {
 	for _, counts := range p.counts {
 		c := counts()
 		all.Bursts, all.Edits = all.Bursts+c.Bursts, all.Edits+c.Edits

@@ -18,7 +18,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A process has all of what each of its parts has: a field that add forgets would be a role that nobody runs, or asks.
+// A process has the contents of all its parts. If add omitted a field, a role would never run.
 func TestPartsAreJoined(t *testing.T) {
 	one := func() part {
 		return part{
@@ -36,7 +36,7 @@ func TestPartsAreJoined(t *testing.T) {
 	}
 }
 
-// Once a role is made, nothing of it may be missing: what a process is without is in none of its lists, and nobody asks for it.
+// Once a role is made, none of its fields is missing, and no list contains an absent part.
 func TestRolesHaveAllTheirFields(t *testing.T) {
 	etcd := kvtest.Start(t)
 	c := &config{roles: []string{"xds"}, trustDomain: "cluster.local", env: environment{podName: "a"}}
@@ -53,7 +53,8 @@ func TestRolesHaveAllTheirFields(t *testing.T) {
 	}
 }
 
-// Proxies may be sent to a process when all of its parts are ready; else the first that is not says why. Notes are those of all.
+// A process is ready when all of its parts are; otherwise the first part that is not ready gives the reason. The notes
+// are those of all parts.
 func TestPartsAreAsked(t *testing.T) {
 	var first, second error
 	note := func(text string) part {
@@ -78,8 +79,8 @@ func TestPartsAreAsked(t *testing.T) {
 	}
 	all.add(part{counts: []func() memory.Counts{func() memory.Counts { return memory.Counts{Bursts: 3, Edits: 10} }}})
 	all.add(part{counts: []func() memory.Counts{func() memory.Counts { return memory.Counts{Bursts: 4, Edits: 20} }}})
-	if got := all.came(); got != (memory.Counts{Bursts: 7, Edits: 30}) {
-		t.Errorf("%+v came, want that of both", got)
+	if got := all.workDone(); got != (memory.Counts{Bursts: 7, Edits: 30}) {
+		t.Errorf("%+v done, want that of both", got)
 	}
 	if got := all.remarks(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("notes %q", got)

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/lead"
 )
 
-// writerOf is the writer of a process of one revision, which stands for election until the test ends.
+// writerOf returns the writer of a process of one revision, which is a candidate until the test ends.
 func writerOf(t *testing.T, s *kvtest.Server, revision string, changed func()) *kubernetesWriter {
 	t.Helper()
 	store, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Revision: revision, Endpoints: s.Endpoints()})
@@ -50,7 +50,8 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Of two revisions that share an etcd only the leader of the promoted one may write to Kubernetes, at no moment both, and each when it is its turn.
+// Of two revisions that share an etcd, only the leader of the promoted one may write to Kubernetes. They never may
+// both, and each may after its promotion.
 func TestPromotedRevisionWrites(t *testing.T) {
 	s := kvtest.Start(t)
 	var mu sync.Mutex
@@ -103,7 +104,8 @@ func TestPromotedRevisionWrites(t *testing.T) {
 	}
 }
 
-// Beside an older build, which writes without asking, a canary writes nothing until an operator says so, and says why.
+// Beside an older build, which writes without the election, a canary writes nothing until an operator promotes it, and
+// reports why.
 func TestCanaryBesideOlderBuildWritesNothing(t *testing.T) {
 	s := kvtest.Start(t)
 	s.MustCommit(kv.Batch{Epoch: s.Elect("older")})

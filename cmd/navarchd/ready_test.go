@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// rooted is a keyring with one root.
+// rooted is a fake keyring with one root.
 type rooted struct{ root *issue.Authority }
 
 func (r rooted) State() *keyring.State {
@@ -25,8 +25,8 @@ func (r rooted) State() *keyring.State {
 }
 func (rooted) Changed() <-chan struct{} { return nil }
 
-// A replica that has no certificate for its secure address is ready where proxies reach it in the clear; one that writes
-// root-cert.pem for the agents of its machine is ready when the file is there.
+// A replica without a certificate for its secure address is ready if proxies reach it without TLS. A replica that
+// writes root-cert.pem for the agents of its machine is ready once the file exists.
 func TestReadyOfCA(t *testing.T) {
 	etcd := kvtest.Start(t)
 	provider, err := seal.NewProvider("kms:"+t.TempDir()+"/nobody", nil)
@@ -65,7 +65,7 @@ func TestReadyOfCA(t *testing.T) {
 		a := &authority{config: &c.config, ring: ring, serving: s, rooted: file.RootsWritten}
 		if c.wrote {
 			now, cancel := context.WithCancel(t.Context())
-			cancel() // Run ends when it has done what there is to do
+			cancel() // Run ends after its first round
 			if err := file.Run(now, rooted{root}, nil); err != nil {
 				t.Fatal(err)
 			}

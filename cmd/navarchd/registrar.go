@@ -81,10 +81,14 @@ func (a *assembly) signerKnown() []string {
 // deniedAlone has the revocations if another CA signs: the configuration's denials.
 type deniedAlone struct{ denied *identities.Denied }
 
+// RevokedIdentity reports whether the configuration denies an identity.
 func (d deniedAlone) RevokedIdentity(id spiffeid.ID) bool { return d.denied.Has(id) }
-func (d deniedAlone) RevokedSerial(string) bool           { return false }
 
-// elsewhere tells callers in plain text that certificates require TLS.
+// RevokedSerial returns false: serial numbers are revoked by the other CA.
+func (d deniedAlone) RevokedSerial(string) bool { return false }
+
+// elsewhere answers callers in plain text that certificates require TLS.
 type elsewhere struct{}
 
+// Current returns an empty authority.
 func (elsewhere) Current() (*caserve.Current, error) { return &caserve.Current{}, nil }

@@ -32,7 +32,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// served takes the service of an assembly.
+// served captures the service of an assembly.
 type served struct{ *caserve.Server }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -40,7 +40,7 @@ func (r *served) RegisterService(_ *grpc.ServiceDesc, server any) {
 	r.Server, _ = server.(*caserve.Server)
 }
 
-// meshOf is a snapshot whose mesh configuration names the certificate by which signer a.b/c is known.
+// meshOf returns a snapshot whose mesh configuration names the certificate of signer a.b/c.
 func meshOf(t *testing.T) *mirror.Snapshot {
 	t.Helper()
 	root, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
@@ -57,11 +57,12 @@ func meshOf(t *testing.T) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, []model.Record{mesh}, nil).New
 }
 
-// Of requests to a signer of Kubernetes that hangs 64 are under way, whoever they are of: the next one waits, and is let in once one of them has ended.
+// At most 64 requests to a hanging Kubernetes signer are under way, whatever their callers: the next one waits until
+// one of them has ended.
 func TestRegistrationsUnderWay(t *testing.T) {
 	begun := make(chan struct{}, 1000)
 	api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete { // what is under way no more
+		if r.Method == http.MethodDelete { // requests that have ended
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/push/machines"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
@@ -68,8 +69,10 @@ type replica struct {
 	shared   *share.Loop
 	found    *problems.Loop
 	acks     *acknowledged.Loop
-	more     part                                   // optional parts: machines that register themselves
-	refused  atomic.Pointer[[]acknowledged.Refusal] // objects that proxies refused, as of the last check
+	// deliveries counts the acknowledgements of each plan.
+	deliveries *ledger.Ledger
+	more       part                                   // optional parts: machines that register themselves
+	refused    atomic.Pointer[[]acknowledged.Refusal] // objects that proxies refused, as of the last check
 }
 
 // newReplica makes the role. Errors name flags.
@@ -78,14 +81,15 @@ func newReplica(c replicaConfig) (*replica, error) {
 		c.log.Warn("control loops do nothing in this process (NAVARCH_EXPERIMENT_OFF): for measurements only",
 			obs.KeyName, strings.Join(off, ","))
 	}
-	r := &replica{log: c.log, store: c.store, mirror: c.mirror, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
+	r := &replica{log: c.log, store: c.store, mirror: c.mirror, pool: &pool.Pool{},
+		deliveries: ledger.New(), shared: share.New(c.config.processName(), c.log)}
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster,
 		Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
 		Authoriser: authoriserOf(c.api, c.clusters, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
-		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes), Room: memory.Room(),
+		Planned: r.planned(tracePlans(c.telemetry.tracer, c.telemetry.changes)), Publishing: r.publishing, Room: memory.Room(),
 	})
 	if err != nil {
 		return nil, err
@@ -145,14 +149,37 @@ func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serv
 		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(c.mirror.Current), Limits: c.config.waitingRequests()}),
 		Planner: join.Planner{Plans: r.planner, Mirror: c.mirror, Fleet: r.fleet,
 			Machines: registry, Clients: clients, Checked: c.config.env.identityCheck, TrustDomain: c.config.trustDomain,
+			Routers: c.config.env.routers,
 			Scopes: &join.Scopes{Cluster: c.config.cluster, Domain: c.config.serviceDomain(),
 				Snapshot: c.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: c.config.env.pushThrottle, WindowOff: c.config.env.off("window")},
-		Hooks:   hooks(&c.telemetry.commits, c.telemetry.changes, c.telemetry.tracer),
+		Hooks:   hooks(&c.telemetry.commits, c.telemetry.changes, c.telemetry.tracer, r.shown.Leaves),
 		Blame:   r.shown.Blame,
 		Log:     c.log,
 		Crashes: c.crashes,
+		Ledger:  r.deliveries,
 	}), nil
+}
+
+// publishing records a plan in the ledger before its streams are notified. A plan without edits only publishes a
+// revision.
+func (r *replica) publishing(p plan.Publication) {
+	lane := ledger.Config
+	if p.Path == plan.Fast {
+		lane = ledger.Endpoints
+	}
+	if p.Last == 0 {
+		return
+	}
+	r.deliveries.Begin(ledger.Plan{Lane: lane, First: p.First, Last: p.Last, Since: p.Since, Objects: p.Objects(), Views: p.Views()})
+}
+
+// planned returns a function that ends the record of a plan whose streams are notified, and calls the next one.
+func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func(int64, plan.Path, time.Time, int, int) {
+	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
+		r.deliveries.Seal(r.planner.Notified())
+		next(revision, path, began, edits, moved)
+	}
 }
 
 // waitingRequests bounds the size of requests that wait for their stream's admission: for one credential four of the

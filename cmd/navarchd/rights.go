@@ -104,8 +104,8 @@ func (w *writeRights) fit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask asks the API server for the rights of this process. why is empty if it may write something; known is false if the
-// API server gives no answer.
+// ask reads the rights of this process. why is empty if it may write something; known is false if the
+// API server does not answer.
 func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, rightsEvery)
 	defer cancel()

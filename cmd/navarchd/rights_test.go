@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/lead"
 )
 
-// reviews plays an API server that allows what allowed says.
+// reviews simulates an API server whose decisions the function `allowed` makes.
 func reviews(t *testing.T, allowed func(authorizationv1.ResourceAttributes) bool) *writeRights {
 	t.Helper()
 	api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
@@ -35,8 +35,8 @@ func reviews(t *testing.T, allowed func(authorizationv1.ResourceAttributes) bool
 	return &writeRights{api: api, must: []right{{"update", "", "configmaps", "", "roots"}, {"update", "g", "things", "status", ""}}, log: slog.New(slog.DiscardHandler), every: time.Millisecond}
 }
 
-// A leader keeps its term while one of its writes is allowed, while the API server does not say, and while nobody else could lead. It gives up once everything is refused, and
-// says what; the next time it takes twice as long.
+// A leader keeps its term while one of its writes is permitted, while the API server does not answer, and while there
+// is no other candidate. It resigns once everything is refused, with the reason; the next time it waits twice as long.
 func TestUnfitLeaderGivesUp(t *testing.T) {
 	one := reviews(t, func(a authorizationv1.ResourceAttributes) bool { return a.Subresource == "status" })
 	if why, known := one.ask(t.Context()); why != "" || !known {

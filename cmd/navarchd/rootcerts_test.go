@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// configMaps is an API server that has none at first.
+// configMaps is a fake API server that has no ConfigMaps at first.
 type configMaps struct {
 	mu      sync.Mutex
 	roots   map[string]string // by namespace
@@ -48,7 +48,7 @@ func (c *configMaps) Write(_ context.Context, k status.Key, o *corev1.ConfigMap)
 	return status.Found[corev1.ConfigMap]{Object: o, Version: 1}, nil
 }
 
-// ringOf is a keyring with one state after the other.
+// ringOf is a fake keyring with a sequence of states.
 type ringOf struct {
 	mu      sync.Mutex
 	state   *keyring.State
@@ -75,8 +75,8 @@ func (r *ringOf) set(s *keyring.State) {
 	r.changed = make(chan struct{})
 }
 
-// The roots that a leader writes are all that its keyring trusts. While that is sealed, or where it does not follow the keyring, it writes
-// nothing, and a problem says why.
+// A leader writes all roots that its keyring trusts. While the keyring is sealed, or not followed, it writes nothing,
+// and a problem gives the reason.
 func TestRootCertsFollowKeyring(t *testing.T) {
 	var roots []*x509.Certificate
 	for epoch := range uint64(2) {
@@ -139,7 +139,8 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 	})
 }
 
-// The user's revocation lists are written, with ours of the other issuers; where there are none of the user's, nothing is written, nor followed.
+// The user's revocation lists are written with our lists of the other issuers; without lists of the user nothing is
+// written or followed.
 func TestListsFollowKeyring(t *testing.T) {
 	list := func(epoch uint64) *x509.RevocationList {
 		a, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), epoch, time.Hour, time.Now(), nil)

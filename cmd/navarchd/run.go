@@ -14,7 +14,6 @@ import (
 
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/controlz"
-	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
@@ -47,7 +46,8 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// serveAll opens the store and runs the loops of all roles until asked ends and this process has handed over.
+// serveAll opens the store and runs the loops of all roles until the context `asked` ends and this process has handed
+// over.
 func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
@@ -81,8 +81,8 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
-// listenHTTP opens the HTTP addresses; ready and notes are the content of /ready.
-func listenHTTP(c *config, debugPages *debug.Pages, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
+// listenHTTP opens the HTTP addresses. asked answers /debug and /api/v1; ready and notes are the content of /ready.
+func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", c.httpAddr)
 	if err != nil {
 		return nil, fmt.Errorf("--http-addr: %w", err)
@@ -94,16 +94,15 @@ func listenHTTP(c *config, debugPages *debug.Pages, ready func() error, notes fu
 	log.Info("listening", obs.KeyListener, "http", obs.KeyAddress, pages.Addr().String())
 	log.Info("listening", obs.KeyListener, "monitoring", obs.KeyAddress, metrics.Addr().String())
 	clients := obs.NewSampled(log)
-	var handler http.Handler
-	if c.env.debugOnHTTP {
-		handler = debugPages.Handler()
+	if !c.env.debugOnHTTP {
+		asked = nil
 	}
 	return []loop.Task{
 		{Name: "http", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, pages, public(ready, notes, handler), web.Limits{}, clients)
+			return web.Serve(ctx, pages, public(ready, notes, asked), web.Limits{}, clients)
 		}},
 		{Name: "monitoring", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, metrics, monitoring(handler), web.Limits{}, clients)
+			return web.Serve(ctx, metrics, monitoring(asked), web.Limits{}, clients)
 		}},
 	}, nil
 }

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// What the environment says of the fan-out is what it does.
+// The environment's settings of the fan-out take effect.
 func TestPushThrottle(t *testing.T) {
 	etcd := kvtest.Start(t)
 	for value, want := range map[string]int{"7": 7, "": 100} {
@@ -28,7 +28,7 @@ func TestPushThrottle(t *testing.T) {
 	}
 }
 
-// leastReplica is a role xds without what it may be without: a key encryption key, Kubernetes.
+// leastReplica returns a role xds without its optional parts: a key encryption key, Kubernetes.
 func leastReplica(t *testing.T, c *config, store *kv.Store) *replica {
 	t.Helper()
 	telemetry := &telemetry{changes: changes.NewLog(quiet)}
@@ -47,7 +47,7 @@ func leastReplica(t *testing.T, c *config, store *kv.Store) *replica {
 	return r
 }
 
-// A stop takes as long as it takes, but no longer than --shutdown-duration; what fails before is told as it is.
+// A stop takes its time, up to --shutdown-duration; earlier errors are returned unchanged.
 func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A vault that is not there is nothing to those who are given it, not a pointer to nothing.
+// An absent vault becomes a nil interface, not an interface with a nil pointer.
 func TestNoVault(t *testing.T) {
 	if sealerOf(nil) != nil || openerOf(nil) != nil {
 		t.Error("a nil vault in an interface is not nil")
@@ -22,7 +22,8 @@ func TestNoVault(t *testing.T) {
 	}
 }
 
-// A key file may be made in a mesh that has nothing sealed: neither a keyring nor Secrets, and where etcd says so.
+// A key file may be created in a mesh without sealed data: neither a keyring nor Secrets, and only if etcd confirms
+// that.
 func TestNothingSealed(t *testing.T) {
 	for _, path := range []string{"keys/state", "keys/sealed/0000000000000001", "sealing/mac"} {
 		t.Run(path, func(t *testing.T) {

@@ -175,7 +175,7 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	}
 	if from.cluster != nil {
 		i.problems = append(i.problems, from.cluster.Problems, from.clusters.Problems)
-		if c.config.dataDir == "" { // else there is no other candidate
+		if c.config.dataDir == "" { // otherwise there is no other candidate
 			cut := &cutOff{elector: i.lead, until: c.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
 			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
 		}

@@ -79,7 +79,8 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 	}}
 }
 
-// committed is called by the ingester after each batch.
+// committed records a batch that the ingester has committed at a revision. event is the time of its oldest event, began
+// the start of the commit.
 func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.Batch) {
 	t.written.Add(revision, event, batch)
 	t.changes.Wrote(revision, event, batch)
@@ -88,7 +89,8 @@ func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.B
 	}
 }
 
-// tracePlans is called by the planner.
+// tracePlans returns the function by which the planner reports a finished plan to the log and to the tracer; a nil
+// tracer gets no report.
 func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		log.Planned(revision, path, moved)

@@ -20,7 +20,7 @@ import (
 func validateRecord(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:
-		return patch.Judge(t)
+		return patch.Validate(t)
 	case *model.Policy:
 		return nil, unaskable(t, known)
 	case *model.TrafficExtension:

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What closes traffic is warned of as it is applied: a CUSTOM policy whose provider is not known, a module that navarch-agent does not fetch.
+// A record that blocks traffic gets a warning when it is applied: a CUSTOM policy with an unknown provider, or a module
+// that navarch-agent does not fetch.
 func TestJudgeWarnsOfWhatCloses(t *testing.T) {
 	provider := func(name, service string) *meshv1.MeshConfig_ExtensionProvider {
 		return &meshv1.MeshConfig_ExtensionProvider{Name: name, Provider: &meshv1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc{

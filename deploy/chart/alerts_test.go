@@ -15,7 +15,7 @@ type rule struct {
 	Annotations      map[string]string
 }
 
-// alerts are those of files/alerts.yaml.
+// alerts returns the rules of files/alerts.yaml.
 func alerts(t *testing.T) (all []rule) {
 	t.Helper()
 	text, err := os.ReadFile("files/alerts.yaml")
@@ -40,7 +40,8 @@ func alerts(t *testing.T) (all []rule) {
 	return all
 }
 
-// Each alert says how bad it is and what it means, and has a section of the runbook, which tells what it means, what to look at and what to do.
+// Each alert has a severity and a description, and a section of the runbook with its meaning, the checks and the
+// remedy.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	page, err := os.ReadFile("../docs/alerts.md")
 	if err != nil {

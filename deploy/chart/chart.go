@@ -1,6 +1,7 @@
 // Package chart runs Helm, at the versions that the repository pins, with the chart of this folder.
 //
-// Owns: nothing.  Reads: the chart, .tools.  Never: used outside tests and demos; a kubeconfig that it was not given.
+// Owns: nothing. Reads: the chart, .tools. Never: runs outside of tests and demos; uses a kubeconfig that it was not
+// given.
 package chart
 
 import (
@@ -15,7 +16,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// Helm runs commands of Helm against one cluster.
+// Helm runs Helm commands against one cluster.
 type Helm struct {
 	// Dir is the folder of the chart.
 	Dir string
@@ -23,11 +24,12 @@ type Helm struct {
 	program, home, kubeconfig string
 }
 
-// NewHelm is Helm 4 for the cluster of a kubeconfig; empty: for commands that need none. What Helm keeps for itself is below the folder home. The
-// error says that it is not built. The working directory is one of the repository.
+// NewHelm returns Helm 4 for the cluster of a kubeconfig; an empty path is for commands without a cluster. Helm's own
+// files are below the folder home. The error reports that Helm is not built, or that the working directory is outside
+// of the repository.
 func NewHelm(home, kubeconfig string) (*Helm, error) { return newHelm("helm", home, kubeconfig) }
 
-// NewHelm3 is NewHelm of Helm 3, with the same errors.
+// NewHelm3 returns Helm 3, with the parameters and errors of NewHelm.
 func NewHelm3(home, kubeconfig string) (*Helm, error) { return newHelm("helm3", home, kubeconfig) }
 
 func newHelm(program, home, kubeconfig string) (*Helm, error) {
@@ -35,14 +37,15 @@ func newHelm(program, home, kubeconfig string) (*Helm, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Helm{Dir: filepath.Join(filepath.Dir(tools), "deploy", "chart"), program: filepath.Join(tools, "bin", program), home: home, kubeconfig: kubeconfig}
+	h := &Helm{Dir: filepath.Join(filepath.Dir(tools), "deploy", "chart"),
+		program: filepath.Join(tools, "bin", program), home: home, kubeconfig: kubeconfig}
 	if _, err := os.Stat(h.program); err != nil {
 		return nil, fmt.Errorf("run `make kube-tools`: %w", err)
 	}
 	return h, nil
 }
 
-// Run is what a command prints. The error has what it complained of.
+// Run runs a command and returns its standard output. The error contains its standard error.
 func (h *Helm) Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home)
@@ -54,7 +57,7 @@ func (h *Helm) Run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// Documents are the objects of a text of YAML, one after the other, as `helm template` prints them.
+// Documents returns the YAML documents of a text, as `helm template` prints them; empty ones are left out.
 func Documents(text string) (all []string) {
 	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
 		for line := range strings.Lines(document) {

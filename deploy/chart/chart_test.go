@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/deploy/docs"
 )
 
-// property is what values.schema.json says of a value.
+// property is the schema of a value in values.schema.json.
 type property struct {
 	Ref                                string `json:"$ref"`
 	Type                               any
@@ -47,7 +47,7 @@ func (p property) resolve(definitions map[string]property) property {
 	return p
 }
 
-// schema is values.schema.json, by value.
+// schema returns the properties in values.schema.json, by the path of the value.
 func schema(t *testing.T) map[string]property { return wholeSchema(t).Properties }
 
 func wholeSchema(t *testing.T) property {
@@ -66,14 +66,15 @@ func wholeSchema(t *testing.T) property {
 	return root.resolve(root.Definitions)
 }
 
-// names are values whose keys are names of what navarchd has, in place of values of the chart.
+// names are values whose keys are names of navarchd's flags or variables, not values of the chart.
 var names = []string{"flags", "env"}
 
-// foreign are values that are objects of somebody else, whose fields Kubernetes, Istio or a template of the user's knows.
+// foreign are values that are foreign objects, whose fields Kubernetes, Istio or a user's template defines.
 var foreign = []string{"monitoring.scrapers[]", "volumes[]", "volumeMounts[]", "initContainers[]", "envVarFrom[].valueFrom", "meshConfig", "meshConfig.defaultProviders", "meshNetworks", "injection.values", "affinity", "tolerations[]", "deployments[].resources.claims[]", "etcd.own.resources.claims[]", "kek.kms.resources.claims[]"}
 
-// Every value has a type, and every object refuses what it does not know, but for maps, whose values have a type, and objects of others. Keywords that have
-// Helm name another key than the wrong one, or none, are not there: a name that propertyNames refuses is printed with a path that is not its own.
+// Every value has a type, and every object refuses unknown fields. Exceptions are maps, whose values have a type, and
+// foreign objects. The schema uses no keywords for which Helm reports a wrong key or none: a name that propertyNames
+// refuses is printed with another path.
 func TestSchemaIsClosed(t *testing.T) {
 	var walk func(path string, p property)
 	walk = func(path string, p property) {
@@ -101,10 +102,11 @@ func TestSchemaIsClosed(t *testing.T) {
 	}
 }
 
-// optional are values that templates do without: maps that may be empty, and what older charts do not have, which `helm upgrade --reuse-values` then leaves out.
+// optional are values that templates do without: maps that may be empty, and what older charts do not have, which `helm
+// upgrade --reuse-values` then leaves out.
 var optional = []string{"etcd.own.resources", "etcd.own.snapshots.schedules", "monitoring.dashboards.labels", "monitoring.podMonitor", "writePolicies"}
 
-// deep says whether a default is more than the zero value of its type.
+// deep reports whether a default is more than the zero value of its type.
 func deep(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:
@@ -115,8 +117,8 @@ func deep(value any) bool {
 	return value != nil && value != "" && value != false && value != float64(0)
 }
 
-// values.yaml has every value that the schema knows, each with a comment before its group, and none that it does not know. What has a default is required: so
-// Helm names a value that is null, in place of a template that fails.
+// values.yaml has exactly the values of the schema, with a comment before each group. A value with a default is
+// required, so that Helm reports a null by name, before a template fails.
 func TestValuesAreTheSchemas(t *testing.T) {
 	text, err := os.ReadFile("values.yaml")
 	if err != nil {
@@ -149,7 +151,8 @@ func TestValuesAreTheSchemas(t *testing.T) {
 	same("", values, wholeSchema(t))
 }
 
-// A template reads every value that the schema knows: by its path, or within the value that it is in (with, range, a variable, a function that is given its name).
+// A template reads every value of the schema: by its path, or as a part of the value around it (with, range, a
+// variable, a function that receives its name).
 func TestValuesAreRead(t *testing.T) {
 	files, err := filepath.Glob("templates/*")
 	if err != nil {
@@ -187,7 +190,7 @@ func TestValuesAreRead(t *testing.T) {
 	read("Values", schema(t))
 }
 
-// The variables that env takes, envVarFrom takes as well.
+// envVarFrom accepts the same variables as env.
 func TestVariables(t *testing.T) {
 	all := schema(t)
 	if given, from := slices.Sorted(maps.Keys(all["env"].Properties)), all["envVarFrom"].Items.Properties["name"].Enum; !slices.Equal(given, from) || len(given) < 20 {
@@ -195,7 +198,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Values of istiod's chart, which it has under other names, are refused with the command that translates them; none of them is ours.
+// Values of istiod's chart that have other names in this chart are refused with the command that translates them. None
+// of these is a value of this chart.
 func TestIstiodsValuesAreRefused(t *testing.T) {
 	root := wholeSchema(t)
 	refused := 0
@@ -212,8 +216,8 @@ func TestIstiodsValuesAreRefused(t *testing.T) {
 	}
 }
 
-// Each size that the schema knows is in files/sizes.yaml, with limits of memory in which one replica fewer than there are holds its proxies twice. The page has
-// the same numbers.
+// Each size of the schema is in files/sizes.yaml. Its memory limits suffice for twice the size's proxies with one
+// replica fewer. The page has the same numbers.
 func TestSizes(t *testing.T) {
 	text, err := os.ReadFile("files/sizes.yaml")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What values add to the chart's objects, by the names of Istio's chart: to each Pod of navarchd, to the Services, to the service accounts.
+// Values with the names of Istio's chart add their content to each Pod of navarchd, to the Services, and to the service
+// accounts.
 func TestKubeChartAdds(t *testing.T) {
 	t.Parallel()
 	text := scenes(t)["apart"]
@@ -27,7 +28,7 @@ func TestKubeChartAdds(t *testing.T) {
 			before = append(before, init.Name)
 		}
 		want := "first kms"
-		if slices.Contains(c.Args, "--roles=admit") { // which has no keys to open
+		if slices.Contains(c.Args, "--roles=admit") { // this role has no keys to open
 			want = "first"
 		}
 		if got := strings.Join(before, " "); got != want {
@@ -65,8 +66,8 @@ func TestKubeChartAdds(t *testing.T) {
 	}
 }
 
-// The annotation of a size is that of files/sizes.yaml, on the Pods that serve proxies. Of the values' own Deployments it is what their memory holds, with one
-// replica fewer: (2 GiB / 2 - 90 MB) / 90 KB for each of 8.
+// The annotation of a size on the Pods that serve proxies is that of files/sizes.yaml. For the values' own Deployments
+// it is computed from their memory, with one replica fewer: (2 GiB / 2 - 90 MB) / 90 KB for each of 8.
 func TestKubeChartSaysItsSize(t *testing.T) {
 	t.Parallel()
 	for scene, want := range map[string]map[string]string{
@@ -94,7 +95,8 @@ func TestKubeChartSaysItsSize(t *testing.T) {
 	}
 }
 
-// relabel does what Prometheus does with a target's labels by a rule (prometheus.io: relabel_config); false: the target is dropped.
+// relabel does what Prometheus does with a target's labels by a rule (prometheus.io: relabel_config); false: the target
+// is dropped.
 func relabel(labels map[string]string, rule map[string]any) bool {
 	var values []string
 	sources, _ := rule["sourceLabels"].([]any)
@@ -119,7 +121,8 @@ func relabel(labels map[string]string, rule map[string]any) bool {
 	return true
 }
 
-// The PodMonitor scrapes the sidecars of its revision, each once, at the port that injection writes into the annotation, and nothing else.
+// The PodMonitor scrapes exactly the sidecars of its revision, each once, at the port that injection writes into the
+// annotation.
 func TestKubeChartPodMonitor(t *testing.T) {
 	t.Parallel()
 	var monitor map[string]any

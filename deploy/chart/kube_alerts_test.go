@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/cmd/navarchd/manual"
 )
 
-// Alerts fire on a page of metrics that shows the fault, and not on one that is nearly it. `for` is not waited for.
+// Each alert fires on a metrics page that shows the fault, and not on a page that is close to it. The duration `for` is
+// ignored.
 func TestKubeChartAlertsFire(t *testing.T) {
 	t.Parallel()
 	const of = `{namespace="istio-system",istio_io_rev="default"} `
@@ -34,7 +35,7 @@ func TestKubeChartAlertsFire(t *testing.T) {
 		"NavarchSnapshotFails": {
 			fires: []string{
 				snapshot("navarch-etcd-snapshot-h00", "schedule", "10") + snapshot("navarch-etcd-snapshot-h00", "successful", "9"),
-				snapshot("navarch-etcd-canary-snapshot-week", "schedule", "10"), // it has never succeeded
+				snapshot("navarch-etcd-canary-snapshot-week", "schedule", "10"), // no snapshot has ever succeeded
 				snapshot("navarch-etcd-snapshot-h00", "schedule", "10") + snapshot("navarch-etcd-snapshot-h06", "successful", "11"),
 			},
 			not: []string{
@@ -67,7 +68,8 @@ func TestKubeChartAlertsFire(t *testing.T) {
 	}
 }
 
-// The URL of each alert's section opens: by default at the Service's monitoring port, where navarchd serves the page; or where a value says.
+// The URL of each alert's section opens: by default at the Service's monitoring port, where navarchd serves the page,
+// or at the address of a value.
 func TestKubeChartRunbooksOpen(t *testing.T) {
 	t.Parallel()
 	pages := manual.Handler()

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/cluster"
 )
 
-// Each Deployment has an autoscaler, which owns the number of replicas, also a fixed one: no manifest says the number, which Helm 4 could not change once the autoscaler has.
-// It goes by CPU unless another metric is asked for.
+// Each Deployment has an autoscaler, which owns the number of replicas, even a fixed one: no manifest contains the
+// number, because Helm 4 could not change it after the autoscaler has. It uses CPU unless another metric is set.
 func TestKubeChartAutoscaling(t *testing.T) {
 	t.Parallel()
 	for scene, want := range map[string]map[string]string{
@@ -35,7 +35,7 @@ func TestKubeChartAutoscaling(t *testing.T) {
 				scaler := &autoscalingv2.HorizontalPodAutoscaler{}
 				object(t, text, u.GetKind(), u.GetName(), scaler)
 				by := ""
-				// Of the Pod as a whole the autoscaler has no use where one container, as that of a KMS, asks for no CPU.
+				// The autoscaler cannot use the Pod as a whole if a container, such as that of a KMS, requests no CPU.
 				if m := scaler.Spec.Metrics[0]; m.ContainerResource != nil {
 					by = string(m.ContainerResource.Name) + " of " + m.ContainerResource.Container
 				} else if m.Pods != nil {
@@ -50,7 +50,8 @@ func TestKubeChartAutoscaling(t *testing.T) {
 	}
 }
 
-// withoutAdapter: where nobody serves the metric navarch_proxies, an autoscaler that goes by it says so, and leaves the replicas alone.
+// withoutAdapter checks an autoscaler with the metric navarch_proxies without a server of that metric: it reports that,
+// and does not change the replicas.
 func (i *installation) withoutAdapter() {
 	i.MustKubectl(i.t, "", "delete", "apiservice", "v1beta2.custom.metrics.k8s.io")
 	i.MustKubectl(i.t, "", "patch", "horizontalpodautoscaler", "-n", "istio-system", "istiod", "--type=merge", "-p",

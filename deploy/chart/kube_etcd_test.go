@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// etcdctl runs in a member's Pod, with the arguments that come before the command; it fails with what it printed.
+// etcdctl runs in a member's Pod, with the arguments before the command; its error contains the output.
 func (i *installation) etcdctl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -27,9 +27,10 @@ func (i *installation) etcdctl(args ...string) (string, error) {
 
 var asMember = []string{"--cert=/etc/etcd/tls/tls.crt", "--key=/etc/etcd/tls/tls.key"}
 
-// An etcd of the chart's: three members over TLS, which let nobody in without a certificate; its maintenance runs; a member whose volume was
-// lost does not come back by itself, but does by the steps of deploy/docs/installation.md, A member of etcd is lost; and where two are lost, a snapshot is restored
-// by the steps of Two members of etcd are lost. Then the key encryption key is changed, by the steps of The key that wraps all keys.
+// The chart's own etcd: three members over TLS, which refuse clients without a certificate, with periodic maintenance.
+// A member that lost its volume does not rejoin by itself, but by the steps of deploy/docs/installation.md, A member of
+// etcd is lost. After the loss of two, a snapshot is restored by the steps of Two members of etcd are lost. Then the
+// key encryption key is changed, by the steps of The key that wraps all keys.
 func (i *installation) ownEtcd() {
 	t := i.t
 	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: other, labels: {mesh: other, pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
@@ -52,12 +53,12 @@ func (i *installation) maintained(name string) {
 	i.at(name)
 }
 
-// loses takes members' volumes, and waits until each has a new one, and fails for it, or is ready: where a leader was elected since, it sends a member
-// without data everything; one that remembers what the member had makes it panic.
+// loses deletes members' volumes, and waits until each has a new one and fails, or is ready. If a leader was elected
+// since, it sends a member without data everything; a leader that remembers the member's state makes it panic.
 func (i *installation) loses(members ...string) {
 	uid := func(kind, name string) string {
 		id := i.get("{.metadata.uid}", kind, "-n", "other", name)
-		if strings.Contains(id, " ") { // what is wrong: it is not there
+		if strings.Contains(id, " ") { // an error message instead of an ID
 			return ""
 		}
 		return id
@@ -68,7 +69,8 @@ func (i *installation) loses(members ...string) {
 		i.MustKubectl(i.t, "", "delete", "pvc", "-n", "other", "data-"+m, "--wait=false")
 		i.MustKubectl(i.t, "", "delete", "pod", "-n", "other", m, "--wait=false")
 	}
-	// The old Pod may take half a minute to end, and the new one twice as long to give up: etcd tries for 30 s to resolve the names of its peers, and its own.
+	// The old Pod may need half a minute to end, and the new one twice as long to fail: etcd tries for 30 s to resolve the
+	// names of its peers, and its own.
 	for _, m := range members {
 		cluster.Await(i.t, m+" again", func() string {
 			switch pod, claim := uid("pod", m), uid("pvc", "data-"+m); {
@@ -137,8 +139,8 @@ func (i *installation) healthy(what string) {
 	})
 }
 
-// twoMembersLost restores a snapshot. The mesh is the same afterwards: its root, what a proxy that was there all the time has, and what came
-// after the snapshot.
+// twoMembersLost restores a snapshot after two members were lost. The mesh is the same afterwards: its root, the
+// resources of a proxy that stayed connected, and changes after the snapshot.
 func (i *installation) twoMembersLost() {
 	t := i.t
 	i.MustKubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: outside, labels: {mesh: other, istio.io/rev: other}}}", "apply", "-f", "-")
@@ -171,7 +173,8 @@ func (i *installation) twoMembersLost() {
 	i.at("the mesh is the same")
 }
 
-// wrong is what navarchctl finds wrong with a revision; empty: nothing, and a workload is served, as each of joined says.
+// wrong returns navarchctl's findings about a revision; empty: no findings, and a workload is served as each text of
+// joined describes.
 func (i *installation) wrong(namespace, revision string, joined ...string) string {
 	out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", namespace, "--revision", revision, "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
 	var all []struct{ Check, Status, Found string }
@@ -193,7 +196,8 @@ func (i *installation) wrong(namespace, revision string, joined ...string) strin
 	return ""
 }
 
-// otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things the CA can sign, and clusters are sent; and no alarm is raised about the store.
+// otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things the CA can sign, and
+// clusters are sent; and no alarm is raised about the store.
 func (i *installation) otherServes() {
 	cluster.Await(i.t, "navarchctl check", func() string {
 		if wrong := i.wrong("other", "other", "the CA takes the token and can sign, and clusters were sent"); wrong != "" {
@@ -232,7 +236,7 @@ func (i *installation) arrives(name string) {
 	})
 }
 
-// stat is a counter of the proxy's; empty: there is no proxy.
+// stat returns a counter of the proxy; empty without a proxy.
 func (i *installation) stat(name string) string {
 	if os.Geteuid() != 0 {
 		return ""
@@ -246,7 +250,8 @@ func (i *installation) stat(name string) string {
 	return value
 }
 
-// otherKey changes the key encryption key as the page says: everything is sealed under another one afterwards, and the root is the same.
+// otherKey changes the key encryption key by the page's steps: everything is sealed under another one afterwards, and
+// the root is unchanged.
 func (i *installation) otherKey() {
 	root := i.get("{.data.root-cert\\.pem}", "configmap", "-n", "other", "istio-ca-root-cert")
 	commands := i.commands("**To change the key**")
@@ -279,7 +284,8 @@ func (i *installation) otherKey() {
 	i.at("another key encryption key")
 }
 
-// commands are those of deploy/docs/installation.md after a text, for the second mesh: its release, revision and namespace.
+// commands returns the commands of deploy/docs/installation.md after a text, adapted to the second mesh's release,
+// revision and namespace.
 func (i *installation) commands(after string) []string {
 	here := strings.NewReplacer("upgrade navarch CHART", "upgrade other "+i.helm.Dir, "istio-system", "other", "deployment/istiod ", "deployment/istiod-other ", "navarch-etcd", "navarch-etcd-other")
 	all := docs.Commands(i.t, "installation.md", after)
@@ -289,7 +295,7 @@ func (i *installation) commands(after string) []string {
 	return all
 }
 
-// does is what a command of helm or kubectl prints, which must succeed.
+// does returns the output of a command of helm or kubectl, which must succeed.
 func (i *installation) does(command string) string {
 	i.t.Helper()
 	args := strings.Fields(strings.ReplaceAll(command, "'", ""))

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/cluster"
 )
 
-// warnsOfGateways: a Gateway is made with a warning where its class is of a controller of the mesh's, whatever the class is called, and it is of this revision; of others nothing
-// is said.
+// warnsOfGateways checks that a Gateway is created with a warning if its class has a controller of the mesh, whatever
+// the class's name, and it belongs to this revision. Others are created without one.
 func (i *installation) warnsOfGateways() {
 	const class = `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: %s}}`
 	for name, controller := range map[string]string{"edge": "istio.io/gateway-controller", "others": "example.com/controller"} {

@@ -36,7 +36,7 @@ type installation struct {
 	began  time.Time
 }
 
-// newInstallation is a cluster with Istio's definitions and an etcd of its own, and nothing of the chart's.
+// newInstallation starts a cluster with Istio's definitions and its own etcd, without the chart.
 func newInstallation(t *testing.T) *installation {
 	t.Helper()
 	etcd, err := programs.Etcd()
@@ -81,7 +81,7 @@ func (i *installation) at(what string) {
 	i.t.Logf("%s after %s", what, time.Since(i.began).Round(100*time.Millisecond))
 }
 
-// run is a command of Helm for the release in istio-system, which must succeed.
+// run runs a command of Helm for the release in istio-system, which must succeed, and returns its output.
 func (i *installation) run(args ...string) string { return i.runIn("istio-system", args...) }
 
 func (i *installation) runIn(namespace string, args ...string) string {
@@ -98,13 +98,13 @@ func (i *installation) runIn(namespace string, args ...string) string {
 	return out
 }
 
-// logs are the last lines of navarchd's Pods.
+// logs returns the last lines of navarchd's Pods.
 func (i *installation) logs() string {
 	out, _ := i.Kubectl(context.Background(), "", "logs", "-A", "-l", "app.kubernetes.io/name=navarchd", "--tail=15", "--prefix", "--max-log-requests=20")
 	return out
 }
 
-// get is a field of an object, by a template of kubectl.
+// get returns a field of an object, by a template of kubectl.
 func (i *installation) get(path string, of ...string) string {
 	out, err := i.Kubectl(context.Background(), "", append([]string{"get", "-o", "jsonpath=" + path}, of...)...)
 	if err != nil {
@@ -113,7 +113,7 @@ func (i *installation) get(path string, of ...string) string {
 	return out
 }
 
-// Every file of ci is taken by a real API server, and its Pods by the profile restricted of Pod security.
+// A real API server accepts every file of ci, and Pod security's profile restricted accepts its Pods.
 func (i *installation) dryRuns(t *testing.T) {
 	t.Run("dry runs", func(t *testing.T) {
 		for name, text := range scenes(t) {
@@ -129,7 +129,7 @@ func (i *installation) dryRun(t *testing.T, text string) {
 	var all []string
 	for _, u := range objects(t, text) {
 		if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") || u.GetNamespace() == "istio-ingress" {
-			continue // of definitions, and in a namespace, that are not there
+			continue // definitions or namespace do not exist here
 		}
 		all = append(all, manifest(t, u.Object))
 	}
@@ -139,7 +139,7 @@ func (i *installation) dryRun(t *testing.T, text string) {
 	for of, template := range podsOf(t, text) {
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 		pod.GenerateName, pod.Spec.ServiceAccountName = "dry-run-", "default"
-		if strings.HasPrefix(of, "StatefulSet ") { // its volume comes of a claim
+		if strings.HasPrefix(of, "StatefulSet ") { // its volume has a claim
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data"})
 		}
 		if _, err := i.client.CoreV1().Pods("istio-system").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
@@ -157,12 +157,12 @@ func manifest(t *testing.T, object any) string {
 	return string(text)
 }
 
-// root is the certificate that the mesh's namespaces trust; empty: there is none yet.
+// root returns the certificate that the mesh's namespaces trust; empty: not yet written.
 func (i *installation) root() string {
 	return i.get("{.data.root-cert\\.pem}", "configmap", "-n", "shop", "istio-ca-root-cert")
 }
 
-// injected makes a Pod by dry run, and says why it got no proxy; nil: it got one.
+// injected creates a Pod by dry run. The error reports why it got no proxy.
 func (i *installation) injected(ctx context.Context) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "app-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 	made, err := i.client.CoreV1().Pods("shop").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -179,7 +179,8 @@ func (i *installation) injected(ctx context.Context) error {
 
 var errWithoutProxy = errors.New("a Pod was made without a proxy")
 
-// works waits until Pods get proxies, wrong objects are refused even while nobody answers, and the mesh's roots are in its namespaces.
+// works waits until Pods get proxies, wrong objects are refused even while no webhook answers, and the mesh's roots are
+// in its namespaces.
 func (i *installation) works() {
 	i.t.Helper()
 	cluster.Await(i.t, "the control plane", func() string {
@@ -201,22 +202,24 @@ func (i *installation) works() {
 	i.at("it works")
 }
 
-// closed is what policies says once wrong objects are refused while nobody answers; the webhooks for the Gateway API refuse nothing.
+// closed is the output of policies once wrong objects are refused while no webhook answers; the webhooks for the
+// Gateway API refuse nothing.
 const closed = "Fail Ignore Fail Ignore"
 
-// policies are the failure policies of both validation webhooks, each with that for the Gateway API.
+// policies returns the failure policies of both validation webhooks, each with that for the Gateway API.
 func (i *installation) policies() string {
 	return i.get("{.items[*].webhooks[*].failurePolicy}", "validatingwebhookconfigurations", "-l", "app=istiod,istio.io/rev=default")
 }
 
-// as is the same installation for a test within it.
+// as returns the same installation for a subtest.
 func (i *installation) as(t *testing.T) *installation {
 	other := *i
 	other.t = t
 	return &other
 }
 
-// The chart in a cluster, whose API server enforces the rights of each role and the profile restricted, and whose nodes run the Pods of its mesh.
+// The chart works in a cluster whose API server enforces the rights of each role and the profile restricted, and whose
+// nodes run the Pods of its mesh.
 func TestKubeChartLifecycle(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -243,13 +246,15 @@ func TestKubeChartLifecycle(t *testing.T) {
 	})
 }
 
-// release is tried beside an istiod, installed in its place, upgraded, rolled back, uninstalled and installed again, and istiod put back (deploy/docs/migration.md,
-// Beside istiod, and back). Pods that are made while it changes all get proxies; what is
-// navarchd's in webhook configurations stays; a Pod of the mesh answers all the while, and while it is uninstalled and installed again; webhooks go first, so no Pod is refused
-// meanwhile; the second installation has the keys of the first, so the root is the same.
+// release tests a whole history of the chart: beside an istiod, in its place, upgraded, rolled back, uninstalled,
+// installed again, and istiod restored (deploy/docs/migration.md, Beside istiod, and back). Pods that are created
+// meanwhile all get proxies, and navarchd's parts of webhook configurations stay. A Pod of the mesh answers throughout,
+// even between the two installations. Webhooks are deleted first, so no Pod is refused meanwhile. The second
+// installation has the keys of the first, so the root is unchanged.
 func (i *installation) release() {
 	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
-	// Other Deployments: another one leads, and answers the webhooks, whose own Deployment goes, and comes back; an autoscaler has changed its number of replicas.
+	// Other Deployments: another one leads, and answers the webhooks, whose own Deployment goes, and comes back; an
+	// autoscaler has changed its number of replicas.
 	const other = `deployments=[{"roles":["ingest","xds","admit"],"resources":{"requests":{"cpu":"50m"}},"autoscaling":{"minReplicas":2,"maxReplicas":3}},{"name":"ca","roles":["ca"],"replicas":1}]`
 	root := i.istiod()
 	i.beside(root)
@@ -262,7 +267,8 @@ func (i *installation) release() {
 	if len(was.bundles) != 1 || was.policies != closed || was.key == "" {
 		i.t.Fatalf("%+v", was)
 	}
-	// What is rendered without the cluster has another key, which the API server does not put in the place of the one that is there.
+	// The chart rendered without the cluster has another key, and the API server refuses to replace the existing one with
+	// it.
 	key := map[string]any{}
 	object(i.t, template(i.t, "-f", values), "Secret", "navarch-kek", &key)
 	if _, err := i.Kubectl(i.t.Context(), manifest(i.t, key), "apply", "--server-side", "--force-conflicts", "-f", "-"); err == nil || !strings.Contains(err.Error(), "immutable") {
@@ -287,7 +293,7 @@ func (i *installation) release() {
 			i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}")
 			i.run("rollback", "navarch", "2")
 			unchanged("the rollback to an upgrade")
-			// What was installed at first has the policy Ignore, which Helm puts back; navarchd then finds it again.
+			// The first installation has the policy Ignore, which Helm restores; navarchd then sets Fail again.
 			i.run("rollback", "navarch", "1", "--wait", wait)
 			i.works()
 			unchanged("the rollback to the first")
@@ -306,7 +312,7 @@ func (i *installation) release() {
 		i.whilePodsAreLetIn(i.uninstall)
 		i.MustKubectl(i.t, "", "delete", "configmap", "-n", "shop", "istio-ca-root-cert") // the second installation writes it
 		i.run("install", "navarch", i.helm.Dir, "-f", values, "--wait", wait)
-		if err := i.injected(i.t.Context()); err != nil { // it has found etcd with data, and was ready at once
+		if err := i.injected(i.t.Context()); err != nil { // etcd had data, so navarchd was ready at once
 			i.t.Errorf("as soon as it was installed again: %v", err)
 		}
 		i.works()
@@ -315,7 +321,7 @@ func (i *installation) release() {
 	i.back(root)
 }
 
-// kept is what no command of Helm may change while the release is there.
+// kept are the objects that no Helm command may change while the release exists.
 type kept struct {
 	bundles  []string // the different caBundles of its webhooks
 	policies string   // of both validation webhooks
@@ -328,7 +334,8 @@ func (i *installation) kept() kept {
 	return kept{slices.Compact(bundles), i.policies(), i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek")}
 }
 
-// leads waits until a Pod of a Deployment is the only one that leads, and each Deployment has as many replicas as its autoscaler holds.
+// leads waits until a Pod of a Deployment is the only one that leads, and each Deployment has as many replicas as its
+// autoscaler holds.
 func (i *installation) leads(deployment string) {
 	i.t.Helper()
 	cluster.AwaitFor(i.t, 2*time.Minute, deployment+" leads", func() string {
@@ -354,7 +361,7 @@ func (i *installation) leads(deployment string) {
 	i.at(deployment + " leads")
 }
 
-// uninstall takes everything but the key, and Istio's definitions, and says what it leaves.
+// uninstall deletes everything except the key and Istio's definitions, and prints the remains.
 func (i *installation) uninstall() {
 	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
 		i.t.Errorf("what is kept is not said: %s", out)
@@ -369,7 +376,7 @@ func (i *installation) uninstall() {
 	}
 }
 
-// noneForbidden: no process was refused a right.
+// noneForbidden checks that no process was refused a right.
 func (i *installation) noneForbidden(deployments ...string) {
 	i.t.Helper()
 	for _, u := range deployments {

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// about are the flags and variables of a navarchd that say who signs certificates.
+// about returns the flags and variables of a navarchd that select the issuer of certificates.
 func about(spec *corev1.PodTemplateSpec) (all []string) {
 	c := spec.Spec.Containers[0]
 	for _, arg := range c.Args {
@@ -35,8 +35,8 @@ func about(spec *corev1.PodTemplateSpec) (all []string) {
 	return all
 }
 
-// Another issuer is wanted to each process that needs it, with the files of the Secret where it serves somebody; its roots are the mesh's; agents are wanted
-// where to ask.
+// Each process that needs another issuer has its settings, and the files of the Secret if it serves clients. The mesh
+// has the issuer's roots, and agents have its address.
 func TestKubeChartIssuers(t *testing.T) {
 	t.Parallel()
 	files := []string{"--tls-cert=tls.crt", "--tls-key=tls.key", "--tls-client-ca=ca.crt"}
@@ -78,7 +78,7 @@ func TestKubeChartIssuers(t *testing.T) {
 	}
 }
 
-// Role ca has the rights to signers that are documented, where there are signers, with their names.
+// With signers, role ca has the documented rights to exactly those signers.
 func TestKubeChartRightsToSigners(t *testing.T) {
 	t.Parallel()
 	want := rights(t, docs.YAML(t, "kubernetes.md", "The right to have [signers of Kubernetes]"))["signers"]
@@ -92,7 +92,8 @@ func TestKubeChartRightsToSigners(t *testing.T) {
 	}
 }
 
-// A part of the workloads is given to another revision as the injector reads it, and the revision is promoted by the command that operators have.
+// A part of the workloads is assigned to another revision by the labels that the injector reads, and the revision is
+// promoted by the operators' command.
 func TestKubeChartRevisions(t *testing.T) {
 	t.Parallel()
 	text := scenes(t)["signers"]

@@ -20,7 +20,7 @@ var istiodsNames = []string{"serviceaccount/istiod", "configmap/istio", "configm
 	"deployment/istiod", "clusterrole/istiod-clusterrole-istio-system", "mutatingwebhookconfiguration/istio-sidecar-injector",
 	"validatingwebhookconfiguration/istio-validator-istio-system", "validatingwebhookconfiguration/istiod-default-validator"}
 
-// istiod has the cluster be as an istiod leaves it, whose webhooks answer nobody, and returns its root.
+// istiod puts the cluster into the state that an istiod leaves, whose webhooks do not answer, and returns its root.
 func (i *installation) istiod() (root string) {
 	root = i.istiodsRoot()
 	i.MustKubectl(i.t, "", "apply", "-f", "testdata/istiod.yaml")
@@ -28,7 +28,7 @@ func (i *installation) istiod() (root string) {
 	return root
 }
 
-// beside installs a revision beside an istiod, of which it changes nothing: a namespace is moved to it and back.
+// beside installs a revision beside an istiod without changing it: a namespace is moved to it and back.
 func (i *installation) beside(root string) {
 	was := i.versions()
 	i.run("install", "beside", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=120s")
@@ -44,14 +44,14 @@ func (i *installation) beside(root string) {
 	}
 }
 
-// instead takes away what runs istiod; what it is asked by stays, and is taken over: the Service, the webhooks, the ConfigMaps; and of the release
-// beside it the key encryption key.
+// instead deletes istiod's Deployment. Objects that clients use stay and are adopted: the Service, the webhooks, the
+// ConfigMaps, and the key encryption key of the release beside it.
 func (i *installation) instead(values, wait string) {
 	i.MustKubectl(i.t, "", "delete", "-n", "istio-system", "deployment/istiod", "horizontalpodautoscaler/istiod", "poddisruptionbudget/istiod", "--wait")
 	i.run("install", "navarch", i.helm.Dir, "-f", values, "--take-ownership", "--force-conflicts", "--set", "promote=true", "--wait", wait)
 }
 
-// back is istiod again, with its root, after Navarch was in its place.
+// back restores istiod with its root, after Navarch was in its place.
 func (i *installation) back(root string) {
 	i.run("uninstall", "navarch", "--wait", "--timeout=60s")
 	i.MustKubectl(i.t, "", "apply", "-f", "testdata/istiod.yaml") // helm install istiod
@@ -85,7 +85,7 @@ func (i *installation) istiodsRoot() (root string) {
 	return root
 }
 
-// trusts has the workloads of a namespace believe a root, as the control plane of a CA of its own does.
+// trusts makes the workloads of a namespace trust a root, as a control plane with its own CA does.
 func (i *installation) trusts(namespace, root string) {
 	roots := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-root-cert", Labels: map[string]string{"istio.io/config": "true"}}, Data: map[string]string{"root-cert.pem": root}}
 	if _, err := i.client.CoreV1().ConfigMaps(namespace).Create(i.t.Context(), roots, metav1.CreateOptions{}); err != nil {
@@ -93,7 +93,7 @@ func (i *installation) trusts(namespace, root string) {
 	}
 }
 
-// istiodAnswers waits until Pods of the namespace shop are what istiod's webhook is asked about, which does not answer here.
+// istiodAnswers waits until Pods of the namespace shop cause calls of istiod's webhook, which does not answer here.
 func (i *installation) istiodAnswers() {
 	i.t.Helper()
 	cluster.Await(i.t, "istiod's webhook", func() string {
@@ -112,7 +112,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// versions are the resource versions of istiod's objects, without what their status changes.
+// versions returns the resource versions of istiod's objects, except changes of their status.
 func (i *installation) versions() string {
 	var all []string
 	for _, name := range istiodsNames {

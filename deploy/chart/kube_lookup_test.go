@@ -18,7 +18,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// kinds are what the API server of against serves, by the path of their group's version: all that the chart makes or looks up.
+// kinds returns the kinds that the API server of against serves, by the path of their group's version. They include all
+// kinds that the chart creates or looks up.
 func kinds(t *testing.T) map[string][]map[string]any {
 	t.Helper()
 	all, seen := map[string][]map[string]any{}, map[string]bool{}
@@ -43,7 +44,7 @@ func kinds(t *testing.T) map[string][]map[string]any {
 	return all
 }
 
-// against is what the chart comes to in an upgrade, in a cluster that has some objects, and the key encryption key.
+// against returns the rendered chart of an upgrade in a cluster with some objects and the key encryption key.
 func against(t *testing.T, has map[string]string, args ...string) (string, error) {
 	t.Helper()
 	has = maps.Clone(has)
@@ -57,7 +58,8 @@ func against(t *testing.T, has map[string]string, args ...string) (string, error
 	return h.Run(t.Context(), append([]string{"template", "navarch", h.Dir, "-n", "istio-system", "--dry-run=server", "--is-upgrade", "--disable-openapi-validation"}, args...)...)
 }
 
-// played is Helm for a cluster that has some objects, in YAML, by the paths at which its API server has them: what templates look up.
+// played returns Helm for a cluster with some objects, in YAML, by their paths in the API server. Templates look them
+// up.
 func played(t *testing.T, has map[string]string) *Helm {
 	t.Helper()
 	kinds := kinds(t)
@@ -101,11 +103,11 @@ func played(t *testing.T, has map[string]string) *Helm {
 	return h
 }
 
-// secretAt is where an API server has a Secret of the release's namespace.
+// secretAt returns the API path of a Secret in the release's namespace.
 func secretAt(name string) string { return "/api/v1/namespaces/istio-system/secrets/" + name }
 
-// What the chart makes once it leaves as it is, with all that is in it, where it is there; and makes nothing beside a part of it, by which what the
-// present one wraps could not be opened.
+// The chart keeps the complete content of objects that it creates once, if they exist. It does not create a missing
+// part of them, because the existing part could not be decrypted with it.
 func TestKubeChartKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	const kek = "{apiVersion: v1, kind: Secret, metadata: {name: navarch-kek, namespace: istio-system}, data: {kek.key: b2xk, older: b2xkZXI=}}"
@@ -127,7 +129,8 @@ func TestKubeChartKeepsSecrets(t *testing.T) {
 	if _, err := against(t, has); err == nil || !strings.Contains(err.Error(), "navarch-etcd-server and navarch-etcd-client of namespace istio-system are made together") {
 		t.Errorf("without a certificate of clients: %v", err)
 	}
-	// Who renders without a cluster makes others, which an API server does not let replace those that are there, nor do tools delete them.
+	// Rendering without a cluster creates other keys. The API server does not let them replace the existing ones, and
+	// tools do not delete those.
 	for _, name := range []string{"navarch-kek", "navarch-etcd-server", "navarch-etcd-client"} {
 		secret := &corev1.Secret{}
 		object(t, scenes(t)["default"], "Secret", name, secret)
@@ -138,8 +141,9 @@ func TestKubeChartKeepsSecrets(t *testing.T) {
 	}
 }
 
-// The key encryption key is changed in three upgrades: another one is added, which is made; both are exchanged; the old one is left out. In each of them processes
-// have what the others wrap with. A first key that is not there is not made in an upgrade.
+// The key encryption key is changed in three upgrades: another key is added, and created; the two are exchanged; the
+// old one is removed. At each step every process has the keys that the others use. An upgrade does not create a first
+// key that is missing.
 func TestKubeChartChangesKey(t *testing.T) {
 	t.Parallel()
 	const second = "{apiVersion: v1, kind: Secret, metadata: {name: second, namespace: istio-system}, immutable: true, data: {kek.key: c2Vjb25k}}"
@@ -183,7 +187,7 @@ func TestKubeChartChangesKey(t *testing.T) {
 	}
 }
 
-// contents are those of a Secret, with whether it is immutable.
+// contents returns the content of a Secret, and whether it is immutable.
 func contents(t *testing.T, text, name string) string {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -198,8 +202,9 @@ func contents(t *testing.T, text, name string) string {
 	return strings.Join(all, " ")
 }
 
-// No two webhooks inject the same Pods: a tag that is the revision's own name is refused, and the tag default while the default revision's webhooks select anything;
-// those stay off, upgrades included, while another revision has that tag.
+// No two webhooks inject the same Pods. A tag with the revision's own name is refused, and so is the tag default while
+// the default revision's webhooks select anything. Those stay off, also in upgrades, while another revision has that
+// tag.
 func TestKubeChartTagDefault(t *testing.T) {
 	t.Parallel()
 	const at = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -242,8 +247,8 @@ func TestKubeChartTagDefault(t *testing.T) {
 	}
 }
 
-// Istio's definitions that are there and another's, as those of istiod, are left out, since Helm takes over nothing that is not its own, and are named; those that
-// a release of the same name has left are not.
+// Existing definitions of another owner, such as istiod's, are left out and named, because Helm refuses to adopt
+// foreign objects; those of an earlier release of the same name are not.
 func TestKubeChartLeavesDefinitions(t *testing.T) {
 	t.Parallel()
 	const at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// whilePodsAreMade does something while ten Pods a second are made: each must be injected.
+// whilePodsAreMade calls do while ten Pods a second are created, and checks that each is injected.
 func (i *installation) whilePodsAreMade(do func()) {
 	i.t.Helper()
 	i.meanwhile("Pod", 100*time.Millisecond, func() error { return i.injected(context.Background()) }, do)
 }
 
-// whilePodsAreLetIn does something while ten Pods a second are made: none may be refused, with a proxy or without.
+// whilePodsAreLetIn calls do while ten Pods a second are created, and checks that none is refused, with a proxy or
+// without.
 func (i *installation) whilePodsAreLetIn(do func()) {
 	i.t.Helper()
 	i.meanwhile("Pod", 100*time.Millisecond, func() error {
@@ -29,8 +30,8 @@ func (i *installation) whilePodsAreLetIn(do func()) {
 	}, do)
 }
 
-// whileAsked does something while the Pod web, which its Envoy receives for, is asked twenty times a second: each request must be answered. Without root there is
-// no such Pod (revisions).
+// whileAsked runs `do` while the Pod web, behind its Envoy, receives twenty requests a second, which must all be
+// answered. Without root there is no such Pod (revisions).
 func (i *installation) whileAsked(do func()) {
 	i.t.Helper()
 	if os.Geteuid() != 0 {
@@ -47,7 +48,7 @@ func (i *installation) whileAsked(do func()) {
 	}, do)
 }
 
-// meanwhile does something while something else is tried again and again, each time with success.
+// meanwhile calls do, and calls try repeatedly until do returns. Every call of try must succeed.
 func (i *installation) meanwhile(what string, every time.Duration, try func() error, do func()) {
 	i.t.Helper()
 	ctx, stop := context.WithCancel(i.t.Context())

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The mesh counts requests by Prometheus' provider, as with istiod's chart, unless the values say which; and no proxy is configured for the chart's etcd, while istiod's Services are as they
-// are with istiod.
+// The mesh counts requests by Prometheus' provider, as with istiod's chart, unless the values name another provider. No
+// proxy is configured for the chart's etcd. istiod's Services are configured as with istiod.
 func TestKubeChartMesh(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{"meshConfig.enableTracing=false": "[prometheus]", "meshConfig.defaultProviders.tracing={jaeger}": "[prometheus]",

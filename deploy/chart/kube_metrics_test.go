@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// expressions are those of all alerts and dashboards, by where they stand. $namespace is a text of Grafana's.
+// expressions returns those of all alerts and dashboards, by their location. $namespace is a variable of Grafana.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -53,8 +53,9 @@ func expressions(t *testing.T) map[string]string {
 // added are labels that scraping, and histograms, add to those of navarchd.
 var added = []string{"namespace", "pod", "istio_io_rev", "le"}
 
-// known are metrics of navarchd by name, with their labels, read from the source of store/obs; histograms have the names of their series. Those
-// of the Go client for processes, and of kube-state-metrics, are not in that source.
+// known returns the metrics of navarchd by name, with their labels, read from the source of store/obs. Histograms have
+// the names of their series. Metrics of the Go client for processes, and of kube-state-metrics, are not in that source,
+// and are added.
 func known(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{"process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil, "go_gc_heap_live_bytes": nil,

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// What `navarchctl migrate values -o yaml` writes of values of istiod's chart, Helm 3 and 4 take, and the chart's objects say the same; the values as they were
-// are refused, and what has no place is named.
+// Helm 3 and 4 accept the output of `navarchctl migrate values -o yaml` for values of istiod's chart, and the chart's
+// objects contain the settings. The original values are refused, and values without an equivalent are named.
 func TestKubeChartTakesIstiodsValues(t *testing.T) {
 	t.Parallel()
 	const theirs = "testdata/istiod-values.yaml"
@@ -57,7 +57,7 @@ func TestKubeChartTakesIstiodsValues(t *testing.T) {
 	saysIstiodsMesh(t, text)
 }
 
-// saysIstiodsPod looks for the settings of istiod's process.
+// saysIstiodsPod checks the settings of istiod's process.
 func saysIstiodsPod(t *testing.T, text string) {
 	t.Helper()
 	pod := podsOf(t, text)["Deployment istiod-canary"]
@@ -95,7 +95,7 @@ func saysIstiodsPod(t *testing.T, text string) {
 	}
 }
 
-// saysIstiodsMesh looks for those of the mesh, of injection and of the other objects.
+// saysIstiodsMesh checks the settings of the mesh, of injection and of the other objects.
 func saysIstiodsMesh(t *testing.T, text string) {
 	t.Helper()
 	service, account := &corev1.Service{}, &corev1.ServiceAccount{}

@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// needs are what the process of a Pod of navarchd is given, beside what all have: volumes of Secrets, and flags of a few names.
+// needs returns the volumes of Secrets, and the flags of a few names, of a navarchd Pod, without those that all Pods
+// have.
 func needs(t *testing.T, text string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -45,8 +46,9 @@ func needs(t *testing.T, text string) map[string]string {
 	return all
 }
 
-// From size medium on the webhooks have a Deployment of their own, whose processes have neither the key encryption key nor etcd: a replica with role ca signs their
-// serving certificate, or it is that of the issuer. Where the webhooks are answered beside other roles, nobody asks a peer.
+// From size medium on the webhooks have a Deployment of their own, whose processes have neither the key encryption key
+// nor etcd: a replica with role ca signs their serving certificate, or it is the issuer's. Webhooks beside other roles
+// need no peer.
 func TestKubeChartEachRoleHasWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	const keys = "--etcd-endpoints --kek --mesh"
@@ -75,7 +77,8 @@ func TestKubeChartEachRoleHasWhatItNeeds(t *testing.T) {
 	}
 }
 
-// Pods with role admit alone answer for a minute after they were told to end: where the role moves to another Deployment, Helm deletes theirs before the others are ready.
+// Pods with role admit alone answer for a minute after SIGTERM: when the role moves to another Deployment, Helm deletes
+// theirs before the others are ready.
 func TestKubeChartAdmitLeavesLast(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]int64{"size=medium,leaveSeconds=0": 60, "size=medium,leaveSeconds=90": 90} {
@@ -86,8 +89,8 @@ func TestKubeChartAdmitLeavesLast(t *testing.T) {
 	}
 }
 
-// Each Deployment may have a client certificate and a user of etcd of its own; the others have those of all, and so has the Job that promotes. A Deployment that needs no
-// etcd has none.
+// A Deployment may have its own client certificate and user of etcd; the others, and the Job that promotes, have the
+// common ones. A Deployment without etcd has neither.
 func TestKubeChartEtcdUserOfEachDeployment(t *testing.T) {
 	t.Parallel()
 	yours := []string{"--set", "size=medium,promote=true,etcd.endpoints={https://etcd:2379},etcd.tls.secretName=all,etcd.auth.secretName=password"}

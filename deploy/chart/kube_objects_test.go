@@ -54,7 +54,8 @@ func TestKubeChartInjectionWebhooks(t *testing.T) {
 	}
 }
 
-// The webhooks of validation are the documented ones, which navarchd is tested with (cmd/internal/e2e). None has a caBundle.
+// The webhooks of validation are the documented ones, which navarchd is tested with (cmd/internal/e2e). None has a
+// caBundle.
 func TestKubeChartValidationWebhooks(t *testing.T) {
 	t.Parallel()
 	page, text := docs.YAML(t, "validation.md", "# "), scenes(t)["default"]
@@ -64,7 +65,7 @@ func TestKubeChartValidationWebhooks(t *testing.T) {
 		object(t, page, u.GetKind(), u.GetName(), want)
 		object(t, text, u.GetKind(), u.GetName(), got)
 		for i := range want.Webhooks {
-			want.Webhooks[i].ClientConfig.Service.Port = &port // as it is where none is said
+			want.Webhooks[i].ClientConfig.Service.Port = &port // the default
 		}
 		if !reflect.DeepEqual(got.Webhooks, want.Webhooks) {
 			t.Errorf("%s:\n%+v\nwant\n%+v", u.GetName(), got.Webhooks, want.Webhooks)
@@ -82,7 +83,7 @@ func TestKubeChartValidationWebhooks(t *testing.T) {
 	}
 }
 
-// The injector's ConfigMap has the files of the repository, with what follows from the values.
+// The injector's ConfigMap contains the files of the repository, with the settings that the values determine.
 func TestKubeChartInjector(t *testing.T) {
 	t.Parallel()
 	all := scenes(t)
@@ -134,8 +135,8 @@ func TestKubeChartInjector(t *testing.T) {
 	}
 }
 
-// Proxies find each port at a Service that istiod has it at, whichever Deployment serves it; a port is served by one Deployment alone, but for
-// those that all have.
+// Each port of istiod is at the same Service, whichever Deployment serves it. A port is served by one Deployment only,
+// except ports that all Deployments have.
 func TestKubeChartServices(t *testing.T) {
 	t.Parallel()
 	for scene, want := range map[string]map[string]string{
@@ -170,7 +171,7 @@ func TestKubeChartServices(t *testing.T) {
 	}
 }
 
-// What must outlive the release says that Helm is to keep it.
+// Objects that must outlive the release are annotated for Helm to keep them.
 func TestKubeChartKeeps(t *testing.T) {
 	t.Parallel()
 	kept := 0
@@ -189,8 +190,8 @@ func TestKubeChartKeeps(t *testing.T) {
 	}
 }
 
-// The claim of snapshots has a Pod that needs it from the start, as it is bound only then where its storage class says so, and Helm waits for that. What
-// the Job does has no other name: Kubernetes changes no template of a Job.
+// The claim of snapshots has a Pod that needs it from the start: some storage classes bind a claim only then, and Helm
+// waits for that. A Job with other work has another name, because Kubernetes refuses changes of a Job's template.
 func TestKubeChartFirstSnapshot(t *testing.T) {
 	t.Parallel()
 	first := func(text string) (name string) {
@@ -218,8 +219,8 @@ func TestKubeChartFirstSnapshot(t *testing.T) {
 	}
 }
 
-// A snapshot is restored for the cluster that the members then are, each into the folder that it reads, by a Job that names what it does; no member runs meanwhile, and
-// nothing replaces the snapshots.
+// A snapshot is restored for the future members of the cluster, each into its folder, by a Job with a descriptive name;
+// no member runs meanwhile, and the snapshots are not replaced.
 func TestKubeChartRestores(t *testing.T) {
 	t.Parallel()
 	text := scenes(t)["restore"]
@@ -248,7 +249,8 @@ func TestKubeChartRestores(t *testing.T) {
 				t.Errorf("%s is restored with %s, and runs with %v", member, arg, set.Spec.Template.Spec.Containers[0].Args)
 			}
 		}
-		// Watches of clients that were there must not go on as if nothing had happened: revisions go on above all that there have been, and those before are compacted
+		// Watches of clients that were there must not go on as if nothing had happened: revisions go on above all that there
+		// have been, and those before are compacted
 		// (https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump).
 		if got := strings.Join(c.Args[:5], " "); got != "snapshot restore /snapshots/h06.db --bump-revision=1000000000 --mark-compacted" || !slices.Contains(c.Args, "--data-dir=/var/lib/etcd/restored") {
 			t.Errorf("%s: %v", name, c.Args)
@@ -259,7 +261,8 @@ func TestKubeChartRestores(t *testing.T) {
 	}
 }
 
-// Secrets of a KMS may have any name that Secrets have, as with dots, which volumes may not, and be mounted twice; a tag may be longer than a label.
+// A KMS Secret may have any name that Secrets can have, for example with dots, which names of volumes may not contain,
+// and can be mounted twice. A tag may be longer than a label.
 func TestKubeChartNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("t", 62)
@@ -282,8 +285,9 @@ func TestKubeChartNames(t *testing.T) {
 	}
 }
 
-// `make chart` packages the chart for the images that `make image` makes of the same tree: what is installed without a tag is what was built. Without a registry
-// of one's own etcd's image is the published one, of the version that navarchd is tested with.
+// `make chart` packages the chart for the images of `make image` from the same tree: an installation without a tag runs
+// the built images. Without a registry of one's own, etcd's image is the published one, of the version that navarchd is
+// tested with.
 func TestKubeChartVersion(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"chart", "image"} {
@@ -305,7 +309,8 @@ func TestKubeChartVersion(t *testing.T) {
 	}
 }
 
-// Istio's definitions are in the copy of the chart that `make chart` makes, all of them, and Helm is told to keep each.
+// The copy of the chart by `make chart` contains all of Istio's definitions, each with the annotation for Helm to keep
+// it.
 func TestKubeChartDefinitions(t *testing.T) {
 	t.Parallel()
 	chart := packaged(t)
@@ -331,7 +336,7 @@ func TestKubeChartDefinitions(t *testing.T) {
 	}
 }
 
-// packaged is a copy of the chart with Istio's definitions, as `make chart` makes it.
+// packaged returns the folder of a copy of the chart with Istio's definitions, as `make chart` makes it.
 func packaged(t *testing.T) string {
 	t.Helper()
 	tools, err := controlplane.Tools()

@@ -34,8 +34,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/cluster"
 )
 
-// caVariable, where it is set, has this program be a CA beside Navarch (cert-manager's istio-csr is one): it answers agents at port 8443, with the certificate, and signs
-// with the key, in /etc/ca.
+// caVariable, where it is set, has this program be a CA beside Navarch (cert-manager's istio-csr is one): it answers
+// agents at port 8443, with the certificate, and signs with the key, in /etc/ca.
 const caVariable = "NAVARCH_TEST_CA"
 
 func serveCA() error {
@@ -75,7 +75,7 @@ func serveCA() error {
 	return server.Serve(l)
 }
 
-// otherCA signs for whoever shows the token of a service account, as an API server says.
+// otherCA signs for callers with the token of a service account, which an API server verifies.
 type otherCA struct {
 	securityv1.UnimplementedIstioCertificateServiceServer
 	*authority
@@ -113,8 +113,9 @@ func (c *otherCA) CreateCertificate(ctx context.Context, r *securityv1.IstioCert
 	return &securityv1.IstioCertificateResponse{CertChain: []string{string(signed), string(c.root)}}, nil
 }
 
-// anotherCA is a fourth mesh, for whose workloads a CA beside Navarch signs (deploy/docs/security.md, Another CA): Pods that are injected get certificates from there, join
-// with them, and reach each other by mutual TLS alone. The namespaces' root is that CA's, and navarchd does not write it.
+// anotherCA installs a fourth mesh, whose certificates are signed by a CA beside Navarch (deploy/docs/security.md,
+// Another CA): injected Pods get certificates from there, join with them, and reach each other by mutual TLS only. The
+// namespaces' root is that CA's, and navarchd does not write it.
 func (i *installation) anotherCA() {
 	t, ca := i.t, newAuthority(i.t)
 	if os.Geteuid() != 0 {
@@ -170,7 +171,8 @@ func (i *installation) anotherCA() {
 	i.at("Pods have certificates of another CA")
 }
 
-// othersRoots are those that a stock agent of foreign-shop is told of (PCDS), which shows the token of its service account.
+// othersRoots returns the roots that a stock agent of foreign-shop receives (PCDS) with the token of its service
+// account.
 func (i *installation) othersRoots(ca *authority) []string {
 	t := i.t
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -182,7 +184,7 @@ func (i *installation) othersRoots(ca *authority) []string {
 	if err := forward.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer forward.Wait() //nolint:errcheck // it is killed
+	defer forward.Wait() //nolint:errcheck // the process is killed
 	defer cancel()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/cluster"
 )
 
-// revision is one of the mesh, as Pods and operators see it.
+// revision describes one revision of the mesh, by what Pods and operators see.
 type revision struct {
 	app   string // the Deployment that serves its proxies
 	image string // of the proxies that it injects
@@ -25,9 +25,9 @@ var (
 	canary = revision{"istiod-canary", "docker.io/istio/proxyv2:", []string{"istio-injection-", "istio.io/rev=canary"}}
 )
 
-// revisions: a second one is installed beside the first and promoted, the namespace shop is moved to it, and back. Its Pod joins the mesh each time: admission
-// gives it a proxy, the kernel hands that its traffic, the agent gets a certificate, and Envoy its configuration. The canary's values lay Pods out
-// for Istio's own agent.
+// revisions installs a second revision beside the first, promotes it, and moves the namespace shop to it, and back. Its
+// Pod joins the mesh each time: admission injects a proxy, the kernel redirects its traffic, the agent gets a
+// certificate, and Envoy its configuration. The canary's values use the layout of Istio's own agent.
 func (i *installation) revisions(root string) {
 	t := i.t
 	if os.Geteuid() != 0 {
@@ -63,13 +63,14 @@ func (i *installation) promoted(r revision) {
 	i.at(r.app + " is promoted")
 }
 
-// page is the page of metrics of a Pod of navarchd; empty: it does not answer.
+// page returns the metrics page of a Pod of navarchd; empty: it does not answer.
 func (i *installation) page(namespace, pod string) string {
 	page, _ := i.Kubectl(context.Background(), "", "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":15014/proxy/metrics")
 	return page
 }
 
-// joins moves the namespace to a revision, makes its Pod again, and waits until that is one of the mesh, by that revision.
+// joins moves the namespace to a revision, makes its Pod again, and waits until that is one of the mesh, by that
+// revision.
 func (i *installation) joins(r revision) {
 	t := i.t
 	t.Helper()
@@ -94,7 +95,7 @@ func (i *installation) joins(r revision) {
 	if !strings.Contains(secrets, `"default"`) || !strings.Contains(secrets, "ROOTCA") {
 		t.Errorf("Envoy has the Secrets %s", secrets)
 	}
-	// What comes for the Pod goes through Envoy, which lets plain text in, as no policy forbids it.
+	// Connections to the Pod go through Envoy, which accepts plain text, because no policy forbids it.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if page, err := i.Kubectl(ctx, "", "get", "--raw", "/api/v1/namespaces/shop/pods/web:9080/proxy/"); err != nil || !strings.Contains(page, "web") {
@@ -107,7 +108,8 @@ func (i *installation) joins(r revision) {
 	i.at("the Pod is of " + r.app)
 }
 
-// counts waits until the page that Prometheus scrapes of the Pod web has Istio's metric of requests, which the chart's mesh configuration asks for.
+// counts waits until the page of the Pod web that Prometheus scrapes has Istio's metric of requests, which the chart's
+// mesh configuration enables.
 func (i *installation) counts(reporter, workload string) {
 	i.t.Helper()
 	cluster.Await(i.t, "istio_requests_total", func() string {
@@ -121,7 +123,7 @@ func (i *installation) counts(reporter, workload string) {
 	})
 }
 
-// serves is how many proxies the Pods of a Deployment have.
+// serves returns the number of proxies of a Deployment's Pods.
 func (i *installation) serves(app string) (n int) {
 	for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "navarch.io/deployment="+app)) {
 		_, value, _ := strings.Cut(i.page("istio-system", pod), "\nnavarch_proxies ")
@@ -134,7 +136,7 @@ func (i *installation) serves(app string) (n int) {
 	return n
 }
 
-// webIn is the Pod web as its author writes it, in a namespace.
+// webIn returns the Pod web in a namespace, as its author writes it.
 func webIn(t *testing.T, namespace string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/web.yaml")

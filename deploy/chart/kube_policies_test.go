@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Network policies, which nobody enforces where this is tested, let everybody reach what processes serve but /debug
-// (8080), and to an etcd of the chart whoever is given its address, and each other member. Its metrics are for
-// scrapers that the values name, or those of the Prometheus operator where it is asked for.
+// Network policies, which are not enforced in this test, admit all clients to the processes' ports except /debug
+// (8080). The chart's etcd admits the processes with its address, and its members each other. Its metrics admit the
+// scrapers in the values, or those of the Prometheus operator if enabled.
 func TestKubeChartPolicies(t *testing.T) {
 	t.Parallel()
 	prometheus, mine := map[string]string{"app.kubernetes.io/name": "prometheus"}, map[string]string{"app": "scraper"}
@@ -65,7 +65,8 @@ func TestKubeChartPolicies(t *testing.T) {
 			}
 			for port, to := range map[int32]string{2379: etcdOf(pods) + ".istio-system.svc:2379", 2380: "-peers.istio-system.svc:2380"} {
 				if slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-					return c.Name != "etcdutl" && strings.Contains(strings.Join(append(c.Command, c.Args...), " "), to) // that asks nobody
+					// etcdutl sends no requests.
+					return c.Name != "etcdutl" && strings.Contains(strings.Join(append(c.Command, c.Args...), " "), to)
 				}) {
 					if clients++; !reaches(policies, pod.Labels, etcd.Labels, port) {
 						t.Errorf("%s: %s does not reach port %d of etcd", scene, name, port)
@@ -82,7 +83,7 @@ func TestKubeChartPolicies(t *testing.T) {
 	}
 }
 
-// etcdOf is the name of the StatefulSet of etcd; empty: there is none.
+// etcdOf returns the name of the StatefulSet of etcd; empty: not installed.
 func etcdOf(pods map[string]*corev1.PodTemplateSpec) string {
 	for name := range pods {
 		if set, is := strings.CutPrefix(name, "StatefulSet "); is {
@@ -92,7 +93,7 @@ func etcdOf(pods map[string]*corev1.PodTemplateSpec) string {
 	return ""
 }
 
-// reaches says whether a Pod with some labels may ask a port of another one of its namespace.
+// reaches reports whether a Pod with some labels may connect to a port of another one in its namespace.
 func reaches(policies []*networkingv1.NetworkPolicy, from, to map[string]string, port int32) bool {
 	for _, p := range policies {
 		if !matches(&p.Spec.PodSelector, to) {
@@ -114,8 +115,8 @@ func matches(selector *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(of))
 }
 
-// Services that would be gateways of networks are refused outside of the control plane's namespace where tenants are
-// isolated, and there alone.
+// With isolation of tenants, Services that would be network gateways are refused outside of the control plane's
+// namespace. Without it they are not refused.
 func TestKubeChartNetworkGateways(t *testing.T) {
 	t.Parallel()
 	const name = "navarch-network-gateways-istio-system"

@@ -18,13 +18,13 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// series is what an expression reads, as deploy/tools/promql writes it.
+// series is a series that an expression selects, in the form of deploy/tools/promql.
 type series struct {
 	Metric string
 	Labels []string
 }
 
-// promql gives deploy/tools/promql an input, and reads its answer.
+// promql runs deploy/tools/promql on an input, and decodes its answer.
 func promql(t *testing.T, input, answer any, args ...string) {
 	t.Helper()
 	tools, err := controlplane.Tools()
@@ -48,15 +48,16 @@ func promql(t *testing.T, input, answer any, args ...string) {
 	}
 }
 
-// read is what each expression reads, by Prometheus' own parser.
+// read returns the series that each expression selects, by Prometheus' own parser.
 func read(t *testing.T, expressions map[string]string) (all map[string][]series) {
 	t.Helper()
 	promql(t, expressions, &all)
 	return all
 }
 
-// Two revisions in one namespace, each with a leader and a count of revisions of its own, are no alert; one that has no leader is, and it is named.
-// Their series differ by the label of Pods and Services that the ServiceMonitor keeps, which Prometheus writes as istio_io_rev.
+// Two revisions in one namespace, each with its own leader and count of revisions, raise no alert; one without a leader
+// does, with its name. Their series differ by the label of Pods and Services that the ServiceMonitor keeps, which
+// Prometheus writes as istio_io_rev.
 func TestKubeChartAlertsOfRevisions(t *testing.T) {
 	t.Parallel()
 	monitor := &unstructured.Unstructured{}
@@ -120,8 +121,8 @@ func TestKubeChartExpressions(t *testing.T) {
 	}
 }
 
-// hasMetrics: the replicas' pages of metrics have every metric without labels that an expression reads, and those of their processes. One with
-// labels is there only once it has a value.
+// hasMetrics checks that the replicas' metrics pages contain every metric without labels that an expression reads, and
+// the metrics of their processes. A metric with labels exists only once it has a value.
 func (i *installation) hasMetrics() {
 	pages := ""
 	for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd")) {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// wrong are values that the schema refuses, each with the line that says so: a value that nobody knows, one of Istio's chart, one of another type, one that is
-// none of those that there are, one that is missing. The path is that of the key to mend. Those of a list do not exclude each other.
+// wrong are values that the schema refuses, each with the line of the error: unknown values, values of Istio's chart,
+// wrong types, values outside of an enumeration, missing values. The path is that of the key to correct. Values of one
+// list can be combined.
 var wrong = [][]struct{ set, line string }{{
 	{"kek.creat=true", "at '/kek': additional properties 'creat' not allowed"},
 	{"flags.loglevel=debug", "at '/flags': additional properties 'loglevel' not allowed"},
@@ -63,7 +64,7 @@ var wrong = [][]struct{ set, line string }{{
 
 const istiods = "value must be 'absent, since it is a value of the chart istiod: navarchctl migrate values -f FILE -o yaml translates such values'"
 
-// Each of them has its line, with Helm 3 and 4, and there is no other line, as of a parent that fails because of it.
+// Each wrong value is reported on its own line, with Helm 3 and 4, without a further line about its parent.
 func TestKubeChartNamesWrongValues(t *testing.T) {
 	t.Parallel()
 	h3, err := NewHelm3(t.TempDir(), filepath.Join(t.TempDir(), "none"))
@@ -83,7 +84,7 @@ func TestKubeChartNamesWrongValues(t *testing.T) {
 			}
 			for line := range strings.Lines(err.Error()) {
 				said, is := strings.CutPrefix(strings.TrimSpace(line), "- ")
-				if is && !want[said] && !strings.HasSuffix(said, ": validation failed") { // that is a heading of several
+				if is && !want[said] && !strings.HasSuffix(said, ": validation failed") { // a heading of several lines
 					t.Errorf("Helm %s says: %s", version, said)
 				}
 				delete(want, said)
@@ -95,7 +96,8 @@ func TestKubeChartNamesWrongValues(t *testing.T) {
 	}
 }
 
-// What only the templates see is refused, and named: values that do not go together, roles that no process has, or two, names that are too long, or there already.
+// The templates refuse, by name, errors that the schema cannot express: values that contradict each other, a role
+// without a process or with two, names that are too long or exist already.
 func TestKubeChartRefuses(t *testing.T) {
 	t.Parallel()
 	h := helm(t)
@@ -115,9 +117,9 @@ func TestKubeChartRefuses(t *testing.T) {
 		"etcd.own.snapshots.enabled=false,etcd.own.defragmentation=,revision=" + long + "abcdefghijklmn":                                                "revision: the name navarch-etcd-" + long + "abcdefghijklmn of a StatefulSet has 53 characters, at most 52",
 		"etcd.endpoints={https://a:1},revision=" + long + "abcdefghijklmn":                                                                              "", // there is no etcd of the chart's
 		"revision=abcdefghijklmnop,deployments[0].roles={ingest,xds,ca,admit},deployments[0].replicas=1,deployments[0].name=" + long + "abcdefghijklmn": "deployments: the name istiod-abcdefghijklmnop-" + long + "abcdefghijklmn has 64 characters, at most 63",
-		"tag=" + long + long + long + "_x": "", // more than a label takes
+		"tag=" + long + long + long + "_x": "", // longer than a label
 		"gatewaySecrets[0].namespace=a,gatewaySecrets[1].namespace=b,gatewaySecrets[2].namespace=a": "gatewaySecrets: namespace a is there twice",
-		"etcd.own.snapshots.schedules.x=":                                              "", // a name without a schedule is none
+		"etcd.own.snapshots.schedules.x=":                                              "", // a name without a schedule is ignored
 		"kek.others[0].secretName=navarch-kek":                                         "kek.others: key kek.key of Secret navarch-kek is there twice",
 		"kek.others[0].secretName=b,kek.kms.enabled=true,kek.kms.image=i":              "kek.others: a KMS changes its keys by itself",
 		"etcd.own.restore=h06.db":                                                      "etcd.own.restore: name a folder that is not there yet with etcd.own.dataFolder",
@@ -127,7 +129,7 @@ func TestKubeChartRefuses(t *testing.T) {
 		"meshConfig.trustDomain=b,trustDomain=b":                                       "",
 		"meshConfig.rootNamespace=b":                                                   "", // of the mesh's policies
 		"flags.drain-after=1m30s,flags.machine-renewals=0,flags.jwks-cluster=true":     "",
-		"monitoring.podMonitor=null,volumes=null,envVarFrom=null,env=null,initContainers=null,serviceAnnotations=null": "", // as --reuse-values has it, of an older chart
+		"monitoring.podMonitor=null,volumes=null,envVarFrom=null,env=null,initContainers=null,serviceAnnotations=null": "", // like --reuse-values after an older chart
 		"volumes[0].name=etcd":                                                     "volumes: the name etcd is there already",
 		"volumes[0].name=a,volumes[1].name=a":                                      "volumes: the name a is there already",
 		"volumeMounts[0].name=a,volumeMounts[0].mountPath=/a":                      "volumeMounts: a is no name of volumes",

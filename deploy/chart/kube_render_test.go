@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helm is Helm without a cluster.
+// helm returns Helm without a cluster.
 func helm(t *testing.T) *Helm {
 	t.Helper()
 	h, err := NewHelm(t.TempDir(), filepath.Join(t.TempDir(), "none"))
@@ -43,7 +43,7 @@ func helm(t *testing.T) *Helm {
 	return h
 }
 
-// template is what the chart comes to, in namespace istio-system.
+// template returns the rendered chart in namespace istio-system.
 func template(t *testing.T, args ...string) string {
 	t.Helper()
 	h := helm(t)
@@ -59,7 +59,7 @@ var (
 	renderedOnce sync.Once
 )
 
-// scenes are the files of values of ci, and what each comes to.
+// scenes returns the templates' output for each file of values in ci.
 func scenes(t *testing.T) map[string]string {
 	t.Helper()
 	renderedOnce.Do(func() {
@@ -77,7 +77,7 @@ func scenes(t *testing.T) map[string]string {
 	return rendered
 }
 
-// objects are those of a text.
+// objects returns the objects of a text.
 func objects(t *testing.T, text string) (all []*unstructured.Unstructured) {
 	t.Helper()
 	for _, document := range Documents(text) {
@@ -90,7 +90,7 @@ func objects(t *testing.T, text string) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// object is the one of a kind and a name.
+// object decodes the object of a kind and a name in a text.
 func object(t *testing.T, text, kind, name string, into any) {
 	t.Helper()
 	for _, u := range objects(t, text) {
@@ -104,7 +104,7 @@ func object(t *testing.T, text, kind, name string, into any) {
 	t.Fatalf("there is no %s %s", kind, name)
 }
 
-// podsOf are the templates of Pods of what the chart comes to, by kind and name.
+// podsOf returns the templates of Pods in the rendered chart, by kind and name.
 func podsOf(t *testing.T, text string) map[string]*corev1.PodTemplateSpec {
 	t.Helper()
 	all := map[string]*corev1.PodTemplateSpec{}
@@ -126,8 +126,8 @@ func podsOf(t *testing.T, text string) map[string]*corev1.PodTemplateSpec {
 	return all
 }
 
-// Every file of ci comes to objects that Kubernetes' own types take, with no field that they do not have, each in a namespace of its own or
-// none, and none twice; and `helm lint` finds nothing. The values of `make demo-kube` are taken, too.
+// Every file of ci renders to objects of Kubernetes' own types without unknown fields, each in the release's namespace
+// or without one, and without duplicates. `helm lint` reports nothing. The values of `make demo-kube` render, too.
 func TestKubeChartRenders(t *testing.T) {
 	t.Parallel()
 	template(t, "-f", "../demo/kube/values.yaml", "--set", "crds.install=false")
@@ -155,7 +155,8 @@ func TestKubeChartRenders(t *testing.T) {
 	}
 }
 
-// navarchd takes what the chart gives it, together: it starts, and ends for want of a file that is named here, or of an API server.
+// navarchd accepts the chart's settings together: it starts, and ends only because a named file, or an API server, does
+// not exist here.
 func TestKubeChartIsTaken(t *testing.T) {
 	t.Parallel()
 	program := programs.For(t, "navarchd")
@@ -180,7 +181,7 @@ func TestKubeChartIsTaken(t *testing.T) {
 	}
 }
 
-// variables are those that navarchd, and its libraries, read of their environment.
+// variables returns the variables that navarchd and its libraries read from their environment.
 func variables(t *testing.T) []string {
 	t.Helper()
 	all := []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_CERTIFICATE"} // Go's own, OpenTelemetry's
@@ -197,14 +198,15 @@ func variables(t *testing.T) []string {
 	return all
 }
 
-// withoutValue are flags and variables of navarchd that no value sets: addresses, which Services and probes name; files that no volume of the chart has, or that
-// issuers have; a folder in place of a cluster; an etcd within the process; what Kubernetes proves better; what is for tests.
+// withoutValue are flags and variables of navarchd that no value sets: addresses, which Services and probes name; files
+// that are in no volume of the chart, or that issuers have; a folder instead of a cluster; the embedded etcd; proofs
+// that Kubernetes makes better; settings for tests.
 var withoutValue = []string{"http-addr", "https-addr", "secure-grpc-addr", "monitoring-addr", "advertise-address", "cacerts", "peer-roots", "tls-cert", "tls-key", "tls-client-ca",
 	"config-dir", "data-dir", "kubeconfig", "token-file", "token-keys", "jwks-loopback", "zone", "help", "version",
 	"NAVARCH_EXPERIMENT_OFF", "ENABLE_CA_SERVER", "PILOT_CERT_PROVIDER", "EXTERNAL_CA", "K8S_SIGNER", "CERT_SIGNER_DOMAIN", "CLUSTER_ID"}
 
-// Every flag, and every variable of the environment, that the chart gives navarchd, or lets users give it, is one that navarchd knows; and it gives, or lets
-// users give, all that navarchd knows, but for those without a value.
+// Every flag and variable that the chart sets, or lets users set, exists in navarchd. The chart sets, or lets users
+// set, all of navarchd's, except those without a value.
 func TestKubeChartFlags(t *testing.T) {
 	t.Parallel()
 	help, err := execute(t, programs.For(t, "navarchd"), "--help")

@@ -22,8 +22,8 @@ func execute(t *testing.T, program string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// rights are those of the roles in a text, each right as one line, by whom: the names of roles that the chart has for one of navarchd's end
-// with that, which is the key; else the key is the whole name.
+// rights returns the roles' rights in a text, each as one line, by role. The key is the suffix of a role that the chart
+// makes for a role of navarchd, otherwise the whole name.
 func rights(t *testing.T, text string) map[string]map[string]bool {
 	t.Helper()
 	all := map[string]map[string]bool{}
@@ -48,7 +48,7 @@ func rights(t *testing.T, text string) map[string]map[string]bool {
 	return all
 }
 
-// expanded are the rights of a rule, one by one.
+// expanded returns the rights of a rule, one by one.
 func expanded(rule rbacv1.PolicyRule) (all []string) {
 	names := rule.ResourceNames
 	if len(names) == 0 {
@@ -102,7 +102,8 @@ func TestKubeChartRights(t *testing.T) {
 	}
 }
 
-// The leader alone writes, and lists Secrets; role ca gets the CA's by their names, and the other roles none. Options that are off give nothing.
+// Only the leader writes, and lists Secrets. Role ca may read the CA's Secrets by name, and the other roles no Secrets.
+// Disabled options grant nothing.
 func TestKubeChartRightsOfRoles(t *testing.T) {
 	t.Parallel()
 	of := rights(t, template(t, "-f", "ci/roles.yaml"))
@@ -135,7 +136,8 @@ func TestKubeChartRightsOfRoles(t *testing.T) {
 	}
 }
 
-// Each service account is bound to the rights of the roles of its own Deployment; rights to Secrets of gateways are the leader's.
+// Each service account is bound to the rights of the roles of its own Deployment; rights to Secrets of gateways are the
+// leader's.
 func TestKubeChartBindings(t *testing.T) {
 	t.Parallel()
 	got := map[string][]string{}

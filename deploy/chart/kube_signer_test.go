@@ -65,7 +65,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// certify is a certificate, PEM, which is valid for a part of an hour, and a root for ten years.
+// certify returns a certificate as PEM, signed with the key of `by`. It is valid for part of an hour; a root for ten
+// years.
 func (a *authority) certify(of, by *x509.Certificate, key any) ([]byte, error) {
 	of.SerialNumber, of.NotBefore, of.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute), time.Now().Add(50*time.Minute)
 	if of.IsCA {
@@ -83,12 +84,12 @@ func (a *authority) sign(t *testing.T, of, by *x509.Certificate, key any) []byte
 	return signed
 }
 
-// workload is what a CA signs for one.
+// workload returns a certificate in the form that a CA signs for a workload.
 func workload(ids []*url.URL) *x509.Certificate {
 	return &x509.Certificate{URIs: ids, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 }
 
-// signs is the signer example.com/mesh of Kubernetes: what is approved it signs, and tells the identities.
+// signs runs the Kubernetes signer example.com/mesh: it signs approved requests. signed returns their identities.
 func (a *authority) signs(i *installation) (signed func() string) {
 	requests := i.client.CertificatesV1().CertificateSigningRequests()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,7 +113,8 @@ func (a *authority) signs(i *installation) (signed func() string) {
 					continue
 				}
 				r.Status.Certificate = a.sign(i.t, workload(asked.URIs), a.cert, asked.PublicKey)
-				if _, err := requests.UpdateStatus(ctx, &r, metav1.UpdateOptions{}); err == nil { // else it is there the next time
+				// After a failure the next list has it again.
+				if _, err := requests.UpdateStatus(ctx, &r, metav1.UpdateOptions{}); err == nil {
 					mu.Lock()
 					all = append(all, asked.URIs[0].String())
 					mu.Unlock()
@@ -128,7 +130,7 @@ func (a *authority) signs(i *installation) (signed func() string) {
 	}
 }
 
-// serving is a Secret with the certificate of a server, and the root that it is of.
+// serving creates a Secret with a server's certificate, and the root that issued it.
 func (i *installation) serving(ca *authority, namespace, name, host string) {
 	t, key := i.t, newKey(i.t)
 	serving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"tls.key": encodeKey(t, key), "ca.crt": ca.root,
@@ -138,7 +140,7 @@ func (i *installation) serving(ca *authority, namespace, name, host string) {
 	}
 }
 
-// file is one with the root.
+// file writes the root certificate into a file, and returns its path.
 func (a *authority) file(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(path, a.root, 0o600); err != nil {
@@ -147,7 +149,8 @@ func (a *authority) file(t *testing.T) string {
 	return path
 }
 
-// signers is a third mesh, whose certificates a signer of Kubernetes signs (value issuer): a Pod that is injected gets one, and joins.
+// signers installs a third mesh, whose certificates are signed by a signer of Kubernetes (value issuer): an injected
+// Pod gets a certificate, and joins.
 func (i *installation) signers() {
 	t, ca := i.t, newAuthority(i.t)
 	if os.Geteuid() != 0 {

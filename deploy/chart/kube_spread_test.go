@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Of each Deployment, and of etcd's members, nodes and zones have about as many Pods each, and one at a time is evicted: by a budget that is for these Pods alone.
+// The Pods of each Deployment, and etcd's members, are spread evenly over nodes and zones. One at a time is evicted, by
+// a budget for these Pods only.
 func TestKubeChartSpreads(t *testing.T) {
 	t.Parallel()
 	for scene, text := range scenes(t) {

@@ -35,9 +35,10 @@ import (
 
 var walks = flag.Int("walks", 20, "random walks of TestKubeChartWalks")
 
-// Any sequence of installing, upgrades, other sizes, rollbacks, uninstalling and installing again works with Helm 3 and 4, without options. After each step the API server has what
-// the release says and nothing else, autoscalers are those of its Deployments, its leader alone may write, and its Services lead to its Pods. Between steps the
-// leader writes into webhook configurations, and autoscalers change numbers of replicas, as they do in clusters.
+// Any sequence of installations, upgrades, other sizes, rollbacks, uninstallations and new installations works with
+// Helm 3 and 4, without options. After each step the API server has exactly the release's objects, the autoscalers
+// belong to its Deployments, only its leader may write, and its Services lead to its Pods. Between steps the leader
+// writes into webhook configurations, and autoscalers change numbers of replicas, as in clusters.
 func TestKubeChartWalks(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{GatewayAPI: true})
@@ -60,7 +61,7 @@ func TestKubeChartWalks(t *testing.T) {
 	})
 }
 
-// walk is one release, in a namespace of its own.
+// walk is a random sequence of commands on one release, in its own namespace.
 type walk struct {
 	t      *testing.T
 	random *rand.Rand
@@ -74,8 +75,8 @@ type walk struct {
 	root    *x509.Certificate
 
 	size     string
-	history  []map[ref]*unstructured.Unstructured // what each version of the release has; none: it is not installed
-	now      map[ref]*unstructured.Unstructured   // what the present one has
+	history  []map[ref]*unstructured.Unstructured // objects of each version of the release; none: it is not installed
+	now      map[ref]*unstructured.Unstructured   // objects of the present version
 	seen     map[gvk.GroupVersionKind]bool        // of any version
 	accounts map[string]bool                      // of any version
 	done     []string                             // steps
@@ -114,7 +115,7 @@ func newWalk(t *testing.T, c *controlplane.ControlPlane, seed int, root *x509.Ce
 	return w
 }
 
-// step is one command.
+// step executes one random command of Helm.
 func (w *walk) step() {
 	if len(w.history) == 0 {
 		w.size = w.anySize()
@@ -140,7 +141,8 @@ func (w *walk) step() {
 
 func (w *walk) anySize() string { return []string{"small", "medium", "large"}[w.random.IntN(3)] }
 
-// install is an installation or upgrade of the present size. Helm does not validate what the API server does, which takes it half of its time.
+// install performs an installation or upgrade of the present size. Helm skips its validation, which takes half of its
+// time, because the API server validates.
 func (w *walk) install(command string, args ...string) {
 	out := w.run(command, append([]string{w.helm.Dir, "-o", "json", "--disable-openapi-validation", "--set", w.values + ",size=" + w.size}, args...)...)
 	var release struct{ Manifest string }
@@ -193,7 +195,7 @@ func (w *walk) look() {
 	}
 }
 
-// list is what there is of a kind of this release's.
+// list returns the objects of a kind that belong to this release.
 func (w *walk) list(kind gvk.GroupVersionKind) []*unstructured.Unstructured {
 	resource, _ := meta.UnsafeGuessKindToResource(kind)
 	all, err := w.objects.Resource(resource).List(w.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=" + w.name})
@@ -207,7 +209,7 @@ func (w *walk) list(kind gvk.GroupVersionKind) []*unstructured.Unstructured {
 	return out
 }
 
-// deployments are those of the release.
+// deployments returns the release's Deployments.
 func (w *walk) deployments() []appsv1.Deployment {
 	all, err := w.client.AppsV1().Deployments(w.name).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -216,7 +218,8 @@ func (w *walk) deployments() []appsv1.Deployment {
 	return all.Items
 }
 
-// leads: the service account of the one Deployment whose processes may lead has the right to write, and no other that any version had.
+// leads checks that the service account of the only Deployment whose processes may lead has the right to write, and no
+// other that any version had.
 func (w *walk) leads() {
 	leaders := map[string]bool{}
 	for _, d := range w.deployments() {
@@ -241,7 +244,7 @@ func (w *walk) leads() {
 	}
 }
 
-// serves: each port of istiod's Service leads to Pods of a Deployment.
+// serves checks that each port of istiod's Service leads to Pods of a Deployment.
 func (w *walk) serves() {
 	service, err := w.client.CoreV1().Services(w.name).Get(w.t.Context(), "istiod", metav1.GetOptions{})
 	if err != nil {
@@ -258,7 +261,8 @@ func (w *walk) serves() {
 	}
 }
 
-// act is what the leader and the autoscalers do before the next step, at times: roots and failure policies, and other numbers of replicas.
+// act sometimes performs the leader's and the autoscalers' changes before the next step: roots and failure policies,
+// and other numbers of replicas.
 func (w *walk) act() {
 	if w.random.IntN(4) > 0 {
 		w.leader()

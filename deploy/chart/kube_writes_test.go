@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// writeTries are what somebody with the token of role ingest may try, each on what was made before it. A refusal is a
+// writeTries are attempts with the token of role ingest, each after the results of the previous ones. A refusal is a
 // part of the API server's message.
 var writeTries = []struct{ name, verb, object, refused string }{
 	{"roots", "create", `{kind: ConfigMap, metadata: {name: istio-ca-root-cert}, data: {root-cert.pem: "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}}`, ""},
@@ -46,7 +46,7 @@ var writeTries = []struct{ name, verb, object, refused string }{
 	{"the mesh's webhooks", "update", `{kind: ValidatingWebhookConfiguration, metadata: {name: istiod-default-validator, namespace: ""}}`, ""},
 }
 
-// theirs is what others than navarchd have made.
+// theirs are objects that were not made by navarchd.
 const theirs = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: istio-ca-root-cert, namespace: theirs}, data: {theirs: x}, binaryData: {blob: MA==}}
 ---
@@ -59,9 +59,9 @@ const theirs = `
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: istiod-default-validator}}
 `
 
-// The service account of role ingest writes what navarchd writes: roots and revocation lists, Warning Events of its
-// own, WorkloadEntries of machines, and the mesh's own webhook configurations. The API server refuses it everything
-// else of these kinds, and says which policy does; others are not held up.
+// The service account of role ingest may write navarchd's objects: roots and revocation lists, its own Warning Events,
+// WorkloadEntries of machines, and the mesh's webhook configurations. The API server refuses all of its other writes of
+// these kinds, and names the policy. Other accounts are not restricted.
 func TestKubeChartWrites(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{Istio: true})

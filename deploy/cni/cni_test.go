@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// sidecar is a Pod as injection leaves it where the plugin redirects; change may make it another.
+// sidecar returns a Pod as injection leaves it for the plugin to redirect; change may modify it.
 func sidecar(change func(*corev1.Pod)) *corev1.Pod {
 	user := int64(1337)
 	p := &corev1.Pod{
@@ -74,7 +74,8 @@ func TestWhichPods(t *testing.T) {
 	}
 }
 
-// DNS of the servers that a Pod states is captured, and that of all servers where its resolv.conf is the kubelet's business.
+// DNS to the servers that a Pod states is captured. If the kubelet writes the Pod's resolv.conf, DNS to all servers is
+// captured.
 func TestWhichDNS(t *testing.T) {
 	for policy, want := range map[corev1.DNSPolicy]string{corev1.DNSNone: "false [127.0.0.1 fd00::a]", corev1.DNSClusterFirst: "true []", corev1.DNSDefault: "true []"} {
 		c, err := configOf(sidecar(func(p *corev1.Pod) {
@@ -93,7 +94,7 @@ func TestWhichDNS(t *testing.T) {
 	}
 }
 
-// api is an API server that the test plays, with one Pod, and the kubeconfig by which it is asked.
+// api simulates an API server with one Pod, and returns a kubeconfig for it.
 func api(t *testing.T, pod *corev1.Pod) (kubeconfig string) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +120,7 @@ func api(t *testing.T, pod *corev1.Pod) (kubeconfig string) {
 	return path
 }
 
-// podSpace is the path of a new network namespace with a process in it; it skips where none can be made.
+// podSpace returns the path of a new network namespace with a process in it. It skips the test if none can be created.
 func podSpace(t *testing.T) (path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -148,7 +149,8 @@ func present(t *testing.T, space string) (is bool) {
 
 const previous = `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24"}]}`
 
-// speak is one request in the protocol; the answer is what a runtime reads.
+// speak runs the plugin for one request of the CNI protocol. It returns the exit status, and the output that a runtime
+// reads.
 func speak(command, space, kubeconfig, prevResult string) (status int, answer string) {
 	env := map[string]string{"CNI_COMMAND": command, "CNI_NETNS": space, "CNI_IFNAME": "eth0", "CNI_CONTAINERID": "c1",
 		"CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-1;K8S_POD_UID=6a2f-1"}
@@ -161,8 +163,8 @@ func speak(command, space, kubeconfig, prevResult string) (status int, answer st
 	return status, strings.TrimSpace(out.String())
 }
 
-// A Pod with a sidecar is redirected before any of its containers starts; the plugin's result is that of the plugin before it. The rules stay when
-// the runtime takes the Pod down, until its namespace ends.
+// A Pod with a sidecar is redirected before any of its containers starts; the plugin's result is that of the previous
+// plugin. The rules stay when the runtime deletes the Pod, until its namespace ends.
 func TestAdd(t *testing.T) {
 	space, kubeconfig := podSpace(t), api(t, sidecar(nil))
 	if status, answer := speak("CHECK", space, kubeconfig, previous); status == 0 {
@@ -186,7 +188,8 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// Who has no sidecar has no rules. What cannot be understood, or cannot be found out, keeps the Pod from starting.
+// A Pod without a sidecar gets no rules. Settings that cannot be parsed, or Pods that cannot be read, prevent the
+// start.
 func TestAddOthers(t *testing.T) {
 	space := podSpace(t)
 	if status, answer := speak("ADD", space, api(t, sidecar(func(p *corev1.Pod) { p.Annotations = nil })), previous); status != 0 || answer != previous {
@@ -238,7 +241,7 @@ func TestProtocol(t *testing.T) {
 			t.Errorf("%s: %d %s", what, status, &out)
 		}
 	}
-	// What is no Pod, or of a namespace that is left alone, is passed on without a question.
+	// A request without a Pod, or of an excluded namespace, is passed on without a request to the API server.
 	for _, args := range []map[string]string{{}, {"K8S_POD_NAMESPACE": "kube-system", "K8S_POD_NAME": "x"}} {
 		var out bytes.Buffer
 		conf := `{"cniVersion": "1.0.0", "kubernetes": {"kubeconfig": "/nowhere", "excludeNamespaces": ["kube-system"]}, "prevResult": ` + previous + `}`
@@ -248,7 +251,8 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// A Pod that started before the plugin was there is redirected where it is: its processes are found by their control group.
+// A Pod that started before the plugin was installed is redirected without a restart: its processes are found by their
+// control group.
 func TestRepair(t *testing.T) {
 	space := podSpace(t)
 	proc := t.TempDir()

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The manifest has no field that Kubernetes does not know, gives the right to read Pods and no other, and runs this program with flags that it has.
+// The manifest has only fields of Kubernetes, grants exactly the right to read Pods, and runs this program with
+// existing flags.
 func TestDaemonSet(t *testing.T) {
 	text, err := os.ReadFile("daemonset.yaml")
 	if err != nil {

@@ -19,12 +19,13 @@ import (
 
 const (
 	pluginName     = "navarch-cni"
-	kubeconfigName = "ZZZ-navarch-cni-kubeconfig" // no configuration for a runtime: they read .conf, .conflist and .json
-	// every is how often the node is looked at again: another plugin's installation may write the chain again, and the token is renewed.
+	kubeconfigName = "ZZZ-navarch-cni-kubeconfig" // no suffix .conf, .conflist or .json, so runtimes ignore it
+	// every is the interval of checking the node: another plugin's installation may rewrite the chain, and the token must
+	// be renewed.
 	every = 5 * time.Second
 )
 
-// installer keeps the plugin in the node's chain.
+// installer keeps the plugin in the node's plugin chain.
 type installer struct {
 	log                          *slog.Logger
 	binDir, confDir, hostConfDir string
@@ -33,8 +34,9 @@ type installer struct {
 	node, proc                   string
 }
 
-// run installs the plugin, keeps it installed, and repairs Pods that started without it, until ctx ends. The plugin stays when it ends: without
-// it Pods would start whose traffic passes in clear.
+// run installs the plugin, keeps it installed, and repairs Pods that started without it, until ctx ends. The plugin
+// stays installed at the end, because otherwise the traffic of later Pods would pass in clear. The error reports that
+// the program cannot be copied.
 func (i *installer) run(ctx context.Context) error {
 	if err := i.copyProgram(); err != nil {
 		return err
@@ -66,7 +68,7 @@ func (i *installer) run(ctx context.Context) error {
 	}
 }
 
-// copyProgram makes this program the node's plugin: a runtime never sees half of it.
+// copyProgram installs this program as the node's plugin, atomically. Errors name the plugin's program.
 func (i *installer) copyProgram() error {
 	own, err := os.Executable()
 	if err != nil {
@@ -86,7 +88,8 @@ func (i *installer) copyProgram() error {
 	return nil
 }
 
-// writeKubeconfig writes what the plugin reads Pods by, with the newest token of the DaemonSet's service account.
+// writeKubeconfig writes the kubeconfig by which the plugin reads Pods, with the newest token of the DaemonSet's
+// service account. Errors: token or CA cannot be read, or the process is not in a Pod.
 func (i *installer) writeKubeconfig() error {
 	token, err := os.ReadFile(filepath.Join(i.serviceAccount, "token"))
 	if err != nil {
@@ -115,7 +118,7 @@ func (i *installer) writeKubeconfig() error {
 	return replace(filepath.Join(i.confDir, kubeconfigName), text, 0o600)
 }
 
-// replace writes a file that is to have other content.
+// replace writes a file atomically if its content differs.
 func replace(path string, text []byte, mode fs.FileMode) error {
 	if was, err := os.ReadFile(path); err == nil && string(was) == string(text) {
 		return nil
@@ -126,7 +129,7 @@ func replace(path string, text []byte, mode fs.FileMode) error {
 	})
 }
 
-// entry is the plugin in a chain.
+// entry returns the plugin's entry in a chain.
 func (i *installer) entry() map[string]any {
 	kubernetes := map[string]any{"kubeconfig": filepath.Join(i.hostConfDir, kubeconfigName)}
 	if len(i.exclude) > 0 {
@@ -135,7 +138,8 @@ func (i *installer) entry() map[string]any {
 	return map[string]any{"type": pluginName, "kubernetes": kubernetes}
 }
 
-// chain puts the plugin at the end of the configuration that runtimes use: the first of the folder.
+// chain puts the plugin at the end of the configuration that runtimes use: the first file of the folder. Errors: there
+// is no configuration, or it cannot be parsed or written.
 func (i *installer) chain() error {
 	name, err := i.configuration()
 	if err != nil {
@@ -151,7 +155,8 @@ func (i *installer) chain() error {
 		return fmt.Errorf("configuration %s: %w", name, err)
 	}
 	list := path
-	if filepath.Ext(name) != ".conflist" { // of one plugin: runtimes take a list for it, under its name
+	// a configuration of one plugin: runtimes also accept a list, in a file with the suffix .conflist
+	if filepath.Ext(name) != ".conflist" {
 		list = strings.TrimSuffix(path, filepath.Ext(path)) + ".conflist"
 	}
 	if err := replace(list, chained, 0o644); err != nil {
@@ -163,7 +168,8 @@ func (i *installer) chain() error {
 	return nil
 }
 
-// uninstall takes the plugin out of the chain first, and then removes what it needs. Pods keep their rules.
+// uninstall first removes the plugin from the chain, then its files. The rules of Pods stay. The error names the
+// configuration.
 func (i *installer) uninstall() error {
 	name, err := i.configuration()
 	if err != nil {
@@ -189,7 +195,8 @@ func (i *installer) uninstall() error {
 	return nil
 }
 
-// configuration is the name of the file that runtimes use: the first by name (libcni, ConfFiles).
+// configuration returns the path of the file that runtimes use: the first by name (libcni, ConfFiles). The error
+// reports that there is no such file yet.
 func (i *installer) configuration() (string, error) {
 	all, err := os.ReadDir(i.confDir)
 	if err != nil {
@@ -203,8 +210,8 @@ func (i *installer) configuration() (string, error) {
 	return "", fmt.Errorf("no configuration of CNI in %s yet", i.confDir)
 }
 
-// insert puts an entry at the end of a list of plugins, in place of the one of its type, if that is there. A configuration of one plugin becomes a
-// list. Whatever else there is, stays.
+// insert puts an entry at the end of a list of plugins, replacing one of the same type. A configuration of one plugin
+// becomes a list. All other fields are unchanged. The error is that of the JSON.
 func insert(text []byte, entry map[string]any) ([]byte, error) {
 	list, plugins, err := parse(text)
 	if err != nil {
@@ -214,7 +221,7 @@ func insert(text []byte, entry map[string]any) ([]byte, error) {
 	return json.MarshalIndent(list, "", "  ")
 }
 
-// remove takes our entry out of a list of plugins.
+// remove removes our entry from a list of plugins. The error is that of the JSON.
 func remove(text []byte) ([]byte, error) {
 	list, plugins, err := parse(text)
 	if err != nil {
@@ -226,6 +233,7 @@ func remove(text []byte) ([]byte, error) {
 	return json.MarshalIndent(list, "", "  ")
 }
 
+// others returns the plugins of a list except ours.
 func others(plugins []any) []any {
 	return slices.DeleteFunc(slices.Clone(plugins), func(p any) bool {
 		one, _ := p.(map[string]any)

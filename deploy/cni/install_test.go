@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// The plugin comes last in the chain, once, whatever was there; all else stays as it was.
+// The plugin is inserted once, at the end of the chain, whatever the chain contained. Everything else is unchanged.
 func TestInsert(t *testing.T) {
 	entry := map[string]any{"type": pluginName, "kubernetes": map[string]any{"kubeconfig": "/k"}}
 	for what, test := range map[string]struct{ text, want string }{
@@ -87,13 +87,14 @@ func (p played) install() {
 	}
 }
 
-// has says whether a file is there and has a text.
+// has reports whether a file exists and contains a text.
 func has(path, what string) bool {
 	text, err := os.ReadFile(path)
 	return err == nil && strings.Contains(string(text), what)
 }
 
-// An installation is complete once it is there, comes back where another plugin's installation wrote the chain again, and goes without a trace.
+// An installation is complete once the files exist, is repaired after another plugin's installation has rewritten the
+// chain, and is removed completely.
 func TestInstall(t *testing.T) {
 	i := newPlayed(t)
 	if err := i.chain(); err == nil {
@@ -135,7 +136,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// A configuration of one plugin becomes a list of the same name.
+// A configuration with one plugin is converted to a list of the same name.
 func TestInstallWithOnePlugin(t *testing.T) {
 	i := newPlayed(t)
 	i.write(filepath.Join(i.confDir, "05-one.conf"), `{"cniVersion":"0.3.1","name":"n","type":"bridge"}`)

@@ -1,9 +1,9 @@
-// Command navarch-cni redirects the traffic of Pods with a sidecar as a chained CNI plugin, so that no container of theirs needs the capability
-// NET_ADMIN. A runtime calls it for every Pod; `navarch-cni install`, which a DaemonSet runs on each node, puts it into the chain, and
-// redirects what it came too late for.
+// Command navarch-cni redirects the traffic of Pods with a sidecar as a chained CNI plugin, so that their containers do
+// not need the capability NET_ADMIN. A container runtime calls it for every Pod. `navarch-cni install`, which a
+// DaemonSet runs on each node, puts the plugin into the chain, and redirects Pods that started before that.
 //
-// Owns: its entry in the node's CNI configuration, its kubeconfig, its program.  Reads: Pods.  Never: deletes a Pod; removes the rules
-// of one; lets a Pod start whose rules it could not make.
+// Owns: its entry in the node's CNI configuration, its kubeconfig, its program. Reads: Pods. Never: deletes a Pod;
+// removes a Pod's rules; lets a Pod start without its rules.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second of them kills at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process at once
 	if command := os.Getenv("CNI_COMMAND"); command != "" {
 		os.Exit(plugin(ctx, environment(os.Getenv), os.Stdin, os.Stdout))
 	}
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// run is the command line.
+// run runs the command `install` or `uninstall`.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 || args[0] != "install" && args[0] != "uninstall" {
 		return fmt.Errorf("want `install` or `uninstall`; a container runtime says what it wants in CNI_COMMAND")
@@ -40,7 +40,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&i.binDir, "bin-dir", "/host/opt/cni/bin", "The node's folder of CNI plugins, as this container sees it.")
 	f.StringVar(&i.confDir, "conf-dir", "/host/etc/cni/net.d", "The node's folder of CNI configurations, as this container sees it.")
 	f.StringVar(&i.hostConfDir, "host-conf-dir", "/etc/cni/net.d", "The same, as the node sees it.")
-	f.StringVar(&i.serviceAccount, "service-account", "/var/run/secrets/kubernetes.io/serviceaccount", "Token and CA by which the plugin reads Pods.")
+	f.StringVar(&i.serviceAccount, "service-account",
+		"/var/run/secrets/kubernetes.io/serviceaccount", "Token and CA by which the plugin reads Pods.")
 	f.StringVar(&i.node, "node", os.Getenv("NODE_NAME"), "This node, whose Pods are repaired; empty: none are.")
 	f.StringVar(&i.proc, "proc", "/proc", "The node's processes (hostPID), by which network namespaces of Pods are found.")
 	f.Func("exclude-namespace", "A namespace whose Pods are left alone; may be repeated.", func(ns string) error {

@@ -19,15 +19,15 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// patience is how long the plugin looks for the Pod before the runtime has to ask again.
+// patience is the time limit for reading the Pod; then the runtime has to retry.
 const patience = 10 * time.Second
 
-// plugin answers one request of a runtime, and gives the exit status.
+// plugin answers one request of a runtime, and returns the exit status.
 func plugin(ctx context.Context, r request, in io.Reader, out io.Writer) int {
 	answer, f := r.answer(ctx, in)
 	if f != nil {
 		f.Version = answer.version
-		_ = json.NewEncoder(out).Encode(f) // the exit status says it, too
+		_ = json.NewEncoder(out).Encode(f) // the exit status reports it, too
 		return 1
 	}
 	if answer.body != nil {
@@ -38,7 +38,7 @@ func plugin(ctx context.Context, r request, in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// reply is what the runtime is told.
+// reply is the answer to the runtime.
 type reply struct {
 	version string
 	body    []byte
@@ -46,7 +46,7 @@ type reply struct {
 
 func (r request) answer(ctx context.Context, in io.Reader) (reply, *failure) {
 	if r.command == "VERSION" {
-		body, _ := json.Marshal(map[string]any{"cniVersion": versions[len(versions)-1], "supportedVersions": versions}) // it marshals
+		body, _ := json.Marshal(map[string]any{"cniVersion": versions[len(versions)-1], "supportedVersions": versions}) // cannot fail
 		return reply{body: body}, nil
 	}
 	c, f := readConfiguration(in)
@@ -68,13 +68,14 @@ func (r request) answer(ctx context.Context, in io.Reader) (reply, *failure) {
 			return out, fail(50, "not ready", err)
 		}
 		return out, nil
-	case "DEL", "GC": // the rules go with the namespace, and never before
+	case "DEL", "GC": // the kernel removes the rules with the namespace
 		return out, nil
 	}
-	return out, fail(codeEnvironment, "CNI_COMMAND", fmt.Errorf("%.20q is none of ADD, DEL, CHECK, GC, STATUS, VERSION", r.command))
+	return out, fail(codeEnvironment, "CNI_COMMAND", fmt.Errorf("%.20q: want one of ADD, DEL, CHECK, GC, STATUS, VERSION", r.command))
 }
 
-// add redirects a Pod's traffic, if it has a sidecar. An error keeps the Pod from starting: nothing of it may pass in clear.
+// add redirects a Pod's traffic, if it has a sidecar. An error prevents the Pod's start, so that no traffic passes in
+// clear.
 func (r request) add(ctx context.Context, c configuration) *failure {
 	config, yes, f := r.decide(ctx, c)
 	if f != nil || !yes {
@@ -86,7 +87,7 @@ func (r request) add(ctx context.Context, c configuration) *failure {
 	return nil
 }
 
-// check says whether the rules of a Pod are there.
+// check returns an error if a Pod's rules are absent.
 func (r request) check(ctx context.Context, c configuration) *failure {
 	_, yes, f := r.decide(ctx, c)
 	if f != nil || !yes {
@@ -105,7 +106,7 @@ func (r request) check(ctx context.Context, c configuration) *failure {
 	return nil
 }
 
-// decide finds the Pod, and says how its traffic is redirected; false: it is not for the plugin.
+// decide reads the Pod, and returns its redirection; false: the plugin does not apply to it.
 func (r request) decide(ctx context.Context, c configuration) (config redirect.Config, yes bool, f *failure) {
 	namespace, name := r.args["K8S_POD_NAMESPACE"], r.args["K8S_POD_NAME"]
 	if name == "" || namespace == "" || slices.Contains(c.Kubernetes.ExcludeNamespaces, namespace) {
@@ -133,14 +134,14 @@ func (r request) decide(ctx context.Context, c configuration) (config redirect.C
 	return config, true, nil
 }
 
-// find reads a Pod. One of the same name and another UID is the one before, or after, it.
+// find reads a Pod. A Pod of the same name with another UID is a predecessor or successor, and yields an error.
 func find(ctx context.Context, client *apiserver.Client, namespace, name, uid string) (*corev1.Pod, error) {
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(name)
 	pod := &corev1.Pod{}
 	if err := client.Do(ctx, http.MethodGet, path, nil, pod); err != nil {
 		return nil, err
 	}
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey] // of a static Pod: the runtime knows it by another UID
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey] // a static Pod, whose UID in the runtime differs
 	if uid != "" && string(pod.UID) != uid && !mirror {
 		return nil, fmt.Errorf("the API server has one with UID %s, and the runtime asks for %s", pod.UID, uid)
 	}

@@ -13,14 +13,15 @@ import (
 	"navarch.io/navarch/deploy/redirect"
 )
 
-// Names of containers that injection makes.
+// Names of containers that injection adds.
 const (
 	proxyContainer      = "istio-proxy"
 	initContainer       = "istio-init"
 	validationContainer = "istio-validation"
 )
 
-// leftAlone is why a Pod's traffic is not for the plugin to redirect; empty: it is. The rules are those of Istio's plugin (cni/README.md).
+// leftAlone returns why the plugin does not redirect a Pod's traffic; empty: it does. The rules are those of Istio's
+// plugin (cni/README.md).
 func leftAlone(pod *corev1.Pod) string {
 	proxy := proxyOf(pod)
 	switch {
@@ -44,7 +45,8 @@ func leftAlone(pod *corev1.Pod) string {
 	return ""
 }
 
-// isSidecar says whether arguments of stock or own agents run a sidecar: "proxy sidecar ...", or without "--type router".
+// isSidecar reports whether the arguments of a stock or own agent run a sidecar: "proxy sidecar ...", or no "--type
+// router".
 func isSidecar(args []string) bool {
 	if len(args) >= 2 && args[0] == "proxy" {
 		return args[1] == "sidecar"
@@ -52,7 +54,7 @@ func isSidecar(args []string) bool {
 	return !strings.Contains(strings.Join(args, "=")+"=", "--type=router=")
 }
 
-// proxyOf is the container of the proxy, which may be an init container (a native sidecar); nil: there is none.
+// proxyOf returns the proxy's container, which may be an init container (a native sidecar); nil: the Pod has no proxy.
 func proxyOf(pod *corev1.Pod) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -64,7 +66,8 @@ func proxyOf(pod *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-// configOf is how a Pod with a proxy is redirected.
+// configOf returns the redirection of a Pod with a proxy. The error names an annotation or variable that cannot be
+// parsed.
 func configOf(pod *corev1.Pod) (redirect.Config, error) {
 	proxy := proxyOf(pod)
 	p := redirect.Pod{Annotations: pod.Annotations, Env: map[string]string{}}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// The protocol between runtimes and plugins (https://www.cni.dev/docs/spec/): a command in the environment, a configuration on standard input, a
-// result or an error on standard output.
+// The protocol between runtimes and plugins (https://www.cni.dev/docs/spec/): a command in the environment, a
+// configuration on standard input, and a result or an error on standard output.
 
-// versions of the specification that the plugin speaks: what it does is the same in all of them.
+// versions are the supported versions of the specification; the plugin behaves the same in all of them.
 var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 // Codes of errors (section "Error").
@@ -20,8 +20,8 @@ const (
 	codeIO          = 5
 	codeDecode      = 6
 	codeConfig      = 7
-	codeAgain       = 11  // the runtime should try again
-	codeRules       = 100 // ours: the rules could not be made
+	codeAgain       = 11  // the runtime should retry
+	codeRules       = 100 // our own code: the rules could not be applied
 )
 
 // failure is an error of the protocol.
@@ -34,6 +34,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.Message + ": " + f.Details }
 
+// fail returns a failure; a failure in err is returned unchanged.
 func fail(code int, message string, err error) *failure {
 	f := &failure{Code: code, Message: message}
 	if err != nil {
@@ -42,7 +43,7 @@ func fail(code int, message string, err error) *failure {
 	return f
 }
 
-// configuration is what the plugin is given on standard input.
+// configuration is the plugin's configuration from standard input.
 type configuration struct {
 	Version    string          `json:"cniVersion"`
 	Name       string          `json:"name"`
@@ -51,13 +52,13 @@ type configuration struct {
 	Kubernetes settings        `json:"kubernetes"`
 }
 
-// settings are ours.
+// settings are the plugin's own part of the configuration.
 type settings struct {
 	Kubeconfig        string   `json:"kubeconfig"`
 	ExcludeNamespaces []string `json:"excludeNamespaces,omitempty"`
 }
 
-// maxConfiguration bounds what is read, in bytes.
+// maxConfiguration is the limit of the configuration in bytes.
 const maxConfiguration = 1 << 20
 
 func readConfiguration(r io.Reader) (configuration, *failure) {
@@ -73,18 +74,19 @@ func readConfiguration(r io.Reader) (configuration, *failure) {
 		return c, fail(codeDecode, "configuration", err)
 	}
 	if !slices.Contains(versions, c.Version) {
-		return c, &failure{Code: 1, Message: fmt.Sprintf("version %.20q of CNI", c.Version), Details: "want one of " + strings.Join(versions, ", ")}
+		return c, &failure{Code: 1, Message: fmt.Sprintf("version %.20q of CNI", c.Version),
+			Details: "want one of " + strings.Join(versions, ", ")}
 	}
 	return c, nil
 }
 
-// request is what a runtime asks for.
+// request is a runtime's request.
 type request struct {
 	command, netns string
 	args           map[string]string
 }
 
-// environment reads a request.
+// environment reads a request from the environment.
 func environment(getenv func(string) string) request {
 	r := request{command: getenv("CNI_COMMAND"), netns: getenv("CNI_NETNS"), args: map[string]string{}}
 	for pair := range strings.SplitSeq(getenv("CNI_ARGS"), ";") {

@@ -17,18 +17,18 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// repair redirects Pods that started before the plugin was there: their init container istio-validation fails, and starts again until they are. It
-// needs the right to list Pods, and no other.
+// repair redirects Pods that started before the plugin was installed. Their init container istio-validation fails and
+// restarts until they are redirected. Only the right to list Pods is needed.
 type repair struct {
 	log    *slog.Logger
 	client *apiserver.Client
 	node   string
 	proc   string
-	// failures are those of Pods, by name, that were logged.
+	// failures are the logged errors by Pod name.
 	failures map[string]string
 }
 
-// newRepair is of this node; nil: it is not known.
+// newRepair returns the repair of this node; nil: the node's name is unknown.
 func (i *installer) newRepair() (*repair, error) {
 	if i.node == "" {
 		return nil, nil
@@ -40,7 +40,7 @@ func (i *installer) newRepair() (*repair, error) {
 	return &repair{log: i.log, client: client, node: i.node, proc: i.proc, failures: map[string]string{}}, nil
 }
 
-// once looks at the node's Pods.
+// once repairs the Pods of the node that wait. Errors are logged.
 func (r *repair) once(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -69,7 +69,7 @@ func (r *repair) once(ctx context.Context) {
 	r.failures = failures
 }
 
-// waits says whether a Pod's validation has not passed.
+// waits reports whether a Pod's validation has not succeeded yet.
 func waits(pod *corev1.Pod) bool {
 	for _, s := range pod.Status.InitContainerStatuses {
 		if s.Name == validationContainer {
@@ -79,7 +79,7 @@ func waits(pod *corev1.Pod) bool {
 	return false
 }
 
-// pod makes the rules of a Pod in its network namespace, and says whether it had none.
+// pod applies a Pod's rules in its network namespace, and reports whether they were absent.
 func (r *repair) pod(pod *corev1.Pod) (done bool, err error) {
 	config, err := configOf(pod)
 	if err != nil {
@@ -100,8 +100,8 @@ func (r *repair) pod(pod *corev1.Pod) (done bool, err error) {
 	return done && err == nil, err
 }
 
-// namespace is the path of a Pod's network namespace: that of any of its processes, whose control group names the Pod's UID. One that shares
-// the network of the node's own processes is none.
+// namespace returns the path of a Pod's network namespace: that of any process whose control group contains the Pod's
+// UID. The namespace of the node's own processes is rejected. The error reports that there is no such process.
 func (r *repair) namespace(uid string) (string, error) {
 	if uid == "" {
 		return "", fmt.Errorf("the Pod has no UID")
@@ -120,14 +120,14 @@ func (r *repair) namespace(uid string) (string, error) {
 			continue
 		}
 		path := filepath.Join(dir, "ns", "net")
-		if space, err := os.Readlink(path); err == nil && space != own { // it may have ended
+		if space, err := os.Readlink(path); err == nil && space != own { // the process may have ended
 			return path, nil
 		}
 	}
 	return "", fmt.Errorf("no process of the Pod is found in %s", r.proc)
 }
 
-// inGroupOf says whether a process is in a control group of a Pod; systemd's names have underscores in UIDs.
+// inGroupOf reports whether a process is in a control group of a Pod; systemd's names have underscores in UIDs.
 func inGroupOf(path, uid string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package docs has the pages for operators, as they were compiled in: navarchd serves them, and tests apply, and do, what these say.
+// Package docs embeds the pages for operators: navarchd serves them, and tests run their commands and apply their YAML.
 //
-// Owns: nothing.  Reads: the pages.  Never: imports package testing, which navarchd would have then.
+// Owns: nothing.  Reads: the pages.  Never: imports package testing, which would be linked into navarchd.
 package docs
 
 import (
@@ -8,25 +8,27 @@ import (
 	"strings"
 )
 
-// Pages has each page by its file name.
+// Pages contains each page by its file name.
 //
 //go:embed *.md
 var Pages embed.FS
 
-// T is the part of testing.TB that a test's reading of a page needs.
+// T is the part of testing.TB that YAML and Commands use.
 type T interface {
 	Helper()
 	Fatal(...any)
 	Fatalf(string, ...any)
 }
 
-// YAML is the first YAML in a page (kubernetes.md) after a text, such as a heading. The test ends where there is none.
+// YAML returns the first YAML block of a page (for example kubernetes.md) after a text, such as a heading. It fails the
+// test if there is no such block.
 func YAML(t T, page, after string) string {
 	t.Helper()
 	return block(t, page, after, "yaml")
 }
 
-// Commands are the first ones in a page after a text, such as a heading, one in a line, without comments. The test ends where there are none.
+// Commands returns the commands of the first text block of a page after a text, such as a heading: one per line,
+// without comments. It fails the test if there is no such block.
 func Commands(t T, page, after string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(block(t, page, after, "text"), "\\\n", " ")) {
@@ -36,7 +38,7 @@ func Commands(t T, page, after string) (all []string) {
 	return all
 }
 
-// block is the first one of a language in a page after a text.
+// block returns the first block of a language in a page after a text.
 func block(t T, page, after, language string) string {
 	t.Helper()
 	text, err := Pages.ReadFile(page)

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Mode is how inbound connections reach Envoy.
+// Mode is the method by which inbound connections reach Envoy.
 type Mode string
 
-// The modes of istio-iptables: Redirect translates the destination, and Envoy sees the client's address on the connection to itself only; TProxy
-// leaves the packets as they are, so that Envoy can connect to the application from the client's address.
+// The modes of istio-iptables. Redirect translates the destination; the application sees Envoy's address as the source.
+// TProxy leaves packets unchanged, so that Envoy can connect to the application from the client's address.
 const (
 	Redirect Mode = "REDIRECT"
 	TProxy   Mode = "TPROXY"
@@ -26,7 +26,8 @@ const (
 	DefaultProxyUID     = 1337
 	DefaultMark         = 1337
 	DefaultRouteTable   = 133
-	// outboundMark is what packets of Envoy to the own Pod's address have in mode TProxy (istio-iptables: constants.OutboundMark).
+	// outboundMark marks packets of Envoy to the own Pod's address in mode TProxy (istio-iptables:
+	// constants.OutboundMark).
 	outboundMark = 1338
 )
 
@@ -42,52 +43,55 @@ type Prefixes struct {
 	List []netip.Prefix
 }
 
-// Config is what is redirected. Lists may be empty; nothing is redirected that no field names.
+// Config describes the traffic that is redirected. Lists may be empty; traffic that no field names is not redirected.
 type Config struct {
-	OutboundPort uint16 // where Envoy takes what the application sends
-	InboundPort  uint16 // where Envoy takes what comes for the application
-	TunnelPort   uint16 // of HBONE: it goes to Envoy as it is
-	DNSPort      uint16 // where the agent answers DNS
+	OutboundPort uint16 // port of Envoy for the application's outbound connections
+	InboundPort  uint16 // port of Envoy for inbound connections
+	TunnelPort   uint16 // port of HBONE, which reaches Envoy without redirection
+	DNSPort      uint16 // port of the agent's DNS server
 
-	// What these users and groups send is Envoy's or the agent's, and goes past both.
+	// ProxyUIDs and ProxyGIDs are the users and groups of Envoy and the agent, whose own traffic is not redirected.
 	ProxyUIDs, ProxyGIDs []uint32
 
 	Mode       Mode
-	Mark       uint32 // of packets that go to a transparent socket; TProxy alone
-	RouteTable uint32 // by which they are delivered locally; TProxy alone
+	Mark       uint32 // mark of packets for a transparent socket; TProxy only
+	RouteTable uint32 // route table that delivers them locally; TProxy only
 
-	Inbound        Ports    // to be redirected
-	InboundExclude []uint16 // not; where Inbound is all
+	Inbound        Ports    // ports to redirect
+	InboundExclude []uint16 // exceptions, if Inbound is all
 
-	Outbound        Prefixes       // destinations to be redirected
-	OutboundExclude []netip.Prefix // not
-	OutboundPorts   []uint16       // to be redirected whatever the destination, unless that is excluded
-	// OutboundExcludePorts are not redirected, neither TCP nor UDP.
+	Outbound        Prefixes       // destinations to redirect
+	OutboundExclude []netip.Prefix // exceptions
+	OutboundPorts   []uint16       // ports to redirect whatever the destination, unless that is excluded
+	// OutboundExcludePorts are never redirected, neither TCP nor UDP.
 	OutboundExcludePorts []uint16
 
-	ExcludeInterfaces []string // neither in nor out
-	VirtualInterfaces []string // what comes in here is outbound traffic, of virtual machines in the Pod
+	ExcludeInterfaces []string // interfaces without redirection, in both directions
+	VirtualInterfaces []string // interfaces of virtual machines in the Pod: their inbound packets are outbound traffic
 
-	// OwnerGroups, if any, are the only groups whose outbound traffic is redirected; that of OwnerGroupsExclude is not.
+	// OwnerGroups, if not empty, are the only groups whose outbound traffic is redirected. Traffic of OwnerGroupsExclude
+	// is not redirected.
 	OwnerGroups, OwnerGroupsExclude []uint32
 
-	// DNS to these servers, UDP and TCP at port 53, goes to the agent; DNSAll: to any server.
+	// DNS to DNSServers, UDP and TCP at port 53, goes to the agent; with DNSAll, DNS to any server.
 	DNSServers []netip.Addr
 	DNSAll     bool
 
-	DropInvalid bool // packets that belong to no connection are dropped, instead of answered with a reset
+	DropInvalid bool // drop packets of no connection, instead of answering with a reset
 }
 
-// Default is what istio-iptables does without flags: no traffic but Envoy's own is named.
+// Default returns the configuration of istio-iptables without flags, which redirects no traffic.
 func Default() Config {
 	return Config{OutboundPort: DefaultOutboundPort, InboundPort: DefaultInboundPort, TunnelPort: DefaultTunnelPort, DNSPort: DefaultDNSPort,
-		ProxyUIDs: []uint32{DefaultProxyUID}, ProxyGIDs: []uint32{DefaultProxyUID}, Mode: Redirect, Mark: DefaultMark, RouteTable: DefaultRouteTable}
+		ProxyUIDs: []uint32{DefaultProxyUID}, ProxyGIDs: []uint32{DefaultProxyUID}, Mode: Redirect,
+		Mark: DefaultMark, RouteTable: DefaultRouteTable}
 }
 
-// MaxRules bounds a set, so that an annotation cannot make the kernel's transaction fail half-read, or the Pod's packets slow.
+// MaxRules limits a set, so that an annotation cannot make the kernel's transaction fail or slow down the Pod's
+// packets.
 const MaxRules = 4096
 
-// Validate says what is wrong with a configuration.
+// Validate returns an error that names the first field that is not valid.
 func (c *Config) Validate() error {
 	if c.Mode != Redirect && c.Mode != TProxy {
 		return fmt.Errorf("mode %q: want %s or %s", c.Mode, Redirect, TProxy)
@@ -115,7 +119,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// validInterface follows the kernel (net/core/dev.c, dev_valid_name), and leaves out what a rule could not be written with.
+// validInterface follows the kernel (net/core/dev.c, dev_valid_name), and also rejects characters that a rule's text
+// cannot contain.
 func validInterface(name string) error {
 	bad := func(r rune) bool {
 		return r <= ' ' || r == '/' || r == ':' || r == '"' || r == '\\' || r == '*' || r > '~'
@@ -126,10 +131,10 @@ func validInterface(name string) error {
 	return nil
 }
 
-// capturesDNS says whether any DNS goes to the agent.
+// capturesDNS reports whether any DNS goes to the agent.
 func (c *Config) capturesDNS() bool { return c.DNSAll || len(c.DNSServers) > 0 }
 
-// includesLoopback says whether the application's own loopback traffic is asked for by a prefix of it.
+// includesLoopback reports whether a prefix of Outbound covers loopback addresses.
 func (c *Config) includesLoopback() bool {
 	return slices.ContainsFunc(c.Outbound.List, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Text is a Config as flags, environments and annotations write it: lists are separated by commas, "*" is everything. An empty number is the
-// default.
+// Text is a Config in the form of flags, environment variables and annotations: lists are separated by commas, "*"
+// means everything. An empty number has its default.
 type Text struct {
 	OutboundPort, InboundPort, TunnelPort string
 	ProxyUIDs, ProxyGIDs                  string
@@ -20,8 +20,8 @@ type Text struct {
 	OwnerGroups, OwnerGroupsExclude       string
 }
 
-// Config reads the text; DNS is the caller's to add. An error names what cannot be understood: nothing is left out in silence, because what
-// is not redirected passes in clear.
+// Config parses the text; the caller adds the DNS settings. The error names what cannot be parsed: every part is parsed
+// or refused, because traffic that is not redirected passes in clear.
 func (t Text) Config() (c Config, err error) {
 	r := reader{}
 	c = Default()
@@ -32,7 +32,7 @@ func (t Text) Config() (c Config, err error) {
 	r.number(&c.RouteTable, "route table", t.RouteTable)
 	if t.ProxyUIDs != "" {
 		c.ProxyUIDs = r.numbers("user of the proxy", t.ProxyUIDs)
-		c.ProxyGIDs = c.ProxyUIDs // as istio-iptables
+		c.ProxyGIDs = c.ProxyUIDs // as in istio-iptables
 	}
 	if t.ProxyGIDs != "" {
 		c.ProxyGIDs = r.numbers("group of the proxy", t.ProxyGIDs)
@@ -72,7 +72,7 @@ func split(text string) (out []string) {
 	return out
 }
 
-// reader keeps the first error.
+// reader stores the first error.
 type reader struct{ err error }
 
 func (r *reader) fail(what, why string) {
@@ -115,7 +115,7 @@ func (r *reader) port(into *uint16, what, text string) {
 func (r *reader) listOfPorts(what, text string) (out []uint16) {
 	for _, word := range split(text) {
 		if word == "0" {
-			continue // no connection has it; Istio's injector lets it through
+			continue // no connection has port 0, which Istio's injector accepts
 		}
 		var n uint16
 		r.port(&n, what, word)

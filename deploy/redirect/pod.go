@@ -8,23 +8,24 @@ import (
 	"istio.io/api/annotation"
 )
 
-// Pod is what of a Pod decides how it is redirected, where it has no init container for that.
+// Pod contains the parts of a Pod that decide its redirection by the CNI plugin.
 type Pod struct {
 	Annotations map[string]string
 	Env         map[string]string // of the proxy's container
-	UID, GID    *int64            // that the proxy runs as; nil: not stated
-	// Resolvers are the servers that its resolv.conf will have, where the Pod states them all (dnsPolicy None); none: they are not known.
+	UID, GID    *int64            // user and group of the proxy; nil: not stated
+	// Resolvers are the DNS servers of its resolv.conf, if the Pod states all of them (dnsPolicy None); empty: unknown.
 	Resolvers []netip.Addr
 }
 
-// alwaysExcluded are the inbound ports of the agent and of Envoy that are not for redirection: merged metrics and probes, readiness, Envoy's
-// metrics.
+// alwaysExcluded are the inbound ports of agent and Envoy that are never redirected: merged metrics and probes,
+// readiness, Envoy's metrics.
 const alwaysExcluded = "15020,15021,15090"
 
-// Config is the configuration of a Pod, by the annotations that Istio's CNI plugin reads (cni/pkg/plugin/sidecar_redirect.go). DNS of all servers
-// is captured where the proxy answers it, as there: before the Pod's containers run nobody knows its resolv.conf. Where the Pod states it, DNS of those
-// servers is, as by an init container: one of them may be in the Pod itself, which the agent asks, and which would be answered by the agent again if what it
-// asks of others were captured, too. An error names what cannot be understood, or what does not go together.
+// Config returns the configuration of a Pod, by the annotations that Istio's CNI plugin reads
+// (cni/pkg/plugin/sidecar_redirect.go). If the proxy answers DNS, DNS to all servers is captured, as in Istio, because
+// resolv.conf is unknown before the Pod's containers run. If the Pod states its servers, only DNS to them is captured,
+// as by an init container. One of the servers may be in the Pod itself; its own queries to other servers must then not
+// return to the agent. The error names an annotation that cannot be parsed, or a contradiction.
 func (p Pod) Config() (Config, error) {
 	get := func(name, otherwise string) string {
 		if v, is := p.Annotations[name]; is {

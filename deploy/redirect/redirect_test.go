@@ -11,12 +11,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// stock is what Istio's injection passes.
+// stock returns the settings that Istio's injection passes.
 func stock() Text {
 	return Text{OutboundPort: "15001", InboundPort: "15006", ProxyUIDs: "1337", Mode: "REDIRECT", Outbound: "*", Inbound: "*", InboundExclude: "15090,15021,15020"}
 }
 
-// Each configuration has its rules in testdata, as nft reads them; deploy/redirect/kernel proves that the kernel is given the same.
+// Each configuration has its rules in testdata, in nft's form; deploy/redirect/kernel tests that the kernel gets the
+// same.
 func TestRules(t *testing.T) {
 	change := func(f func(*Text)) Text { x := stock(); f(&x); return x }
 	for name, test := range map[string]struct {
@@ -73,7 +74,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// What cannot be understood is an error that names it: what is left out would pass in clear.
+// Text that cannot be parsed is an error that names it: an omitted setting would let traffic pass in clear.
 func TestTextThatCannotBeUnderstood(t *testing.T) {
 	for why, text := range map[string]Text{
 		"no port":                  {Inbound: "80,http"},
@@ -103,7 +104,8 @@ func TestTextThatCannotBeUnderstood(t *testing.T) {
 	}
 }
 
-// A Pod says by its annotations what is redirected, and by its proxy's container who the proxy is and whether it answers DNS.
+// A Pod's annotations select the redirected traffic. The proxy's container determines the proxy's user and the capture
+// of DNS.
 func TestPods(t *testing.T) {
 	uid := func(n int64) *int64 { return &n }
 	for name, pod := range map[string]Pod{

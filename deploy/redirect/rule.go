@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// TableName is the name of our table, of the family inet. Nobody else's tables are read or changed.
+// TableName is the name of our table, of the family inet. Other tables are neither read nor changed.
 const TableName = "navarch"
 
-// Set is the whole table.
+// Set is the content of the table.
 type Set struct {
 	Chains []Chain
-	// Transparent: packets with this mark are delivered locally, by this route table; zero: there are none.
+	// Transparent: packets with this mark are delivered locally by this route table; zero: no such packets.
 	Transparent Transparent
 }
 
 // Transparent is the policy routing of mode TProxy.
 type Transparent struct{ Mark, Table uint32 }
 
-// Len is how many rules there are.
+// Len returns the number of rules.
 func (s Set) Len() (n int) {
 	for _, c := range s.Chains {
 		n += len(c.Rules)
@@ -27,20 +27,20 @@ func (s Set) Len() (n int) {
 	return n
 }
 
-// Hook is where packets pass.
+// Hook is the position of a chain in the path of packets.
 type Hook string
 
-// The hooks of what comes in and of what processes of the Pod send.
+// Hooks of inbound packets, and of packets that the Pod's processes send.
 const (
 	Prerouting Hook = "prerouting"
 	Output     Hook = "output"
 )
 
-// Kind is the type of a base chain, in nftables' words.
+// Kind is the type of a base chain, by nftables' names.
 type Kind string
 
-// The types of base chains: Filter decides, NAT translates the first packet of a connection and with it all of them, Route decides and has the
-// packet routed again where its mark has changed.
+// Types of base chains. Filter accepts or drops packets. NAT translates the first packet of a connection, and so all of
+// them. Route also routes a packet again when its mark has changed.
 const (
 	Filter Kind = "filter"
 	NAT    Kind = "nat"
@@ -54,7 +54,7 @@ const (
 	priorityNAT    = -100
 )
 
-// Chain is a base chain; what no rule decides is accepted.
+// Chain is a base chain; packets that match no rule are accepted.
 type Chain struct {
 	Name     string
 	Kind     Kind
@@ -63,16 +63,16 @@ type Chain struct {
 	Rules    []Rule
 }
 
-// Rule does something with packets that match everything it names.
+// Rule performs its actions on packets that match all its conditions.
 type Rule struct {
 	If []Match
 	Do []Action
 }
 
-// Field is what of a packet, or of its connection, is compared.
+// Field is a compared property of a packet or of its connection.
 type Field string
 
-// The fields. A comparison of an address holds for packets of its family alone.
+// Fields. A comparison of an address matches only packets of its family.
 const (
 	InInterface  Field = "iifname"
 	OutInterface Field = "oifname"
@@ -89,7 +89,8 @@ const (
 	ConnState    Field = "ct state"
 )
 
-// Numbers of families (Family, AF_INET and AF_INET6), protocols (Protocol) and states of connections (ConnState, a mask).
+// Numbers of address families (Family: AF_INET and AF_INET6), protocols (Protocol), and connection states (ConnState, a
+// mask).
 const (
 	IPv4, IPv6         = 2, 10
 	TCP, UDP           = 6, 17
@@ -105,11 +106,11 @@ type Match struct {
 	Prefix netip.Prefix
 }
 
-// Verb is what a rule does.
+// Verb is the kind of an action.
 type Verb string
 
-// The verbs. Accept and Drop end the chain; Redirect does, too; after the others the rule goes on. Transparent ends the rule, without an
-// effect, where no socket listens at the port.
+// Verbs. Accept, Drop and RedirectTo end the chain; after the others the rule continues. TransparentTo ends the rule
+// without effect if no socket listens at the port.
 const (
 	Accept        Verb = "accept"
 	Drop          Verb = "drop"
@@ -121,15 +122,15 @@ const (
 	SetZone       Verb = "ct zone set"
 )
 
-// Action is a verb with its argument: a port, a mark, a zone. Family is that of TransparentTo.
+// Action is a verb with its argument: a port, a mark or a zone. Family belongs to TransparentTo.
 type Action struct {
 	Verb   Verb
 	Number uint32
 	Family uint32
 }
 
-// String is the set as the input of `nft -f`: it replaces the table, in one transaction. Policy routes, which are not nftables', are
-// comments.
+// String returns the set as input of `nft -f`, which replaces the table in one transaction. Policy routes are comments,
+// because nftables does not manage them.
 func (s Set) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table inet %[1]s\ndelete table inet %[1]s\ntable inet %[1]s {\n", TableName)
@@ -143,13 +144,14 @@ func (s Set) String() string {
 	b.WriteString("}\n")
 	if t := s.Transparent; t.Mark != 0 {
 		for _, family := range []string{"-4", "-6"} {
-			fmt.Fprintf(&b, "# ip %s rule add fwmark %d lookup %d\n# ip %s route add local default dev lo table %d\n", family, t.Mark, t.Table, family, t.Table)
+			fmt.Fprintf(&b,
+				"# ip %s rule add fwmark %d lookup %d\n# ip %s route add local default dev lo table %d\n", family, t.Mark, t.Table, family, t.Table)
 		}
 	}
 	return b.String()
 }
 
-// String is the rule in nft's language.
+// String returns the rule in nft's language.
 func (r Rule) String() string {
 	var words []string
 	for _, m := range r.If {
@@ -161,7 +163,7 @@ func (r Rule) String() string {
 	return strings.Join(words, " ")
 }
 
-// String is the comparison in nft's language.
+// String returns the comparison in nft's language.
 func (m Match) String() string {
 	op := " "
 	if m.Not {
@@ -192,7 +194,7 @@ func prefixText(p netip.Prefix) string {
 	return p.String()
 }
 
-// String is the action in nft's language.
+// String returns the action in nft's language.
 func (a Action) String() string {
 	switch a.Verb {
 	case RedirectTo:

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// The order of the rules, and what each is for, follow istio-iptables (tools/istio-iptables/pkg/capture/run.go), with these differences: one
-// table has both address families; TCP that should go to a transparent socket is dropped while there is none; what Envoy sends with the mark
-// of transparent sockets is not redirected again.
+// Order and purpose of the rules follow istio-iptables (tools/istio-iptables/pkg/capture/run.go), with three
+// differences. One table serves both address families. TCP for a transparent socket is dropped while the socket is
+// absent. Packets of Envoy with the mark of transparent sockets are not redirected again.
 
 var (
 	loopback4 = netip.MustParsePrefix("127.0.0.1/32")
 	loopback6 = netip.MustParsePrefix("::1/128")
-	// magic4 and magic6 are where Envoy's connections to addresses that no listener knows come from (cluster InboundPassthroughCluster).
+	// magic4 and magic6 are the source addresses of Envoy's connections to addresses without a listener (cluster
+	// InboundPassthroughCluster).
 	magic4 = netip.MustParsePrefix("127.0.0.6/32")
 	magic6 = netip.MustParsePrefix("::6/128")
 )
@@ -22,11 +23,12 @@ const (
 	dnsPort      = 53
 )
 
-// Rules are the rules of a configuration, which has to be valid.
+// Rules returns the rules of a valid configuration.
 func (c *Config) Rules() Set {
 	var s Set
 	if c.capturesDNS() {
-		s.Chains = append(s.Chains, chain("dns_out", Filter, Output, priorityRaw, c.dnsZonesOut()), chain("dns_in", Filter, Prerouting, priorityRaw, c.dnsZonesIn()))
+		s.Chains = append(s.Chains, chain("dns_out", Filter, Output, priorityRaw, c.dnsZonesOut()),
+			chain("dns_in", Filter, Prerouting, priorityRaw, c.dnsZonesIn()))
 	}
 	if mangle := c.mangleIn(); len(mangle) > 0 {
 		s.Chains = append(s.Chains, chain("transparent_in", Filter, Prerouting, priorityMangle, mangle))
@@ -35,7 +37,8 @@ func (c *Config) Rules() Set {
 		s.Transparent = Transparent{Mark: c.Mark, Table: c.RouteTable}
 		s.Chains = append(s.Chains, chain("transparent_out", Route, Output, priorityMangle, c.mangleOut()))
 	}
-	s.Chains = append(s.Chains, chain("inbound", NAT, Prerouting, priorityNAT, c.natIn()), chain("outbound", NAT, Output, priorityNAT, c.natOut()))
+	s.Chains = append(s.Chains, chain("inbound", NAT, Prerouting, priorityNAT, c.natIn()),
+		chain("outbound", NAT, Output, priorityNAT, c.natOut()))
 	return s
 }
 
@@ -43,7 +46,7 @@ func chain(name string, kind Kind, hook Hook, priority int32, rules []Rule) Chai
 	return Chain{Name: name, Kind: kind, Hook: hook, Priority: priority, Rules: rules}
 }
 
-// transparent says whether inbound connections go to a transparent socket.
+// transparent reports whether inbound connections go to a transparent socket.
 func (c *Config) transparent() bool {
 	return c.Mode == TProxy && (c.Inbound.All || len(c.Inbound.List) > 0)
 }
@@ -61,9 +64,10 @@ func (r *ruleMaker) redirect(port uint16) Rule {
 func (r *ruleMaker) zone(n uint32) Rule              { return r.do(Action{Verb: SetZone, Number: n}) }
 func (r *ruleMaker) do(actions ...Action) (out Rule) { return Rule{If: r.matches, Do: actions} }
 
+// ruleMaker builds a rule from its conditions.
 type ruleMaker struct{ matches []Match }
 
-// owners are the comparisons with the users and the groups of the proxy.
+// owners returns the comparisons with the users and groups of the proxy.
 func (c *Config) owners() (out []Match) {
 	for _, uid := range c.ProxyUIDs {
 		out = append(out, is(UID, uid))
@@ -74,7 +78,7 @@ func (c *Config) owners() (out []Match) {
 	return out
 }
 
-// natIn redirects what comes for the application.
+// natIn returns the rules that redirect inbound connections.
 func (c *Config) natIn() (out []Rule) {
 	for _, name := range c.ExcludeInterfaces {
 		out = append(out, when(on(InInterface, name)).accept())
@@ -101,7 +105,7 @@ func (c *Config) natIn() (out []Rule) {
 	return append(out, when(tcp()).redirect(c.InboundPort))
 }
 
-// destinations are the comparisons with what outbound traffic is redirected to; an empty one holds for all.
+// destinations returns the comparisons with the redirected destinations; an empty comparison matches all.
 func (c *Config) destinations() (out [][]Match) {
 	if c.Outbound.All {
 		return [][]Match{{}}
@@ -112,7 +116,7 @@ func (c *Config) destinations() (out [][]Match) {
 	return out
 }
 
-// natOut redirects what the application sends, and what Envoy sends to its own Pod.
+// natOut returns the rules that redirect the application's connections, and Envoy's to its own Pod.
 func (c *Config) natOut() (out []Rule) {
 	for _, name := range c.ExcludeInterfaces {
 		out = append(out, when(on(OutInterface, name)).accept())
@@ -122,7 +126,8 @@ func (c *Config) natOut() (out []Rule) {
 			out = append(out, when(is(Protocol, protocol), is(Port, uint32(port))).accept())
 		}
 	}
-	if c.transparent() { // Envoy to the application, from the client's address
+	// Envoy to the application, from the client's address
+	if c.transparent() {
 		out = append(out, when(is(Mark, c.Mark)).accept())
 	}
 	for _, p := range []netip.Prefix{magic4, magic6} {
@@ -155,14 +160,14 @@ func (c *Config) natOut() (out []Rule) {
 	return out
 }
 
-// natOwner is what is done with the proxy's own traffic: where it goes to its own Pod's address it is as if it came from outside (a workload
-// that calls its own Service), and everything else goes past, so that nothing comes back without end. What the application sends over
-// loopback goes past, too.
+// natOwner returns the rules for the proxy's own traffic. Its connections to its own Pod's address are treated as
+// inbound (a workload that calls its own Service). All others pass, which prevents loops. The application's loopback
+// connections pass, too.
 func (c *Config) natOwner() (out []Rule) {
 	for _, owner := range c.owners() {
 		for _, p := range []netip.Prefix{loopback4, loopback6} {
 			own := []Match{on(OutInterface, loopbackName), {Field: Destination, Prefix: p, Not: true}, tcp(), not(Port, uint32(c.TunnelPort))}
-			if c.capturesDNS() { // application, agent, DNS server: not through Envoy's inbound side
+			if c.capturesDNS() { // application, agent, DNS server: must not pass Envoy's inbound side
 				own = append(own, not(Port, dnsPort))
 			}
 			out = append(out, when(append(own, owner)...).redirect(c.InboundPort))
@@ -183,7 +188,7 @@ func (c *Config) natOwner() (out []Rule) {
 	return out
 }
 
-// dnsServers are the comparisons with the servers whose DNS goes to the agent.
+// dnsServers returns the comparisons with the servers whose DNS goes to the agent.
 func (c *Config) dnsServers(f Field) (out [][]Match) {
 	if c.DNSAll {
 		return [][]Match{{}}
@@ -203,8 +208,9 @@ func (c *Config) natDNS() (out []Rule) {
 	return out
 }
 
-// The zones of connection tracking for DNS over UDP. The application's query and the agent's, to the same server, may come from the same port
-// one after the other; in one zone the second would be taken for a packet of the first, and translated to the agent again.
+// Zones of connection tracking for DNS over UDP. The application's query and the agent's, to the same server, may use
+// the same source port one after the other. In one zone the second would count as a packet of the first, and be sent to
+// the agent again.
 const (
 	zoneAgent       = 1 // agent to server
 	zoneApplication = 2 // application to agent

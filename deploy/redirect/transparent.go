@@ -2,8 +2,8 @@ package redirect
 
 import "net/netip"
 
-// mangleIn hands what comes for the application to a transparent socket; in both modes it drops what belongs to no connection, if that is asked
-// for.
+// mangleIn returns the rules that pass inbound connections to a transparent socket. In both modes, with DropInvalid,
+// they drop packets of no connection.
 func (c *Config) mangleIn() (out []Rule) {
 	if c.DropInvalid {
 		out = append(out, when(is(ConnState, Invalid)).do(Action{Verb: Drop}))
@@ -17,7 +17,7 @@ func (c *Config) mangleIn() (out []Rule) {
 	lo := on(InInterface, loopbackName)
 	out = append(out,
 		when(tcp(), is(Port, uint32(c.TunnelPort))).accept(),
-		// Envoy to the application, from the client's address: the connection keeps the mark for the answers (mangleOut).
+		// Envoy to the application, from the client's address: the connection keeps the mark for the replies (mangleOut).
 		when(tcp(), is(Mark, c.Mark)).do(Action{Verb: SaveMark}, Action{Verb: Accept}),
 		when(tcp(), lo, at(Source, magic4)).accept(),
 		when(tcp(), lo, at(Source, magic6)).accept(),
@@ -35,7 +35,8 @@ func (c *Config) mangleIn() (out []Rule) {
 	return append(out, c.toTransparent(tcp())...)
 }
 
-// toTransparent: packets of a connection that is known go to its socket, a new one to Envoy's; while that does not listen it is dropped.
+// toTransparent passes packets of an established connection to its socket, and a new connection to Envoy's socket.
+// While Envoy does not listen, new connections are dropped.
 func (c *Config) toTransparent(matches ...Match) (out []Rule) {
 	with := func(more ...Match) *ruleMaker { return when(append(matches[:len(matches):len(matches)], more...)...) }
 	mark := Action{Verb: SetMark, Number: c.Mark}
@@ -44,12 +45,13 @@ func (c *Config) toTransparent(matches ...Match) (out []Rule) {
 		out = append(out, with(at(Destination, p)).accept())
 	}
 	for _, family := range []uint32{IPv4, IPv6} {
-		out = append(out, with(is(Family, family)).do(Action{Verb: TransparentTo, Number: uint32(c.InboundPort), Family: family}, mark, Action{Verb: Accept}))
+		out = append(out,
+			with(is(Family, family)).do(Action{Verb: TransparentTo, Number: uint32(c.InboundPort), Family: family}, mark, Action{Verb: Accept}))
 	}
 	return append(out, with().do(Action{Verb: Drop}))
 }
 
-// mangleOut marks what has to come back to a transparent socket.
+// mangleOut returns the rules that mark packets which must return to a transparent socket.
 func (c *Config) mangleOut() (out []Rule) {
 	for _, name := range c.ExcludeInterfaces {
 		out = append(out, when(on(OutInterface, name)).accept())
@@ -58,10 +60,11 @@ func (c *Config) mangleOut() (out []Rule) {
 	out = append(out, when(tcp(), lo, is(Mark, c.Mark)).accept())
 	for _, owner := range c.owners() {
 		for _, p := range []netip.Prefix{loopback4, loopback6} {
-			// Envoy to its own Pod's address: as if it came from outside.
-			out = append(out, when(tcp(), lo, Match{Field: Destination, Prefix: p, Not: true}, owner).do(Action{Verb: SetMark, Number: outboundMark}))
+			// Envoy to its own Pod's address: treated as inbound.
+			out = append(out,
+				when(tcp(), lo, Match{Field: Destination, Prefix: p, Not: true}, owner).do(Action{Verb: SetMark, Number: outboundMark}))
 		}
 	}
-	// The application's answers to the client's address go to Envoy's socket.
+	// Replies of the application to the client's address go to Envoy's socket.
 	return append(out, when(tcp(), is(ConnMark, c.Mark)).do(Action{Verb: RestoreMark}))
 }

@@ -24,8 +24,9 @@ func TestMain(m *testing.M) {
 // installLines finds the block of README.md that installs Navarch.
 var installLines = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// The lines of README.md install the chart with its own values in a cluster with the images of `make cluster`, and lead to an application with sidecars whose
-// requests go from proxy to proxy. Levels of log lines change in that control plane.
+// The lines of README.md install the chart with its own values in a cluster with the images of `make cluster`, and lead
+// to an application with sidecars whose requests go from proxy to proxy. Levels of log lines change in that control
+// plane.
 func TestKubeReadme(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -63,7 +64,7 @@ func TestKubeReadme(t *testing.T) {
 	}
 }
 
-// checkout makes a folder like that of the repository after `make cluster` has built what it runs.
+// checkout creates a folder like that of the repository after `make cluster` has built the programs.
 func checkout(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -94,7 +95,7 @@ func checkout(t *testing.T) (dir string) {
 	return dir
 }
 
-// shell runs lines in a folder, and returns what they print; each has to succeed.
+// shell runs lines in a folder, and returns their output; each must succeed.
 func shell(t *testing.T, dir, kubeconfig, lines string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euxo", "pipefail", "-c", lines)

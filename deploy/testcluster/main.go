@@ -1,6 +1,6 @@
 // Command testcluster runs a Kubernetes cluster of processes until it is interrupted (`make cluster`).
 //
-// Owns: one cluster.  Reads: flags, .tools, bin.  Never: used in production.
+// Owns: one cluster. Reads: flags, .tools, bin. Never: runs in production.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// given are images that --image name=program adds to.
+// given are the images of the flag --image name=program.
 type given image.Table
 
 func (g given) String() string { return fmt.Sprint(len(g)) }
@@ -48,7 +48,8 @@ func (g given) add(name, program string) error {
 	return err
 }
 
-// images has the product's images, and of every other program of bin one by its name. top is the folder of the repository.
+// images returns the product's images, and for every other program in bin an image with its name. top is the folder of
+// the repository.
 func images(top string) (image.Table, error) {
 	tools := filepath.Join(top, ".tools", "bin")
 	local := map[string]string{"envoy": cmp.Or(os.Getenv("NAVARCH_ENVOY"), filepath.Join(tools, "envoy"))}
@@ -80,7 +81,8 @@ func run() error {
 	flag.IntVar(&o.Nodes, "nodes", 3, "How many nodes.")
 	flag.BoolVar(&o.Istio, "istio", true, "Istio's CustomResourceDefinitions are there.")
 	flag.BoolVar(&o.GatewayAPI, "gateway-api", true, "Those of the Gateway API are there.")
-	flag.Var(more, "image", "name=program: one more image with one program, may be repeated. Those of the product, and programs of bin/ by their names, are there.")
+	flag.Var(more, "image",
+		"name=program: one more image with one program, may be repeated. Those of the product, and programs of bin/ by their names, are there.")
 	flag.Parse()
 	var err error
 	if o.Images, err = images("."); err != nil {

@@ -1,9 +1,9 @@
-// Package attack is a hostile neighbour: it does to a gRPC address of a control plane on this machine what somebody would do who
-// wants to take it down, without a credential and with the stolen one of one workload, and counts what came of it. Addresses that
-// are not loopback are refused: it is for measuring one's own server (issue 12, `make load S=hostile`).
+// Package attack simulates a hostile neighbour of a control plane on this machine. It attacks a gRPC address, without a
+// credential and with the stolen credential of one workload, and counts the results of its tries. It is for measuring
+// one's own server (`make load S=hostile`): addresses that are not loopback are refused.
 //
-// Owns: its connections.  Reads: answers, for what they say of how a try ended.  Never: an address that is not loopback; more
-// connections at once than it was given.
+// Owns: its connections. Reads: answers, to learn how a try ended. Never: connects to an address that is not loopback;
+// opens more connections at once than Config.Connections.
 package attack
 
 import (
@@ -22,56 +22,56 @@ import (
 	"time"
 )
 
-// Config is what is attacked, and with what. The zero value of a field stands for its default.
+// Config contains the targets of the attacks and the attacker's credential. A field that is zero has its default.
 type Config struct {
 	Addr string // host:port of gRPC over TLS; the host is an IP address of loopback
-	From string // IP address of loopback that connections come from; empty: the kernel's choice
-	// Certificate and Token are the credential of one workload. Nil: only attacks that need none are carried out.
+	From string // IP address of loopback that connections come from; empty: the kernel chooses
+	// Certificate and Token are the credential of one workload. Nil: only attacks without a credential are carried out.
 	Certificate *tls.Certificate
 	Token       string
-	// Identity is the workload's, as "namespace/service account"; Victim is a proxy of another one, as "namespace/service
-	// account/pod".
+	// Identity is the workload's identity, "namespace/service account". Victim is a proxy of another identity,
+	// "namespace/service account/pod".
 	Identity, Victim string
-	Proxy            string // of the identity, as NAME.NAMESPACE, which pages are asked about; empty: none is known
-	Group            string // WorkloadGroup of the identity, which machines register themselves by; empty: "vms"
-	// Pages is the host:port of HTTP with /debug, as Addr is of gRPC; empty: it is not attacked.
+	Proxy            string // a proxy of the identity, NAME.NAMESPACE, for requests about it; empty: unknown
+	Group            string // WorkloadGroup of the identity, for machines that register themselves; empty: "vms"
+	// Pages is the host:port of HTTP with /debug, on loopback; empty: it is not attacked.
 	Pages string
-	// Webhooks is the host:port of admission webhooks, over TLS; empty: they are not attacked.
+	// Webhooks is the host:port of admission webhooks over TLS, on loopback; empty: they are not attacked.
 	Webhooks string
 
 	Only        []string      // names of attacks; empty: all
-	Connections int           // at once, of all attacks together; 1,500, which is also the most
-	Even        bool          // attacks have as many connections each, whatever their shares
-	Names       int           // that a stream subscribes to, or claims versions of: 200,000
-	Hold        time.Duration // for how long a connection is kept that nobody closes: 20 s
-	Pause       time.Duration // between two steps of one connection, and two connections: 20 ms
+	Connections int           // concurrent connections of all attacks together: 1,500, which is also the maximum
+	Even        bool          // all attacks have the same number of connections, whatever their shares
+	Names       int           // names that a stream subscribes to, or claims versions of: 200,000
+	Hold        time.Duration // time after which an open connection is closed: 20 s
+	Pause       time.Duration // time between two steps of one connection, and between two connections: 20 ms
 }
 
 // Attack is one kind of attack.
 type Attack struct {
 	Name       string
-	Share      int  // of MaxConnections
-	Credential bool // it needs one
-	// once is one try, with one connection at a time. It ends with its context, and says what came of it in a word or two of a
-	// few.
+	Share      int  // connections out of MaxConnections
+	Credential bool // the attack needs the credential
+	// once makes one try, with one connection at a time. It ends with its context, and returns the result of the try: a
+	// gRPC code or one of a few words.
 	once func(context.Context, *attacker) string
 }
 
-// MaxConnections is how many connections there may be at once, and MinConnections how few: each attack has one.
+// MaxConnections and MinConnections are the bounds of Config.Connections: each attack has at least one connection.
 const (
 	MaxConnections = 1500
 	MinConnections = 64
 )
 
-// Words for what came of a try, beside gRPC's codes.
+// Results of a try, beside gRPC's codes.
 const (
-	kept         = "kept"          // it was left open until the attacker closed it
-	closed       = "closed"        // by the server
-	noConnection = "no connection" // TCP or TLS came to nothing
+	kept         = "kept"          // the attacker closed it at the end
+	closed       = "closed"        // the server closed it
+	noConnection = "no connection" // the TCP or TLS connection failed
 	answered     = "answered"
 )
 
-// All are the attacks.
+// All returns all attacks.
 func All() []Attack {
 	return []Attack{
 		{Name: "silent", Share: 240, once: silent},
@@ -96,21 +96,22 @@ func All() []Attack {
 		{Name: "machines", Share: 30, Credential: true, once: machines},
 		{Name: pagesAttack, Share: 30, Credential: true, once: pages},
 		{Name: ReviewAttacks[0], Share: 10, once: heavyReviews},
-		{Name: ReviewAttacks[1], Share: 15, once: largeReviews},
+		{Name: ReviewAttacks[1], Share: 10, once: largeReviews},
 		{Name: ReviewAttacks[2], Share: 15, once: wrongReviews},
-		{Name: ReviewAttacks[3], Share: 20, once: slowReviews},
+		{Name: ReviewAttacks[3], Share: 15, once: slowReviews},
+		{Name: ReviewAttacks[4], Share: 10, once: subnetReviews},
 	}
 }
 
-// Impersonation is the name of the attack that claims to be a proxy of another identity: none of its tries may be answered.
+// Impersonation is the name of the attack that poses as a proxy of another identity: none of its tries may be answered.
 const Impersonation = "impersonation"
 
-// Count is what one attack has done.
+// Count contains the counts of one attack.
 type Count struct {
 	Tried    uint64            `json:"tried"`
-	Came     map[string]uint64 `json:"came"`     // of tries that are over, by how they ended
-	Requests uint64            `json:"requests"` // sent on streams
-	Answers  uint64            `json:"answers"`  // to these
+	Came     map[string]uint64 `json:"came"`     // tries that have ended, by result
+	Requests uint64            `json:"requests"` // requests sent on streams
+	Answers  uint64            `json:"answers"`  // responses to these requests
 }
 
 func (c Count) String() string {
@@ -125,16 +126,16 @@ func (c Count) String() string {
 	return text
 }
 
-// Tally counts, by attack. The zero Tally is ready for use, by any goroutine.
+// Tally contains the counts by attack. The zero Tally is ready for use, by any goroutine.
 type Tally struct {
 	mu  sync.Mutex
 	all map[string]*Count
 }
 
-// MarshalJSON gives the counts by the attacks' names. The error is nil.
+// MarshalJSON returns the counts as an object by attack name. The error is nil.
 func (t *Tally) MarshalJSON() ([]byte, error) { return json.Marshal(t.Counts()) }
 
-// Counts are the counts of now, by the attacks' names.
+// Counts returns a copy of the counts, by attack name.
 func (t *Tally) Counts() map[string]Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,6 +148,7 @@ func (t *Tally) Counts() map[string]Count {
 	return all
 }
 
+// change applies f to the count of one attack.
 func (t *Tally) change(name string, f func(*Count)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,8 +161,8 @@ func (t *Tally) change(name string, f func(*Count)) {
 	f(t.all[name])
 }
 
-// Run attacks until ctx ends, and counts into t. It returns when all connections are closed. An error says what of the Config is
-// not possible, before anything is done.
+// Run attacks until ctx ends, and counts into t. It returns once all connections are closed. The error names the
+// settings of Config that are not possible; nothing is attacked then.
 func Run(ctx context.Context, c Config, t *Tally) error {
 	if err := c.complete(); err != nil {
 		return err
@@ -183,7 +185,7 @@ func Run(ctx context.Context, c Config, t *Tally) error {
 	return nil
 }
 
-// share is how many connections an attack may have.
+// share returns the number of connections of an attack.
 func (c *Config) share(a Attack) int {
 	if !c.Even {
 		return max(1, a.Share*c.Connections/MaxConnections)
@@ -197,12 +199,13 @@ func (c *Config) share(a Attack) int {
 	return max(1, c.Connections/chosen)
 }
 
-// chooses says whether an attack is carried out.
+// chooses reports whether an attack is carried out.
 func (c *Config) chooses(a Attack) bool {
-	return (c.Certificate != nil || !a.Credential) && (c.Pages != "" || a.Name != pagesAttack) && (c.Webhooks != "" || !slices.Contains(ReviewAttacks, a.Name)) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
+	return (c.Certificate != nil || !a.Credential) && (c.Pages != "" || a.Name != pagesAttack) &&
+		(c.Webhooks != "" || !slices.Contains(ReviewAttacks, a.Name)) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
 }
 
-// complete checks what was given and fills in what was not.
+// complete validates the settings and sets defaults. Errors name the settings.
 func (c *Config) complete() error {
 	c.Connections = cmp.Or(c.Connections, MaxConnections)
 	c.Names = cmp.Or(c.Names, 200_000)
@@ -224,12 +227,14 @@ func (c *Config) complete() error {
 		err = errors.Join(err, fmt.Errorf("%d connections: %d to %d are possible", c.Connections, MinConnections, MaxConnections))
 	}
 	if c.Certificate != nil && (strings.Count(c.Identity, "/") != 1 || strings.Count(c.Victim, "/") != 2 || c.Token == "") {
-		err = errors.Join(err, errors.New("with a certificate there must be a token, the identity as namespace/account, and a victim as namespace/account/pod"))
+		err = errors.Join(err,
+			errors.New("with a certificate there must be a token, the identity as namespace/account, and a victim as namespace/account/pod"))
 	}
 	return err
 }
 
-// loopback is an error for an address that is not an IP address of loopback with its port: a name could become any address.
+// loopback returns an error for an address that is not a loopback IP address with a port: a name could resolve to any
+// address.
 func loopback(addr string) error {
 	to, err := netip.ParseAddrPort(addr)
 	if err != nil || !to.Addr().Unmap().IsLoopback() {
@@ -238,6 +243,7 @@ func loopback(addr string) error {
 	return nil
 }
 
+// from returns an error for a text that is neither empty nor a loopback IP address.
 func from(ip string) error {
 	if ip == "" {
 		return nil
@@ -245,14 +251,14 @@ func from(ip string) error {
 	return loopback(net.JoinHostPort(ip, "1"))
 }
 
-// attacker is one worker of an attack: it has one connection at a time.
+// attacker is one worker of an attack. It has one connection at a time.
 type attacker struct {
 	Config
 	attack Attack
-	index  int // among those of its attack
+	index  int // number within its attack
 	tries  int
 	tally  *Tally
-	hello  []byte // what a client says first in a TLS handshake
+	hello  []byte // the first message of a client in a TLS handshake
 }
 
 func (w *attacker) run(ctx context.Context) {
@@ -269,7 +275,7 @@ func (w *attacker) run(ctx context.Context) {
 
 func (w *attacker) count(f func(*Count)) { w.tally.change(w.attack.Name, f) }
 
-// pause is false when the context has ended.
+// pause waits for Config.Pause; false: the context has ended.
 func (w *attacker) pause(ctx context.Context) bool {
 	timer := time.NewTimer(w.Pause)
 	defer timer.Stop()
@@ -281,7 +287,7 @@ func (w *attacker) pause(ctx context.Context) bool {
 	}
 }
 
-// identity is the workload's whose credential this is.
+// identity returns the namespace and service account of the stolen credential.
 func (w *attacker) identity() (namespace, account string) {
 	namespace, account, _ = strings.Cut(w.Identity, "/")
 	return namespace, account

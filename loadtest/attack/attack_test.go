@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Nothing but loopback is attacked, nor from elsewhere: not by an address, nor by a name, which could become any.
+// Only loopback addresses are attacked, and only from loopback addresses. Names are refused, because they could resolve
+// to any address.
 func TestOnlyLoopback(t *testing.T) {
 	for _, c := range []Config{
 		{Addr: "192.0.2.1:15012"}, {Addr: "10.0.0.1:15012"}, {Addr: "0.0.0.0:15012"}, {Addr: "[::]:15012"}, {Addr: "[2001:db8::1]:15012"}, {Addr: "128.0.0.1:1"},
@@ -31,7 +32,7 @@ func TestOnlyLoopback(t *testing.T) {
 	}
 }
 
-// There are no more connections at once than were given, and at most 1,500; each attack has its share.
+// There are never more concurrent connections than configured, and at most 1,500; each attack has its share.
 func TestConnectionsAreBounded(t *testing.T) {
 	for _, n := range []int{MinConnections, 99, 100, 150, MaxConnections} {
 		c, sum := Config{Connections: n}, 0
@@ -87,7 +88,7 @@ func (l *counted) Accept() (net.Conn, error) {
 	return countedConn{conn, sync.OnceFunc(func() { l.mu.Lock(); defer l.mu.Unlock(); l.open-- })}, nil
 }
 
-// Every attack is carried out, tries again, ends with its context, and comes from the address that was given.
+// Every attack is carried out, repeats its tries, ends with its context, and uses the configured source address.
 func TestAttacksTryAndEnd(t *testing.T) {
 	pair, err := selfSigned()
 	if err != nil {
@@ -153,7 +154,7 @@ func attackFor(t *testing.T, c Config) *Tally {
 	return tally
 }
 
-// waiting are the attacks that were not tried twice yet, or whose requests were not answered.
+// waiting returns the attacks that were not tried twice yet, or whose requests were not answered.
 func waiting(t *Tally) (left []string) {
 	all := t.Counts()
 	for _, a := range All() {
@@ -165,7 +166,7 @@ func waiting(t *Tally) (left []string) {
 	return left
 }
 
-// unreached are the attacks of which a try had no connection.
+// unreached returns the attacks with a try that got no connection.
 func unreached(t *Tally) (some []string) {
 	for name, n := range t.Counts() {
 		if n.Came[noConnection]+n.Came["Unavailable"] > 0 {

@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// clientHello is what a client says first in a TLS handshake.
+// clientHello returns the first message of a client in a TLS handshake.
 func clientHello() ([]byte, error) {
 	one, other := net.Pipe()
 	defer one.Close()
 	defer other.Close()
-	go func() { _ = tls.Client(one, config(nil)).Handshake() }() // it ends with the pipe
+	go func() { _ = tls.Client(one, config(nil)).Handshake() }() // ends with the pipe
 	b := make([]byte, 16<<10)
 	n, err := other.Read(b)
 	if err != nil {
@@ -25,18 +25,20 @@ func clientHello() ([]byte, error) {
 	return b[:n], nil
 }
 
-// config is that of a client who does not care who the server is.
+// config returns the TLS configuration of a client that does not verify the server.
 func config(certificate *tls.Certificate) *tls.Config {
-	c := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}}
+	c := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2"}, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}}
 	if certificate != nil {
 		c.Certificates = []tls.Certificate{*certificate}
 	}
 	return c
 }
 
-// dial makes a TCP connection, which ends with the context.
+// dial opens a TCP connection to Config.Addr, which is closed when ctx ends.
 func (w *attacker) dial(ctx context.Context) (net.Conn, error) { return w.dialTo(ctx, w.Addr) }
 
+// dialTo opens a TCP connection from Config.From to addr, which is closed when ctx ends.
 func (w *attacker) dialTo(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1}
 	if w.From != "" {
@@ -50,7 +52,7 @@ func (w *attacker) dialTo(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, nil
 }
 
-// client makes a gRPC connection, with the certificate or without. It is made at the first call, and its close ends it.
+// client returns a gRPC connection, with the certificate or without one (nil). It connects at the first call.
 func (w *attacker) client(ctx context.Context, certificate *tls.Certificate) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+w.Addr, grpc.WithTransportCredentials(credentials.NewTLS(config(certificate))),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
@@ -58,9 +60,9 @@ func (w *attacker) client(ctx context.Context, certificate *tls.Certificate) (*g
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return w.dial(ctx) }))
 }
 
-// wait reads and throws away what comes, until the server closes the connection or ctx ends.
+// wait reads and discards data until the server closes the connection or ctx ends, and returns the result of the try.
 func wait(ctx context.Context, conn io.Reader) string {
-	_, _ = io.Copy(io.Discard, conn) // how it ended is in the context
+	_, _ = io.Copy(io.Discard, conn) // ctx tells how it ended
 	if ctx.Err() != nil {
 		return kept
 	}

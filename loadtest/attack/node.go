@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// node is what a proxy says of itself.
+// node contains the claims of a proxy about itself.
 type node struct {
 	namespace, account, name string
 	labels                   map[string]string
-	metadata                 map[string]string // more of it
-	address                  string            // empty: one that is as good as any
+	metadata                 map[string]string // further metadata
+	address                  string            // empty: a default address
 }
 
-// message is the node as the first request has it.
+// message returns the node as in a first request.
 func (n *node) message() *corev3.Node {
 	address := cmp.Or(n.address, "10.99.99.99")
 	labels := &structpb.Struct{Fields: map[string]*structpb.Value{}}

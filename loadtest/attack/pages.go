@@ -12,12 +12,15 @@ import (
 
 const pagesAttack = "pages"
 
-// costly are pages of /debug that plan, decode or wait, and such as are for others; %s stands for a proxy, NAME.NAMESPACE.
-var costly = []string{"/debug/explain?proxyID=%s&resource=x", "/debug/config_dump?proxyID=%s", "/debug/syncz", "/debug/pprof/profile?seconds=30", "/debug/problems",
+// costly are pages of /debug that plan, decode or wait, and pages that are not for tenants. %s is a proxy,
+// NAME.NAMESPACE.
+var costly = []string{"/debug/explain?proxyID=%s&resource=x", "/debug/config_dump?proxyID=%s",
+	"/debug/syncz", "/debug/pprof/profile?seconds=30", "/debug/problems",
 	"/debug/pprof/heap", "/debug/connections", "/debug/patches", "/debug/snapshot", "/debug/"}
 
-// pages asks for pages of /debug, in turns with the token and without one, and reads of each answer what there is. It says that its requests were passed on, or it would be somebody on the
-// server's machine, who may see everything.
+// pages requests pages of /debug, alternately with the token and without a token, and reads the answers completely. Its
+// requests have the headers of a proxy. Without them it would count as a user of the server's machine, who may see
+// everything.
 func pages(ctx context.Context, w *attacker) string {
 	transport := &http.Transport{MaxConnsPerHost: 1, DisableCompression: true, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dialTo(ctx, w.Pages) }}
@@ -43,8 +46,8 @@ func pages(ctx context.Context, w *attacker) string {
 	}
 }
 
-// exchange sends a request, reads and throws away its answer, and pauses. Each answer counts as a try, by its status. It says what came of the connection; empty: it
-// goes on.
+// exchange sends a request, discards its answer, and pauses. Each answer counts as a try, by its status. It returns the
+// result of the connection; empty: the connection can be used again.
 func (w *attacker) exchange(ctx context.Context, transport *http.Transport, r *http.Request) (came string) {
 	w.count(func(c *Count) { c.Requests++ })
 	answer, err := transport.RoundTrip(r)

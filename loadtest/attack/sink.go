@@ -20,10 +20,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Sink is a gRPC server on loopback that takes whatever is sent, answers each message with an empty one, and keeps nothing.
-// Attackers that are aimed at it have the same to do as with a real one, and the real one has none of it. It stands in their
-// process, so that what it costs is theirs: a limit on their processor time holds for both. pages is a server of HTTP of the same kind, and webhooks
-// one over TLS. stop ends them. An error: there is no key or no port to be had; nothing serves then.
+// Sink starts a gRPC server on loopback that accepts all messages and answers each with an empty one. It is the target
+// for measuring the attackers' own cost, since they do the same work as against a real server. It runs in their
+// process, so a limit on their processor time includes it. pages is the address of such a server for HTTP, webhooks of
+// one for HTTP over TLS. stop ends all three. The error reports that there is no key or port; no server runs then.
 func Sink() (addr, pages, webhooks string, stop func(), err error) {
 	pair, err := selfSigned()
 	if err != nil {
@@ -43,7 +43,7 @@ func Sink() (addr, pages, webhooks string, stop func(), err error) {
 	return all[0].Addr().String(), all[1].Addr().String(), all[2].Addr().String(), func() { calls(); plain(); secure() }, nil
 }
 
-// servePages answers each request with nothing.
+// servePages answers each request with an empty response.
 func servePages(l net.Listener) (stop func()) {
 	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan struct{})
@@ -55,7 +55,8 @@ func servePages(l net.Listener) (stop func()) {
 }
 
 func serve(l net.Listener, pair tls.Certificate) (stop func()) {
-	conf := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	conf := &tls.Config{Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(conf)), grpc.UnknownServiceHandler(swallow), grpc.ForceServerCodec(nothing{}),
 		grpc.MaxRecvMsgSize(16<<20), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	done := make(chan struct{})
@@ -66,6 +67,7 @@ func serve(l net.Listener, pair tls.Certificate) (stop func()) {
 	return func() { server.Stop(); <-done }
 }
 
+// swallow reads all messages of a stream and answers each with an empty one.
 func swallow(_ any, s grpc.ServerStream) error {
 	for {
 		if err := s.RecvMsg(nil); errors.Is(err, io.EOF) || errors.Is(s.Context().Err(), context.Canceled) {
@@ -79,14 +81,18 @@ func swallow(_ any, s grpc.ServerStream) error {
 	}
 }
 
-// nothing is what all messages of the sink are.
+// nothing is the codec of the sink: all messages are empty, and encoding never fails.
 type nothing struct{}
 
-func (nothing) Name() string                { return "proto" }
+func (nothing) Name() string { return "proto" }
+
+// Marshal implements encoding.Codec.
 func (nothing) Marshal(any) ([]byte, error) { return nil, nil }
+
+// Unmarshal implements encoding.Codec.
 func (nothing) Unmarshal([]byte, any) error { return nil }
 
-// selfSigned is a certificate that nobody verifies.
+// selfSigned returns a self-signed certificate.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

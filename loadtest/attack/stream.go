@@ -18,19 +18,20 @@ import (
 
 const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// request is one of delta ADS.
+// request is a request of delta ADS.
 type request = discoveryv3.DeltaDiscoveryRequest
 
-// answer is what is looked at of one: its type and nonce, and nothing of its contents.
+// answer contains the parts of a response that the attackers use.
 type answer struct{ typeURL, nonce string }
 
-const typeField, nonceField = 4, 5 // of DeltaDiscoveryResponse
+const typeField, nonceField = 4, 5 // field numbers of DeltaDiscoveryResponse
 
-// codec encodes messages, and decodes answers: an attacker's processor time is for attacking.
+// codec encodes requests and decodes only type and nonce of responses, to save the attackers' processor time.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }
 
+// Marshal encodes a request. The error names another type.
 func (codec) Marshal(v any) ([]byte, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
@@ -39,6 +40,7 @@ func (codec) Marshal(v any) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
+// Unmarshal decodes type and nonce of a response. The error reports that the message is not valid.
 func (codec) Unmarshal(b []byte, v any) error {
 	if m, ok := v.(proto.Message); ok {
 		return proto.Unmarshal(b, m)
@@ -59,14 +61,15 @@ func (codec) Unmarshal(b []byte, v any) error {
 	})
 }
 
-// line is a stream, for who speaks on it.
+// line is a stream, as seen by the function that sends on it.
 type line struct {
 	ctx   context.Context // ends with the stream
 	send  func(*request) error
-	heard <-chan answer // some of the newest answers
+	heard <-chan answer // the newest responses; older ones may be dropped
 }
 
-// stream opens one, speaks while it reads, and says how it ended. With first it ends at the first answer.
+// stream opens a stream, calls speak while it reads, and returns the result. With first it ends after the first
+// response.
 func (w *attacker) stream(ctx context.Context, conn *grpc.ClientConn, first bool, speak func(line) error) string {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +87,7 @@ func (w *attacker) stream(ctx context.Context, conn *grpc.ClientConn, first bool
 			}
 			return err
 		}
-		_ = speak(line{inner, send, heard}) // why it fails, reading tells
+		_ = speak(line{inner, send, heard}) // the reader gets the stream's error
 	})
 	defer speaking.Wait()
 	defer cancel()
@@ -99,26 +102,26 @@ func (w *attacker) stream(ctx context.Context, conn *grpc.ClientConn, first bool
 		}
 		select {
 		case heard <- a:
-		default: // nobody listens
+		default: // speak does not read responses
 		}
 	}
 }
 
-// came is how a call ended.
+// came returns the result of a call from its error.
 func came(ctx context.Context, err error) string {
-	if code := status.Code(err); ctx.Err() == nil && code != codes.DeadlineExceeded { // which is the attacker's own
+	if code := status.Code(err); ctx.Err() == nil && code != codes.DeadlineExceeded { // otherwise the attacker ended the call
 		return code.String()
 	}
 	return kept
 }
 
-// node is one of the attacker's identity, under an invented name.
+// node returns a node of the stolen identity with an invented name.
 func (w *attacker) node(name string) *node {
 	namespace, account := w.identity()
 	return &node{namespace: namespace, account: account, name: name, labels: map[string]string{"app": name}}
 }
 
-// invented is a name that nobody else has.
+// invented returns a name that no other try uses.
 func (w *attacker) invented(i int) string {
 	return w.attack.Name + "-" + strconv.Itoa(w.index) + "-" + strconv.Itoa(w.tries) + "-" + strconv.Itoa(i)
 }

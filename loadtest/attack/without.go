@@ -12,14 +12,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The attacks of who has no credential.
+// Attacks without a credential.
 
-// silent opens a connection and says nothing.
+// silent opens a connection and sends nothing.
 func silent(ctx context.Context, w *attacker) string {
 	return w.raw(ctx, func(net.Conn) error { return nil })
 }
 
-// trickle says hello byte by byte, all but the last.
+// trickle sends the client's first message byte by byte, without the last byte.
 func trickle(ctx context.Context, w *attacker) string {
 	return w.raw(ctx, func(conn net.Conn) error {
 		for _, b := range w.hello[:len(w.hello)-1] {
@@ -31,7 +31,7 @@ func trickle(ctx context.Context, w *attacker) string {
 	})
 }
 
-// hello begins a handshake, which the server computes, and does not go on.
+// hello begins a handshake, which the server computes, and does not continue it.
 func hello(ctx context.Context, w *attacker) string {
 	return w.raw(ctx, func(conn net.Conn) error {
 		_, err := conn.Write(w.hello)
@@ -39,7 +39,7 @@ func hello(ctx context.Context, w *attacker) string {
 	})
 }
 
-// raw makes a TCP connection, speaks, and waits until the server closes it.
+// raw opens a TCP connection, calls speak, and waits until the server closes the connection.
 func (w *attacker) raw(ctx context.Context, speak func(net.Conn) error) string {
 	conn, err := w.dial(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (w *attacker) raw(ctx context.Context, speak func(net.Conn) error) string {
 	return wait(ctx, conn)
 }
 
-// unconnected is what came of a connection that was not made: nothing, where the time was over before.
+// unconnected returns the result of a failed connection: empty if the time was over before.
 func (w *attacker) unconnected(ctx context.Context) string {
 	if ctx.Err() != nil {
 		return kept
@@ -60,11 +60,11 @@ func (w *attacker) unconnected(ctx context.Context) string {
 	return noConnection
 }
 
-// bombs are lists of headers that decode to much more than a server should take: by references to one entry of the table, by
-// their number, by their length, by CONTINUATION frames without an end.
+// bombs are header lists that decode to more than a server should accept: by references to one table entry, by the
+// number of headers, by their length, and by CONTINUATION frames without an end.
 var bombs = []struct{ number, size, frames int }{{5000, 2000, 0}, {30_000, 1, 0}, {20, 16 << 10, 0}, {100, 1000, 1000}}
 
-// headers sends a list of headers without a client certificate, then others on the same connection.
+// headers sends such a header list without a client certificate, then others on the same connection.
 func headers(ctx context.Context, w *attacker) string {
 	return w.raw(ctx, func(raw net.Conn) error {
 		conn := tls.Client(raw, config(nil))
@@ -92,7 +92,8 @@ func bomb(f *http2.Framer, stream uint32, which int) error {
 	b := bombs[which]
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", deltaMethod}, {":authority", "x"}, {"content-type", "application/grpc"}} {
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"},
+		{":path", deltaMethod}, {":authority", "x"}, {"content-type", "application/grpc"}} {
 		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}

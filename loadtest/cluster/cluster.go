@@ -1,7 +1,4 @@
-// Package cluster is a real Kubernetes control plane for load runs, and what a folder of a mesh has as its objects.
-//
-// Owns: the control plane's processes, until Close.  Reads: files of loadtest/mesh.  Never: a control plane that it did not start; kubelets:
-// it writes the status of Pods, and EndpointSlices, itself.
+// Package cluster runs a real Kubernetes control plane for load runs, and writes the objects of a synthetic mesh to it.
 package cluster
 
 import (
@@ -29,20 +26,21 @@ import (
 	"navarch.io/navarch/loadtest/gauge"
 )
 
-// Cluster is one control plane: etcd and an API server with Istio's kinds; no admission, no controllers.
+// Cluster is one control plane: etcd, and an API server with Istio's kinds. It has no admission plugins and no
+// controllers.
 type Cluster struct {
 	plane *controlplane.ControlPlane
 	api   dynamic.Interface
 }
 
-// Start starts a control plane in an empty folder. Its programs are those of `make kube-tools`. An error: one of them is missing or does not become
-// ready, or Istio's kinds cannot be defined; nothing runs then.
+// Start starts a control plane in an empty folder, with the programs of `make kube-tools`. Errors: a program is missing
+// or does not become ready, or Istio's kinds cannot be defined; nothing runs then.
 func Start(dir string) (*Cluster, error) {
 	return start(controlplane.Options{Istio: true}, dir)
 }
 
-// Beside starts the control plane of another cluster in an empty folder: an API server without Istio's kinds, on the etcd of this one. It has to be closed
-// before this one is. Errors are those of Start.
+// Beside starts the control plane of another cluster in an empty folder: an API server without Istio's kinds, on the
+// etcd of c. It must be closed before c. Errors are those of Start.
 func (c *Cluster) Beside(name, dir string) (*Cluster, error) {
 	return start(controlplane.Options{Etcd: c.plane.Etcd(), Prefix: "/" + name}, dir)
 }
@@ -64,19 +62,20 @@ func start(o controlplane.Options, dir string) (*Cluster, error) {
 	return &Cluster{plane, api}, nil
 }
 
-// Kubeconfig is the path of the administrator's.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
-// Etcd is the address of the control plane's etcd, for navarchd's own keys too.
+// Etcd returns the address of the control plane's etcd, which may also hold navarchd's keys.
 func (c *Cluster) Etcd() string { return c.plane.Etcd() }
 
-// Close ends all processes.
+// Close ends all processes of the control plane.
 func (c *Cluster) Close() { c.plane.Close() }
 
-// Injection writes the ConfigMap istio-sidecar-injector, as the chart has it. The error is that of Put.
+// Injection writes the chart's ConfigMap istio-sidecar-injector. The error is that of Put.
 func (c *Cluster) Injection(ctx context.Context) error {
-	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
-		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
+		"data":     map[string]string{"config": injection.Config(), "values": injection.Values()}})
 	if err != nil {
 		return err
 	}
@@ -84,11 +83,12 @@ func (c *Cluster) Injection(ctx context.Context) error {
 	return err
 }
 
-// writers is how many requests go at once while much is written.
+// writers is the number of concurrent requests while many objects are written.
 const writers = 32
 
-// Fill makes the objects of all files, in order of what they need of one another: what has no namespace first. Errors: that of
-// Objects, before anything is made, or those of all objects that the API server refused, by name; one that is there already is none.
+// Fill creates the objects of all files in the order of their dependencies: cluster-scoped objects first. An existing
+// object is left unchanged. Errors: that of Objects, before anything is created, or one that names all objects that the
+// API server refused.
 func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) error {
 	objects, err := Objects(files)
 	if err != nil {
@@ -110,7 +110,8 @@ func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) err
 	return nil
 }
 
-// Objects are those of a mesh's files, in their order. An error names the file that is not YAML, or has an object without a kind.
+// Objects parses the objects of a mesh's files, in their order. The error names a file that is not YAML, or that
+// contains an object without a kind.
 func Objects(files iter.Seq2[string, []byte]) (objects []*unstructured.Unstructured, err error) {
 	for path, data := range files {
 		all, err := parse(data)
@@ -122,6 +123,7 @@ func Objects(files iter.Seq2[string, []byte]) (objects []*unstructured.Unstructu
 	return objects, nil
 }
 
+// each calls do for all objects, `writers` at once, and joins their errors with the objects' names.
 func (c *Cluster) each(all []*unstructured.Unstructured, do func(*unstructured.Unstructured) error) error {
 	queue, wg := make(chan *unstructured.Unstructured), sync.WaitGroup{}
 	var mu sync.Mutex
@@ -145,8 +147,9 @@ func (c *Cluster) each(all []*unstructured.Unstructured, do func(*unstructured.U
 	return failed
 }
 
-// Put writes the objects of files one after the other, as `kubectl apply -f` does, and returns when the API server answered for the first.
-// An error: that of Objects for a file, or the API server's for an object, by name; those before it are written.
+// Put writes the objects of files one after the other, as `kubectl apply -f` does. first is the time of the API
+// server's answer for the first object. The error is that of Objects, or the API server's with the object's name; the
+// objects before that one are written.
 func (c *Cluster) Put(ctx context.Context, files iter.Seq2[string, []byte]) (first time.Time, err error) {
 	for path, data := range files {
 		all, err := parse(data)
@@ -165,8 +168,9 @@ func (c *Cluster) Put(ctx context.Context, files iter.Seq2[string, []byte]) (fir
 	return first, nil
 }
 
-// Roll replaces so many Pods, as rolling deploys do: another one comes with the same address, and the old one goes. changed is how many changes of
-// Pods the API server tells of. Errors: the Pods cannot be listed, or those of all that could not be replaced, by name.
+// Roll replaces n Pods as a rolling deploy does: it creates a Pod with the same address, then deletes the old one.
+// changed is the number of Pod changes that watchers receive. Errors: the Pods cannot be listed, or the names of all
+// Pods that could not be replaced.
 func (c *Cluster) Roll(ctx context.Context, n int) (changed int, err error) {
 	list, err := c.api.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(ctx, metav1.ListOptions{Limit: int64(n)})
 	if err != nil {
@@ -184,7 +188,7 @@ func (c *Cluster) Roll(ctx context.Context, n int) (changed int, err error) {
 		}
 		return c.of(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: &zero})
 	})
-	return 3 * len(list.Items), err // made, its status, the old one deleted
+	return 3 * len(list.Items), err // created, its status written, the old one deleted
 }
 
 func pointers(items []unstructured.Unstructured) (all []*unstructured.Unstructured) {
@@ -194,13 +198,13 @@ func pointers(items []unstructured.Unstructured) (all []*unstructured.Unstructur
 	return all
 }
 
-// Try has the API server do all that it does to make an object, its webhooks included, but keep it. It gives the object as it would be. The error is the
-// API server's.
+// Try sends a dry-run creation, so the API server calls its webhooks and stores nothing. It returns the resulting
+// object. The error is the API server's.
 func (c *Cluster) Try(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	return c.of(o).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// create makes one object, and writes its status, which the API server takes for itself.
+// create creates one object and then writes its status, which the API server ignores at creation.
 func (c *Cluster) create(ctx context.Context, o *unstructured.Unstructured) error {
 	status, has := o.Object["status"]
 	made, err := c.of(o).Create(ctx, o, metav1.CreateOptions{})
@@ -215,7 +219,7 @@ func (c *Cluster) create(ctx context.Context, o *unstructured.Unstructured) erro
 	return err
 }
 
-// of is where objects of a kind are.
+// of returns the client for an object's kind and namespace.
 func (c *Cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	gvk := o.GroupVersionKind()
 	name := strings.ToLower(gvk.Kind) + "s"
@@ -226,7 +230,7 @@ func (c *Cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	return c.api.Resource(gvk.GroupVersion().WithResource(name)).Namespace(o.GetNamespace())
 }
 
-// parse reads the objects of a file.
+// parse parses the objects of one file.
 func parse(data []byte) (all []*unstructured.Unstructured, err error) {
 	for doc := range bytes.SplitSeq(data, []byte("---\n")) {
 		o := map[string]any{}
@@ -240,7 +244,7 @@ func parse(data []byte) (all []*unstructured.Unstructured, err error) {
 		if u.GetKind() == "" {
 			return nil, errors.New("an object has no kind")
 		}
-		if u.GetKind() == "Service" { // the API server gives it one: some are taken
+		if u.GetKind() == "Service" { // the API server assigns one: addresses of the mesh may be taken
 			unstructured.RemoveNestedField(o, "spec", "clusterIP")
 		}
 		all = append(all, u)
@@ -248,15 +252,10 @@ func parse(data []byte) (all []*unstructured.Unstructured, err error) {
 	return all, nil
 }
 
-// StatusWrites is how often the status of an object was written, by whomever, since the API server started: its own count.
+// StatusWrites returns the number of status updates, by any client, since the API server started, from its own metrics.
 // Errors are those of gauge.Scrape.
 func (c *Cluster) StatusWrites(ctx context.Context) (n float64, err error) {
-	client, err := rest.HTTPClientFor(c.plane.Config())
-	if err != nil {
-		return 0, err
-	}
-	defer client.CloseIdleConnections()
-	page, err := gauge.Scrape(ctx, client, "https://"+c.plane.Address()+"/metrics")
+	page, err := c.metrics(ctx)
 	for name, value := range page {
 		written := strings.Contains(name, `verb="PUT"`) || strings.Contains(name, `verb="PATCH"`) || strings.Contains(name, `verb="APPLY"`)
 		if strings.HasPrefix(name, "apiserver_request_total{") && strings.Contains(name, `subresource="status"`) && written {
@@ -264,4 +263,21 @@ func (c *Cluster) StatusWrites(ctx context.Context) (n float64, err error) {
 		}
 	}
 	return n, err
+}
+
+// Reviews returns the seconds that the API server waited for answers of webhooks that let an object pass, since it
+// started: its own measure, of which the bounds are 5, 25, 100 and 500 ms and more. Errors are those of gauge.Scrape.
+func (c *Cluster) Reviews(ctx context.Context) (gauge.Buckets, error) {
+	page, err := c.metrics(ctx)
+	return page.Buckets("apiserver_admission_webhook_admission_duration_seconds", `rejected="false"`), err
+}
+
+// metrics reads the API server's metrics page.
+func (c *Cluster) metrics(ctx context.Context) (gauge.Samples, error) {
+	client, err := rest.HTTPClientFor(c.plane.Config())
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	return gauge.Scrape(ctx, client, "https://"+c.plane.Address()+"/metrics")
 }

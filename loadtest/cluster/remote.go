@@ -10,14 +10,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Address is how the API server of a cluster is reached, with the rights of its administrator.
+// Address contains the address of a cluster's API server and the administrator's credentials.
 type Address struct{ config *rest.Config }
 
-// Address is how this cluster is reached.
+// Address returns the address of this cluster.
 func (c *Cluster) Address() Address { return Address{c.plane.Config()} }
 
-// Remote names other clusters to whoever serves this one, by one Secret with a kubeconfig for each, as `navarchctl create-remote-secret` prints them.
-// It takes the place of a Secret of that name. An error: the files that an address names cannot be read, or that of Put.
+// Remote publishes other clusters to the control plane in this one. It writes one Secret with a kubeconfig for each
+// cluster, as `navarchctl create-remote-secret` prints it, and replaces a Secret of that name. Errors: files that an
+// address refers to cannot be read, or that of Put.
 func (c *Cluster) Remote(ctx context.Context, secret string, clusters map[string]Address) error {
 	kubeconfigs := map[string][]byte{}
 	for name, of := range clusters {
@@ -27,8 +28,9 @@ func (c *Cluster) Remote(ctx context.Context, secret string, clusters map[string
 		}
 		kubeconfigs[name] = text
 	}
-	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": secret, "namespace": "istio-system",
-		"labels": map[string]string{"istio/multiCluster": "true"}}, "data": kubeconfigs})
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1",
+		"kind": "Secret", "metadata": map[string]any{"name": secret, "namespace": "istio-system",
+			"labels": map[string]string{"istio/multiCluster": "true"}}, "data": kubeconfigs})
 	if err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func (c *Cluster) Remote(ctx context.Context, secret string, clusters map[string
 	return err
 }
 
-// kubeconfig has inline data alone.
+// kubeconfig returns a kubeconfig with inline data.
 func kubeconfig(config *rest.Config) ([]byte, error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {

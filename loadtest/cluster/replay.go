@@ -15,27 +15,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Replay stands for the API servers of any number of clusters that have what one real cluster has. What it is asked for the first time it asks the
-// real API server; lists and watches are recorded as they come, byte by byte, and whoever asks for the same later is given that record, and what is added
-// to it. Whatever else it is asked goes to the real API server.
+// Replay simulates the API servers of any number of clusters with the content of one real cluster. It passes the first
+// list or watch of its kind on to the real API server and records the response byte by byte. Later equal requests get
+// the recorded bytes, and those that are added to the record. All other requests go to the real API server.
 type Replay struct {
 	server   *httptest.Server
 	config   *rest.Config // of the real API server
 	upstream *http.Client
 	pass     *httputil.ReverseProxy
-	ctx      context.Context // ends with Close
+	ctx      context.Context // cancelled by Close
 	end      context.CancelFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the field below
 	recorded map[string]*record
 }
 
-// Replay starts an address at which others are served as this cluster; Close ends it, before the cluster's. An error: the administrator's
-// configuration makes no client.
+// Replay starts an address that serves the content of this cluster as that of others. Close ends it, before the cluster
+// is closed. The error reports that the administrator's configuration yields no client.
 func (c *Cluster) Replay() (*Replay, error) {
 	config := c.plane.Config()
 	config.WrapTransport = nil
-	// As it comes: a transport that unpacks answers by itself would say so in no header.
+	// Unchanged encoding: a transport that decompresses responses removes the header that announces the compression.
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, err
@@ -44,39 +44,41 @@ func (c *Cluster) Replay() (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replay{config: config, upstream: &http.Client{Transport: transport}, pass: httputil.NewSingleHostReverseProxy(to), recorded: map[string]*record{}}
+	r := &Replay{config: config, upstream: &http.Client{Transport: transport},
+		pass: httputil.NewSingleHostReverseProxy(to), recorded: map[string]*record{}}
 	r.pass.Transport = transport
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.server = httptest.NewUnstartedServer(r)
-	r.server.EnableHTTP2 = true                           // as API servers have it
-	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that end with Close
+	r.server.EnableHTTP2 = true                           // as in API servers
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // discards errors of connections that Close ends
 	r.server.StartTLS()
 	return r, nil
 }
 
-// Address is how any of the clusters is reached.
+// Address returns the address of any of the simulated clusters.
 func (r *Replay) Address() Address {
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
 	return Address{&rest.Config{Host: r.server.URL, BearerToken: r.config.BearerToken, TLSClientConfig: rest.TLSClientConfig{CAData: root}}}
 }
 
-// Close ends all connections.
+// Close ends the server and all connections.
 func (r *Replay) Close() {
 	r.end()
 	r.server.CloseClientConnections()
 	r.server.Close()
 }
 
-// record is the answer to one request, as far as it has come.
+// record is the recorded part of the response to one request.
 type record struct {
-	mu     sync.Mutex // guards what follows
-	status int        // 0: it has not begun
+	mu     sync.Mutex // guards the fields below
+	status int        // 0: no response yet
 	header http.Header
 	body   []byte
 	ended  bool
-	grown  chan struct{} // closed when there is more
+	grown  chan struct{} // closed when the body grows
 }
 
+// change applies f under the lock and wakes the readers.
 func (c *record) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,14 +100,14 @@ func (r *Replay) ServeHTTP(w http.ResponseWriter, ask *http.Request) {
 		c.mu.Unlock()
 		if status != 0 && !begun {
 			begun = true
-			for name, values := range c.header { // it does not change any more
+			for name, values := range c.header { // the headers do not change after the first byte
 				w.Header()[name] = values
 			}
 			w.WriteHeader(status)
 		}
 		if begun {
 			if _, err := w.Write(more); err != nil || http.NewResponseController(w).Flush() != nil {
-				return // the client has gone
+				return // the client is gone
 			}
 			sent += len(more)
 		}
@@ -120,7 +122,8 @@ func (r *Replay) ServeHTTP(w http.ResponseWriter, ask *http.Request) {
 	}
 }
 
-// record is the one for a request, begun now where there is none. Watches differ in how long they are to last at most, by chance.
+// record returns the record of a request, and begins one at the first request. Timeouts of watches are not compared:
+// clients choose them at random.
 func (r *Replay) record(ask *http.Request) *record {
 	query := ask.URL.Query()
 	query.Del("timeoutSeconds")
@@ -138,7 +141,7 @@ func (r *Replay) record(ask *http.Request) *record {
 	return c
 }
 
-// fill records an answer until it ends. What is no answer that others may have, is forgotten.
+// fill records a response until it ends. A failed response is discarded.
 func (r *Replay) fill(key string, c *record, ask *http.Request) {
 	err := r.read(c, ask)
 	c.mu.Lock()
@@ -161,7 +164,7 @@ func (r *Replay) read(c *record, ask *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"Accept", "Accept-Encoding"} { // asked for by name, it comes as it was packed
+	for _, name := range []string{"Accept", "Accept-Encoding"} { // with an explicit header the transport does not decompress
 		if v := ask.Header.Get(name); v != "" {
 			to.Header.Set(name, v)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestQuantiles compares with the sorted list of what was recorded: at most 0.8 % too large, never too small.
+// TestQuantiles compares with the sorted list of the recorded values: at most 0.8 % too large, never too small.
 func TestQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 10, 1000} {
@@ -39,7 +39,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestBuckets walks over the borders: every value is in the bucket whose upper end is the first not below it.
+// Every value is in the bucket whose upper end is the first not below it; all borders are tested.
 func TestBuckets(t *testing.T) {
 	values := []uint64{0, 1, math.MaxInt64}
 	for shift := range 63 {
@@ -123,7 +123,7 @@ func TestParseRollup(t *testing.T) {
 	}
 }
 
-// TestReadProcess measures this very process: memory that it takes and CPU that it burns must show.
+// TestReadProcess measures this process: allocated memory and used CPU time must be visible.
 func TestReadProcess(t *testing.T) {
 	before, err := ReadProcess(os.Getpid())
 	if err != nil {
@@ -141,7 +141,8 @@ func TestReadProcess(t *testing.T) {
 	for i := 0; i < len(big); i += 4096 {
 		big[i] = 1
 	}
-	for until := burnt(t) + 60*time.Millisecond; burnt(t) < until; { // of its CPU's time: others may have the clock's
+	// CPU time of this thread, as other programs use the clock's.
+	for until := burnt(t) + 60*time.Millisecond; burnt(t) < until; {
 		_ = bytes.Count(big, []byte{2})
 	}
 	after, err := ReadProcess(os.Getpid())
@@ -163,7 +164,7 @@ func TestReadProcess(t *testing.T) {
 	}
 }
 
-// TestReadCPU: it is user and system time as ReadProcess has them, and of a process that is not there an error.
+// ReadCPU returns user and system time as ReadProcess does, and an error for a process that does not exist.
 func TestReadCPU(t *testing.T) {
 	for until := burnt(t) + 60*time.Millisecond; burnt(t) < until; {
 		_ = bytes.Count([]byte(page), []byte("x"))
@@ -191,7 +192,7 @@ func TestReadCPU(t *testing.T) {
 	}
 }
 
-// burnt is the CPU time of this process as the kernel tells it.
+// burnt returns the CPU time of this process by the kernel's counters.
 func burnt(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -212,6 +213,22 @@ pilot_xds_pushes{type="cds"} 3
 pilot_proxy_convergence_time_bucket{le="+Inf"} 4
 pilot_proxy_convergence_time_sum 0.5
 pilot_proxy_convergence_time_count 4
+# TYPE reviews histogram
+reviews_bucket{rejected="false",type="admit",le="0.5"} 90
+reviews_bucket{rejected="false",type="admit",le="1"} 99
+reviews_bucket{rejected="false",type="admit",le="+Inf"} 99
+reviews_sum{rejected="false",type="admit"} 30
+reviews_count{rejected="false",type="admit"} 99
+reviews_bucket{rejected="false",type="validating",le="0.5"} 1
+reviews_bucket{rejected="false",type="validating",le="1"} 1
+reviews_bucket{rejected="false",type="validating",le="+Inf"} 1
+reviews_sum{rejected="false",type="validating"} 0.1
+reviews_count{rejected="false",type="validating"} 1
+reviews_bucket{rejected="true",type="admit",le="0.5"} 0
+reviews_bucket{rejected="true",type="admit",le="1"} 0
+reviews_bucket{rejected="true",type="admit",le="+Inf"} 7
+reviews_sum{rejected="true",type="admit"} 70
+reviews_count{rejected="true",type="admit"} 7
 `
 
 func TestScrape(t *testing.T) {
@@ -235,6 +252,16 @@ func TestScrape(t *testing.T) {
 	}
 	if s["pilot_proxy_convergence_time_count"] != 4 || s[`pilot_xds_pushes{type="cds"}`] != 3 {
 		t.Errorf("%v", s)
+	}
+	good, all := s.Buckets("reviews", `rejected="false"`), s.Buckets("reviews")
+	if good.Quantile(.9) != .5 || good.Quantile(.99) != 1 || good.Longest() != 1 || good.Within(.5) != .91 {
+		t.Errorf("good: %v", good)
+	}
+	if !math.IsInf(all.Longest(), 1) || all.Since(good).Quantile(.5) != all.Longest() || all.Since(good).Within(1) != 0 {
+		t.Errorf("all: %v", all)
+	}
+	if none := all.Since(all); none.Longest() != 0 || none.Within(.5) != 1 || s.Buckets("other").Longest() != 0 {
+		t.Errorf("none: %v", none)
 	}
 	for path, says := range map[string]string{"/bad": "/bad", "/none": "404"} {
 		if _, err := Scrape(t.Context(), srv.Client(), srv.URL+path); err == nil || !strings.Contains(err.Error(), says) {

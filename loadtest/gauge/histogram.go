@@ -1,7 +1,8 @@
-// Package gauge measures a control plane from outside: histograms that can be merged across processes, memory and CPU of
-// a process as the kernel counts them, and the numbers of a metrics page. Every result is a type with a JSON form.
+// Package gauge measures a control plane from outside: histograms that can be merged across processes, memory and CPU
+// time of a process by the kernel's counters, and the values of a metrics page. Every result is a type with a JSON
+// form.
 //
-// Owns: nothing but the histograms it is asked for.  Reads: /proc, HTTP pages.  Never: an import of what it measures.
+// Owns: the histograms that it creates. Reads: /proc, HTTP pages. Never: imports the measured program.
 package gauge
 
 import (
@@ -13,15 +14,16 @@ import (
 	"time"
 )
 
-// subBits sets the precision of a Histogram: buckets are at most 1/128 (0.8 %) wide relative to their values, as HDR
-// histograms with two significant digits are (http://hdrhistogram.org).
+// subBits is the precision of a Histogram: the width of a bucket is at most 1/128 (0.8 %) of its values, as in HDR
+// histograms with two significant digits (http://hdrhistogram.org).
 const subBits = 7
 
-// Histogram counts durations in buckets of constant relative width, from 1 ns on. Minimum, maximum and sum are exact. The
-// zero Histogram is empty and ready for use; its methods may be called from any goroutine; a nil one is empty.
+// Histogram counts durations in buckets of constant relative width, from 1 ns on. Minimum, maximum and sum are exact.
+// The zero Histogram is empty and ready for use, by any goroutine; a nil Histogram is empty.
 //
-// It is not that of github.com/HdrHistogram/hdrhistogram-go: there the largest value, which here is the figure "until the last one", is known
-// to a bucket only, one goroutine may use it, and values beyond a range that was chosen before are lost. The precision is the same.
+// It replaces github.com/HdrHistogram/hdrhistogram-go, whose precision is equal but which has three limits. It knows
+// the largest value, which is the figure "until the last one", only by its bucket. One goroutine may use it. Values
+// beyond a range that was chosen at creation are lost.
 type Histogram struct {
 	mu       sync.Mutex
 	counts   []uint64
@@ -30,7 +32,7 @@ type Histogram struct {
 	min, max time.Duration
 }
 
-// Summary is what reports show of a Histogram, in milliseconds.
+// Summary is the part of a Histogram that reports show, in milliseconds.
 type Summary struct {
 	Count uint64  `json:"count"`
 	Min   float64 `json:"min_ms"`
@@ -38,7 +40,7 @@ type Summary struct {
 	P50   float64 `json:"p50_ms"`
 	P90   float64 `json:"p90_ms"`
 	P99   float64 `json:"p99_ms"`
-	// Last is the largest value: the time until the last one of a fleet.
+	// Last is the largest value, for example the time until the last proxy of a fleet.
 	Last float64 `json:"last_ms"`
 }
 
@@ -62,13 +64,13 @@ func (h *Histogram) record(d time.Duration, n uint64) {
 	h.sum += float64(d) * float64(n)
 }
 
-// bucket is the index of a value: below 256 its own, then 128 buckets for each power of two.
+// bucket returns the index of a value: the value itself below 256, then 128 buckets for each power of two.
 func bucket(v uint64) int {
 	shift := max(bits.Len64(v)-subBits-1, 0)
 	return shift<<subBits + int(v>>shift)
 }
 
-// upper is the largest value of a bucket.
+// upper returns the largest value of a bucket.
 func upper(i int) uint64 {
 	if i < 2<<subBits {
 		return uint64(i)
@@ -77,7 +79,7 @@ func upper(i int) uint64 {
 	return (uint64(i-shift<<subBits)+1)<<shift - 1
 }
 
-// Merge adds what another histogram counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(o *Histogram) {
 	if o == nil {
 		return
@@ -102,7 +104,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.sum += o.sum
 }
 
-// Clone is a copy at this moment.
+// Clone returns a copy.
 func (h *Histogram) Clone() *Histogram {
 	c := &Histogram{}
 	if h == nil {
@@ -115,14 +117,14 @@ func (h *Histogram) Clone() *Histogram {
 	return c
 }
 
-// Count is how many durations were recorded.
+// Count returns the number of recorded durations.
 func (h *Histogram) Count() uint64 { return h.Clone().count }
 
-// Max is the largest of them, exactly; 0 where there is none.
+// Max returns the largest recorded duration, exactly; 0 for an empty histogram.
 func (h *Histogram) Max() time.Duration { return h.Clone().max }
 
-// Quantile is the duration that the share q (0 to 1) of the records does not exceed, at most 0.8 % too large; 0 where
-// nothing was recorded.
+// Quantile returns the duration that the share q (0 to 1) of the records does not exceed. The result is at most 0.8 %
+// too large; 0 for an empty histogram.
 func (h *Histogram) Quantile(q float64) time.Duration { return h.Clone().quantile(q) }
 
 func (h *Histogram) quantile(q float64) time.Duration {
@@ -136,7 +138,7 @@ func (h *Histogram) quantile(q float64) time.Duration {
 	return h.max
 }
 
-// Summary is the usual quantiles.
+// Summary returns count, minimum, mean, maximum and the usual quantiles.
 func (h *Histogram) Summary() Summary {
 	c := h.Clone()
 	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
@@ -148,13 +150,13 @@ func (h *Histogram) Summary() Summary {
 	return s
 }
 
-// String is one line for people.
+// String returns the summary as one line of text.
 func (s Summary) String() string {
 	return fmt.Sprintf("n %d  p50 %.1f ms  p90 %.1f ms  p99 %.1f ms  last %.1f ms", s.Count, s.P50, s.P90, s.P99, s.Last)
 }
 
-// wire is the JSON form of a Histogram. Buckets are [index, count] pairs of the buckets that are not empty; index i holds
-// the values v (ns) with i = shift*128 + (v>>shift), shift = max(bits(v)-8, 0).
+// wire is the JSON form of a Histogram. Buckets are [index, count] pairs of the buckets that are not empty; index i
+// holds the values v (ns) with i = shift*128 + (v>>shift), shift = max(bits(v)-8, 0).
 type wire struct {
 	Summary
 	MinNS   int64       `json:"min_ns"`
@@ -163,7 +165,7 @@ type wire struct {
 	Buckets [][2]uint64 `json:"buckets"`
 }
 
-// MarshalJSON writes the summary for people and the buckets for merging. The error is nil.
+// MarshalJSON returns the summary for people and the buckets for merging. The error is nil.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	c := h.Clone()
 	w := wire{Summary: c.Summary(), MinNS: int64(c.min), MaxNS: int64(c.max), SumNS: c.sum, Buckets: [][2]uint64{}}
@@ -175,10 +177,10 @@ func (h *Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// lastBucket is the index of the largest duration.
+// lastBucket is the index of the largest duration's bucket.
 var lastBucket = bucket(math.MaxInt64)
 
-// UnmarshalJSON reads what MarshalJSON wrote. An error says which bucket is not possible.
+// UnmarshalJSON parses the form of MarshalJSON. The error names a bucket that is not possible, or is that of the JSON.
 func (h *Histogram) UnmarshalJSON(b []byte) error {
 	var w wire
 	if err := json.Unmarshal(b, &w); err != nil {

@@ -11,32 +11,32 @@ import (
 	"time"
 )
 
-// Process is what the kernel counts of one process, at one moment.
+// Process contains the kernel's counters of one process at one moment.
 type Process struct {
-	Name string    `json:"name"` // of the executable, 15 bytes at most
+	Name string    `json:"name"` // name of the executable, 15 bytes at most
 	PID  int       `json:"pid"`
 	At   time.Time `json:"at"`
-	// RSS is resident memory, Private the part of it that the process shares with no other, Anonymous the part that is no
-	// file (heap, stacks); bytes, of /proc/PID/smaps_rollup.
+	// RSS is resident memory. Private is the part that no other process shares, Anonymous the part without a file (heap,
+	// stacks). All are in bytes, from /proc/PID/smaps_rollup.
 	RSS       uint64 `json:"rss_bytes"`
 	Private   uint64 `json:"private_bytes"`
 	Anonymous uint64 `json:"anonymous_bytes"`
-	// User and System are CPU time since its start, in nanoseconds; the kernel counts in steps of 10 ms.
+	// User and System are CPU times since the process started, in nanoseconds; the kernel counts in steps of 10 ms.
 	User    time.Duration `json:"user_ns"`
 	System  time.Duration `json:"system_ns"`
 	Threads int           `json:"threads"`
-	Files   int           `json:"files"` // open descriptors
+	Files   int           `json:"files"` // open file descriptors
 }
 
-// CPU is user and system time together.
+// CPU returns the sum of user and system time.
 func (p Process) CPU() time.Duration { return p.User + p.System }
 
-// tick is the unit of CPU times in /proc: USER_HZ, which is 100 on every architecture that Go has
+// tick is the unit of CPU times in /proc: USER_HZ, which is 100 on every architecture of Go
 // (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, man 7 time).
 const tick = 10 * time.Millisecond
 
-// ReadProcess measures one process. An error says which file of /proc could not be read; memory of another user's process
-// needs the right to trace it.
+// ReadProcess measures one process. The error names the file of /proc that cannot be read. Memory of another user's
+// process requires the right to trace it.
 func ReadProcess(pid int) (Process, error) { return readProcess("/proc", pid) }
 
 func readProcess(proc string, pid int) (Process, error) {
@@ -70,9 +70,9 @@ func readStat(dir string, pid int) (Process, error) {
 	return p, nil
 }
 
-// Glance measures one process without disturbing it: for ReadProcess the kernel sums up memory page by page, while the process
-// cannot map any. RSS is what its own counters say (/proc/PID/statm), which may lag by some hundred KB; Private, Anonymous and
-// Files are 0.
+// Glance measures one process without disturbing it. For ReadProcess the kernel sums memory page by page, and blocks
+// the process's memory mappings meanwhile. RSS is read from /proc/PID/statm, whose counters may lag by some hundred KB;
+// Private, Anonymous and Files are 0. The error names the file that cannot be read or parsed.
 func Glance(pid int) (Process, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	p, err := readStat(dir, pid)
@@ -91,14 +91,14 @@ func Glance(pid int) (Process, error) {
 	return p, nil
 }
 
-// ReadCPU measures the CPU time of one process alone, which costs it nothing. An error: there is no such process, or the kernel says of it what
-// cannot be understood.
+// ReadCPU returns the CPU time of one process, at no cost for that process. Errors: the process does not exist, or its
+// stat file cannot be parsed.
 func ReadCPU(pid int) (time.Duration, error) {
 	p, err := readStat(filepath.Join("/proc", strconv.Itoa(pid)), pid)
 	return p.CPU(), err
 }
 
-// parseStat reads /proc/PID/stat. The name is in parentheses and may hold any byte, parentheses too.
+// parseStat parses /proc/PID/stat. The name is in parentheses and may contain any byte, parentheses included.
 func (p *Process) parseStat(b []byte) error {
 	from, to := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if from < 0 || to < from {
@@ -120,7 +120,7 @@ func (p *Process) parseStat(b []byte) error {
 	return nil
 }
 
-// parseRollup reads lines such as "Rss:  1234 kB".
+// parseRollup parses lines such as "Rss: 1234 kB".
 func (p *Process) parseRollup(b []byte) error {
 	found := false
 	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {

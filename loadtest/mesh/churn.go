@@ -10,31 +10,32 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Expect is what an edit should bring to some proxies.
+// Expect describes the expected effect of an edit on some proxies.
 type Expect struct {
 	Type       xds.Type
-	Names      []string // of resources whose content changes; sorted
-	Removed    bool     // the resources go instead
-	Namespaces []string // whose proxies; nil: all
-	Workload   string   // and of those only this workload's; empty: all
-	// Marker is text in the new content that was not in it before; empty: any other version is the new one.
+	Names      []string // names of resources whose content changes; sorted
+	Removed    bool     // the resources are removed instead
+	Namespaces []string // namespaces of these proxies; nil: all
+	Workload   string   // only proxies of this workload; empty: all
+	// Marker is a text that only the new content contains; empty: any other version is the new one.
 	Marker string
 }
 
-// Edit is one change of a folder, made and not yet done: who measures it sets up first.
+// Edit is one prepared change of a folder. It is applied later, so that a measurement can be set up first.
 type Edit struct {
 	What   string
-	Expect []Expect // nothing but this should change anywhere
-	// Gone and Come are the pods that a deploy replaced: proxies that leave and join with it.
+	Expect []Expect // all expected changes; any other change is an error
+	// Gone and Come are the Pods that a deploy removes and adds; their proxies leave and join.
 	Gone, Come []Workload
-	// Record is what a change of readiness writes, as the page of commits names it: kind/namespace/name; empty: not known.
+	// Record is the record that a change of readiness writes, kind/namespace/name as on the page of commits; empty:
+	// unknown.
 	Record string
 
 	put   func([]file) (time.Time, error)
 	files []file
 }
 
-// Files are the paths that the edit replaces, relative with slashes.
+// Files returns the paths that the edit replaces, relative, with slashes.
 func (e Edit) Files() []string {
 	paths := make([]string, len(e.files))
 	for i, f := range e.files {
@@ -43,8 +44,8 @@ func (e Edit) Files() []string {
 	return paths
 }
 
-// Apply does the edit, and returns when the first file was in its place. The error is that of the folder, or of what By was given; some of the
-// files may be in their places all the same.
+// Apply makes the change, and returns the time at which the first file was in place. The error is that of the folder,
+// or of the function given to By; some files may be written then.
 func (e Edit) Apply() (time.Time, error) {
 	at, err := e.put(e.files)
 	if err != nil {
@@ -53,18 +54,20 @@ func (e Edit) Apply() (time.Time, error) {
 	return at, err
 }
 
-// Churn makes edits of a folder that Mesh.Write has written. It remembers what they come to: they are to be applied in
-// the order in which they were made. It is for one goroutine.
+// Churn prepares edits of a folder that Mesh.Write has written. It keeps the resulting state, so edits must be applied
+// in the order of their preparation. One goroutine may use it.
 type Churn struct {
 	mesh     *Mesh
 	dir      string
 	states   map[*service]*state
 	narrowed map[*namespace]bool
-	rolled   int                                                // pods made by rolling deploys
-	by       func(iter.Seq2[string, []byte]) (time.Time, error) // nil: into the folder
+	routes   map[int]int                                        // edition of each edited route
+	rolled   int                                                // number of Pods that rolling deploys have made
+	by       func(iter.Seq2[string, []byte]) (time.Time, error) // nil: edits are written to the folder
 }
 
-// By has edits written by somebody else than the folder: path and content of each file, in order; it returns when the first was there.
+// By replaces the folder as the target of edits: put receives path and content of each file in order, and returns the
+// time at which the first was written.
 func (c *Churn) By(put func(files iter.Seq2[string, []byte]) (time.Time, error)) { c.by = put }
 
 func (c *Churn) put(files []file) (time.Time, error) {
@@ -80,7 +83,7 @@ func (c *Churn) put(files []file) (time.Time, error) {
 	})
 }
 
-// NewChurn starts with the folder as written.
+// NewChurn returns a Churn for a folder as Write has written it.
 func NewChurn(w *Mesh, dir string) *Churn {
 	return &Churn{mesh: w, dir: dir, states: map[*service]*state{}, narrowed: map[*namespace]bool{}}
 }
@@ -97,7 +100,7 @@ func (c *Churn) of(k int) (*service, *state) {
 
 func (c *Churn) seers(s *service) []string { return c.mesh.seers(s.space.name, c.narrowed) }
 
-// endpoints is the file that lists a service's endpoints.
+// endpoints returns the file with a service's endpoints.
 func (c *Churn) endpoints(s *service, st *state) file {
 	if c.mesh.Settings.Form == Istio {
 		return s.entry(*st)
@@ -110,7 +113,7 @@ func assignments(names []string, who []string) []Expect {
 	return []Expect{{Type: xds.Endpoint, Names: names, Namespaces: who}}
 }
 
-// ToggleReadiness takes readiness from the last pod of the k-th service that all of its clients have, or gives it back.
+// ToggleReadiness makes the last common Pod of the k-th service not ready, or ready again.
 func (c *Churn) ToggleReadiness(k int) Edit {
 	s, st := c.of(k)
 	last := st.shared(s.rule)
@@ -123,8 +126,8 @@ func (c *Churn) ToggleReadiness(k int) Edit {
 	return e
 }
 
-// shared is the last pod that all clients have: where requests are distributed by zones, clients of zone-0 have nothing of those that the rule does not
-// name. The last pod, where there is none.
+// shared returns the index of the last Pod that all clients have as endpoint. With a rule that distributes by zones,
+// clients of zone-0 have only endpoints of zones in the rule. Without such a Pod it is the last Pod.
 func (st *state) shared(rule ruleKind) int {
 	for i, p := range slices.Backward(st.pods) {
 		if rule != distribute || p.zone == zoneName(0) || p.zone == zoneName(1) {
@@ -134,11 +137,11 @@ func (st *state) shared(rule ruleKind) int {
 	return len(st.pods) - 1
 }
 
-// maxPort is how far Port goes before it begins again.
+// maxPort is the number of ports after which Port starts again.
 const maxPort = 50000
 
-// Port has the pods of the k-th service listen on the next port: a small change of endpoints whose contents do not come
-// back, as those of ToggleReadiness do, so that however many of them a server leaves out, no version goes back.
+// Port makes the Pods of the k-th service listen on the next port. This is a small change of endpoints that never
+// restores an earlier content, unlike ToggleReadiness: however many changes a server skips, no version reappears.
 func (c *Churn) Port(k int) Edit {
 	s, st := c.of(k)
 	st.port = (st.port + 1) % maxPort
@@ -148,11 +151,11 @@ func (c *Churn) Port(k int) Edit {
 			names = append(names, name)
 		}
 	}
-	return Edit{What: "port of the endpoints of " + s.host(), put: c.put, files: []file{c.endpoints(s, st)}, Expect: assignments(names, c.seers(s))}
+	return Edit{What: "port of the endpoints of " + s.host(),
+		put: c.put, files: []file{c.endpoints(s, st)}, Expect: assignments(names, c.seers(s))}
 }
 
-// VirtualServices gives each of these services the next edition of its VirtualService (its first, where it has none), in
-// one change of one folder.
+// VirtualServices changes the VirtualService of each of these services to the next edition, or creates it, in one edit.
 func (c *Churn) VirtualServices(ks ...int) Edit {
 	e := Edit{What: fmt.Sprintf("%d VirtualServices", len(ks)), put: c.put}
 	for _, k := range ks {
@@ -164,7 +167,7 @@ func (c *Churn) VirtualServices(ks ...int) Edit {
 	return e
 }
 
-// Tune gives the k-th service the next edition of its DestinationRule; false: it has none.
+// Tune changes the DestinationRule of the k-th service to its next edition; false: the service has no rule.
 func (c *Churn) Tune(k int) (Edit, bool) {
 	s, st := c.of(k)
 	if s.rule == noRule {
@@ -177,7 +180,7 @@ func (c *Churn) Tune(k int) (Edit, bool) {
 		Expect: []Expect{{Type: xds.Cluster, Names: names, Namespaces: c.seers(s)}}}, true
 }
 
-// Roll replaces the pods of the k-th service, one in each edit: a rolling deploy.
+// Roll returns the edits of a rolling deploy of the k-th service, each of which replaces one Pod.
 func (c *Churn) Roll(k int) []Edit {
 	s, st := c.of(k)
 	var edits []Edit
@@ -193,7 +196,7 @@ func (c *Churn) Roll(k int) []Edit {
 			Gone: []Workload{s.workload(old, labels)}, Come: []Workload{s.workload(fresh, labels)},
 			Expect: assignments(s.clusters(old.version), c.seers(s))}
 		if c.mesh.Settings.Form != Istio {
-			e.files = append(e.files, s.podsFile(*st)) // the Pod is there before its endpoint
+			e.files = append(e.files, s.podsFile(*st)) // the Pod exists before its endpoint
 		}
 		e.files = append(e.files, c.endpoints(s, st))
 		edits = append(edits, e)
@@ -201,7 +204,8 @@ func (c *Churn) Roll(k int) []Edit {
 	return edits
 }
 
-// Sidecar narrows the Sidecar of a namespace to its own services, or widens it again. An error: the namespace has none.
+// Sidecar narrows the Sidecar of a namespace to its own services, or widens it again. The error reports that the
+// namespace has no Sidecar.
 func (c *Churn) Sidecar(name string) (Edit, error) {
 	i := slices.IndexFunc(c.mesh.spaces, func(n *namespace) bool { return n.name == name && n.sidecar })
 	if i < 0 {
@@ -223,7 +227,7 @@ func (c *Churn) Sidecar(name string) (Edit, error) {
 	return e, nil
 }
 
-// Policy gives the k-th service the next edition of its AuthorizationPolicy, or its first.
+// Policy changes the AuthorizationPolicy of the k-th service to its next edition, or creates it.
 func (c *Churn) Policy(k int) Edit {
 	s, st := c.of(k)
 	st.policy++

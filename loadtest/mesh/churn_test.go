@@ -2,7 +2,8 @@ package mesh
 
 import "testing"
 
-// An edit of an endpoint reaches all clients of its service: where requests are distributed by zones, some have no endpoints in the third one.
+// An edit of an endpoint reaches all clients of its service. This is also checked for services with distribution by
+// zones, some of which have no endpoints in the third zone.
 func TestToggledPodsAreSeenByAll(t *testing.T) {
 	settings, err := preset("world-b")
 	if err != nil {

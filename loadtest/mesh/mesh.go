@@ -11,10 +11,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Region is where all nodes stand.
+// Region is the region of all nodes.
 const Region = "harbour"
 
-// Cluster is the name of the Kubernetes cluster that all worlds are of.
+// Cluster is the name of the Kubernetes cluster of all meshes.
 const Cluster = "Kubernetes"
 
 const (
@@ -24,23 +24,25 @@ const (
 	tcpPort  = 9000
 )
 
-// Mesh is one mesh. It is immutable: edits of its folder are a Churn's.
+// Mesh is one synthetic mesh. It is immutable; Churn edits its folder.
 type Mesh struct {
 	Settings Settings
 
 	spaces   []*namespace
 	services []*service
-	joining  []int // services in the order in which proxies join
+	joining  []int // services in the order in which their proxies join
 }
 
+// namespace is one namespace with its services.
 type namespace struct {
 	index    int
 	name     string
 	services []*service
 	sidecar  bool
-	sees     []*namespace // where sidecar: besides its own
+	sees     []*namespace // with a Sidecar: the namespaces that it sees beside its own
 }
 
+// service is one service with its Pods.
 type service struct {
 	index   int
 	name    string
@@ -65,13 +67,13 @@ type pod struct {
 	name    string
 	version string
 	address netip.Addr
-	node    string // empty: none
+	node    string // empty: no node
 	zone    string
 }
 
 func (s *service) host() string { return s.name + "." + s.space.name + ".svc." + domain }
 
-// New makes the mesh of some settings. An error names all that make none.
+// New makes a mesh from settings. The error names all settings that are not valid.
 func New(s Settings) (*Mesh, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -98,13 +100,13 @@ func New(s Settings) (*Mesh, error) {
 	}
 	w.sidecars(chance)
 	w.joining = permutation(chance, s.Services)
-	if s.Zipf == 0 { // all namespaces alike: a few proxies already are in all of them
+	if s.Zipf == 0 { // all namespaces are equal: a few proxies already cover all of them
 		slices.Sort(w.joining)
 	}
 	return w, nil
 }
 
-// add makes the i-th service, in the next namespace that has room for one.
+// add adds the i-th service to the next namespace that has room.
 func (w *Mesh) add(i int, sizes []int) {
 	space := w.spaces[i%len(w.spaces)]
 	for len(space.services) >= sizes[space.index] {
@@ -119,7 +121,7 @@ func (w *Mesh) add(i int, sizes []int) {
 	w.services = append(w.services, s)
 }
 
-// pod is the number-th pod of the mesh, the p-th of its service; generation tells one from its successors.
+// pod returns Pod `number` of the mesh, which is Pod p of its service. generation distinguishes it from its successors.
 func (w *Mesh) pod(s *service, number, p, generation int) pod {
 	one := pod{
 		name:    fmt.Sprintf("%s-%05x-%05x", s.name, generation, p),
@@ -137,7 +139,7 @@ func (w *Mesh) pod(s *service, number, p, generation int) pod {
 func zoneName(i int) string { return fmt.Sprintf("zone-%d", i) }
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
-// sidecars gives every n-th namespace one, with other namespaces to see: large and small ones alike.
+// sidecars adds to every n-th namespace a Sidecar that sees a random selection of other namespaces, large and small.
 func (w *Mesh) sidecars(chance *rand.Rand) {
 	if w.Settings.SidecarEvery == 0 {
 		return
@@ -156,7 +158,7 @@ func (w *Mesh) sidecars(chance *rand.Rand) {
 	}
 }
 
-// shares divides n over k by Zipf's law, at least one for each, by largest remainders.
+// shares divides n into k parts by Zipf's law with largest remainders; each part is at least one.
 func shares(n, k int, exponent float64) []int {
 	weights, total := make([]float64, k), 0.0
 	for i := range weights {
@@ -179,7 +181,8 @@ func shares(n, k int, exponent float64) []int {
 	return sizes
 }
 
-// permutation is Fisher and Yates's, by remainders of PCG's numbers: the same in every version of Go.
+// permutation returns a random permutation (Fisher and Yates) by remainders of PCG's numbers, which are equal in every
+// version of Go.
 func permutation(chance *rand.Rand, n int) []int {
 	p := make([]int, n)
 	for i := range p {
@@ -195,11 +198,11 @@ func permutation(chance *rand.Rand, n int) []int {
 var (
 	serviceNet = netip.MustParseAddr("10.96.0.0")
 	podNet     = netip.MustParseAddr("10.128.0.0")
-	// rolledNet is where rolling deploys take addresses from.
+	// rolledNet is the range of addresses for rolling deploys.
 	rolledNet = netip.MustParseAddr("10.240.0.0")
 )
 
-// nth is the n-th address after base.
+// nth returns the n-th address after base.
 func nth(base netip.Addr, n int) netip.Addr {
 	b := base.As4()
 	v := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
@@ -207,7 +210,7 @@ func nth(base netip.Addr, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// Namespaces are the names of all namespaces, the largest first.
+// Namespaces returns the names of all namespaces, the largest first.
 func (w *Mesh) Namespaces() []string {
 	names := make([]string, len(w.spaces))
 	for i, space := range w.spaces {
@@ -216,13 +219,13 @@ func (w *Mesh) Namespaces() []string {
 	return names
 }
 
-// Host is the name of the k-th service as proxies see it, and the namespace that it is in.
+// Host returns the host name and the namespace of the k-th service.
 func (w *Mesh) Host(k int) (host, namespace string) {
 	s := w.services[k]
 	return s.host(), s.space.name
 }
 
-// Virtual are the services that have a VirtualService, in order.
+// Virtual returns the indices of the services with a VirtualService, in order.
 func (w *Mesh) Virtual() []int {
 	var all []int
 	for _, s := range w.services {
@@ -233,7 +236,7 @@ func (w *Mesh) Virtual() []int {
 	return all
 }
 
-// Scoped are the namespaces that a Sidecar keeps from seeing everything.
+// Scoped returns the namespaces with a Sidecar that hides a part of the mesh.
 func (w *Mesh) Scoped() []string {
 	var names []string
 	for _, space := range w.spaces {
@@ -244,10 +247,10 @@ func (w *Mesh) Scoped() []string {
 	return names
 }
 
-// Seers are the namespaces whose proxies see a namespace; nil: all do.
+// Seers returns the namespaces whose proxies see a namespace; nil: all do.
 func (w *Mesh) Seers(namespace string) []string { return w.seers(namespace, nil) }
 
-// seers leaves out what narrowed Sidecars do not see any more.
+// seers returns the namespaces whose proxies see a namespace, while some Sidecars are narrowed.
 func (w *Mesh) seers(name string, narrowed map[*namespace]bool) []string {
 	seers := []string{}
 	for _, space := range w.spaces {
@@ -265,7 +268,7 @@ func (w *Mesh) seers(name string, narrowed map[*namespace]bool) []string {
 	return seers
 }
 
-// clusters are the names of the outbound clusters of a service: of both ports, and of the given subsets.
+// clusters returns the names of a service's outbound clusters: of both ports, and of the given subsets.
 func (s *service) clusters(versions ...string) []string {
 	var names []string
 	for _, port := range []uint32{httpPort, tcpPort} {
@@ -280,16 +283,17 @@ func (s *service) clusters(versions ...string) []string {
 	return names
 }
 
-// Workload is who a proxy says that it is. Fields are as in the node's metadata.
+// Workload is the identity of a simulated proxy. Its fields are those of the node's metadata.
 type Workload struct {
-	Namespace, Pod, Name, ServiceAccount string // Name of the workload: the service's
+	Namespace, Pod, Name, ServiceAccount string // Name is the workload's, equal to the service's
 	IP                                   string
-	Labels                               map[string]string // shared by the proxies of one workload and version: read only
+	Labels                               map[string]string // shared by the proxies of one workload and version; read-only
 	Cluster, Zone                        string
 }
 
-// Workloads gives the identities of the first n proxies: spread over all workloads, the pods of the mesh first and, where n
-// is greater than their number, further replicas that no EndpointSlice lists. The first n of more are the same n.
+// Workloads returns the identities of the first n proxies, spread over all workloads. The Pods of the mesh come first;
+// beyond their number, the proxies are further replicas without an endpoint. A larger n yields the same first
+// identities.
 func (w *Mesh) Workloads(n int) []Workload {
 	all := make([]Workload, 0, n)
 	labels := map[string]map[string]string{}
@@ -300,14 +304,14 @@ func (w *Mesh) Workloads(n int) []Workload {
 		if p < len(s.pods) {
 			one = s.pods[p]
 		} else {
-			one = w.pod(s, i, p, 0) // i is beyond the numbers of all pods
+			one = w.pod(s, i, p, 0) // i is above the numbers of all Pods
 		}
 		all = append(all, s.workload(one, labels))
 	}
 	return all
 }
 
-// workload is the proxy of one pod; labels interns what proxies share.
+// workload returns the identity of one Pod's proxy; labels holds the maps that proxies share.
 func (s *service) workload(p pod, labels map[string]map[string]string) Workload {
 	key := s.name + p.version
 	if labels[key] == nil {

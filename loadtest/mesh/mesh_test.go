@@ -51,9 +51,9 @@ func sum(w *Mesh) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// The worlds' bytes are part of every figure that was measured with them: a change here makes old figures incomparable.
+// The presets' bytes do not change: every measured figure depends on them, so a change makes old figures incomparable.
 func TestPresetsAreTheSameEverywhere(t *testing.T) {
-	want := map[string]string{"edge": "c87feccfba0e8529", "tiny": "fd786f43de44ba9c", "world-a": "aefc1165819e6e57", "world-b": "68da00262a3aaeb0"}
+	want := map[string]string{"edge": "c87feccfba0e8529", "front": "e5c7ea2c3af7b001", "tiny": "fd786f43de44ba9c", "world-a": "aefc1165819e6e57", "world-b": "68da00262a3aaeb0"}
 	got := map[string]string{}
 	for _, name := range Presets() {
 		got[name] = sum(world(t, name))
@@ -66,7 +66,7 @@ func TestPresetsAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// Issue 5 says what the two worlds are.
+// The two worlds have the sizes of the load scenarios.
 func TestWorldsAreAsAsked(t *testing.T) {
 	a := world(t, "world-a")
 	perNamespace := map[string]int{}
@@ -115,10 +115,10 @@ func TestWorldsAreAsAsked(t *testing.T) {
 	}
 }
 
-// Every object of every preset, in both forms, is understood without a complaint, and every file that an edit replaces
-// stays so; no object is in two files.
+// A server reads every object of every preset, in both forms, without a problem, and so every file that an edit
+// replaces. No object is in two files.
 func TestServersUnderstandTheFolder(t *testing.T) {
-	for _, name := range []string{"world-a", "world-b", "edge", "tiny"} {
+	for _, name := range []string{"world-a", "world-b", "edge", "tiny", "front"} {
 		for _, form := range []Form{Kubernetes, Istio} {
 			t.Run(name+"/"+string(form), func(t *testing.T) {
 				w := world(t, name, func(s *Settings) { s.Form = form; *s = s.Scaled(min(1, 60/float64(s.Services))) })
@@ -191,7 +191,7 @@ func understood(t *testing.T, w *Mesh, dir string) {
 	}
 }
 
-// Contents of endpoints that Port makes do not come back: a server may leave out as many of them as it likes.
+// Contents of endpoints that Port makes never repeat: a server may skip as many of them as it likes.
 func TestPortsDoNotComeBack(t *testing.T) {
 	for _, form := range []Form{Kubernetes, Istio} {
 		settings, err := Load("tiny")
@@ -220,7 +220,8 @@ func TestPortsDoNotComeBack(t *testing.T) {
 	}
 }
 
-// An edit replaces the one file of its object, and leaves no other behind; the folder is then what the world would be.
+// An edit replaces the one file of its object, and leaves no other file behind. Afterwards the folder equals a newly
+// written world.
 func TestEditsReplaceOneFileEach(t *testing.T) {
 	w := world(t, "tiny")
 	dir := filepath.Join(t.TempDir(), "mesh")
@@ -259,7 +260,7 @@ func TestEditsReplaceOneFileEach(t *testing.T) {
 			}
 		}
 	}
-	// Two changes of readiness are none.
+	// Two changes of readiness cancel each other.
 	s := w.services[3]
 	if got := read(t, dir)["endpoints/"+s.space.name+"/"+s.name+".yaml"]; got != string(s.slice(s.pristine()).data) {
 		t.Errorf("two changes of readiness left\n%s", got)
@@ -284,7 +285,7 @@ func read(t *testing.T, dir string) map[string]string {
 	return m
 }
 
-// A folder that holds something else is not taken; one that a world is in is replaced by the next.
+// A folder with foreign content is refused. A folder that contains a world is overwritten by the next one.
 func TestWriteSparesForeignFolders(t *testing.T) {
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "mine.yaml")
@@ -314,7 +315,8 @@ func TestWriteSparesForeignFolders(t *testing.T) {
 	}
 }
 
-// Workloads are unlike one another however many, the same for any number, and the pods of the mesh as long as there are any.
+// Workloads differ from each other in any number, do not depend on their number, and are pods of the mesh while it has
+// enough.
 func TestWorkloads(t *testing.T) {
 	for _, name := range []string{"world-a", "tiny"} {
 		w := world(t, name)
@@ -349,7 +351,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// Who sees a namespace's changes: its own proxies, those without a Sidecar, and those whose Sidecar names it.
+// A namespace's changes are seen by the proxies of these namespaces: itself, those without a Sidecar, and those whose
+// Sidecar names it.
 func TestSeers(t *testing.T) {
 	w := world(t, "tiny")
 	if seers := world(t, "world-a").Seers("ns-007"); seers != nil {

@@ -1,7 +1,7 @@
-// Package mesh makes synthetic meshes from a seed, writes them as folders of YAML, and edits them file by file.
+// Package mesh generates synthetic meshes from a seed, writes them as folders of YAML, and edits them file by file.
 //
-// Owns: the folder that it wrote.  Reads: push/xds (the names of resources).  Never: a server; a clock; chance (same
-// settings, same bytes).
+// Owns: the folder that it wrote. Reads: push/xds (the names of resources). Never: contacts a server; depends on a
+// clock or on chance (equal settings yield equal bytes).
 package mesh
 
 import (
@@ -17,35 +17,42 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Settings are all that decides a mesh: equal settings give equal bytes, on every machine.
+// Settings determine a mesh completely: equal settings yield equal bytes on every machine.
 type Settings struct {
 	Name       string `json:"name"`
 	Seed       uint64 `json:"seed"`
 	Services   int    `json:"services"`
 	Namespaces int    `json:"namespaces"`
-	// Zipf is the exponent of the namespaces' sizes: the n-th largest has a share of 1/n^Zipf. 0: all are equal.
+	// Zipf is the exponent of the namespaces' sizes: the n-th largest has a share in proportion to 1/n^Zipf. 0: all are
+	// equal.
 	Zipf float64 `json:"zipf,omitempty"`
-	Pods int     `json:"pods"` // of each service, one half of version v1, the other of v2
-	// Zones is how many zones of one region the pods' nodes stand in; 0: there are no nodes.
+	Pods int     `json:"pods"` // of each service, half of version v1 and half of v2
+	// Zones is the number of zones of one region in which the Pods' nodes are; 0: no nodes.
 	Zones int `json:"zones,omitempty"`
-	// SidecarEvery gives every n-th namespace a Sidecar, which sees its own and SidecarSees other namespaces. 0: none.
+	// SidecarEvery adds to every n-th namespace a Sidecar that sees its own and SidecarSees other namespaces; 0: no
+	// Sidecars.
 	SidecarEvery int `json:"sidecarEvery,omitempty"`
 	SidecarSees  int `json:"sidecarSees,omitempty"`
-	PolicyEvery  int `json:"policyEvery,omitempty"` // every n-th workload has an AuthorizationPolicy; 0: none
-	// VirtualServices and DestinationRules are for so many services, chosen by the seed; each rule has subsets v1 and v2,
-	// and LocalityRules of them load-balance by locality as well.
+	PolicyEvery  int `json:"policyEvery,omitempty"` // every n-th workload has an AuthorizationPolicy; 0: no policies
+	// VirtualServices and DestinationRules are numbers of services with such a rule, which the seed selects. Each
+	// DestinationRule has the subsets v1 and v2; LocalityRules of them also set load balancing by locality.
 	VirtualServices  int `json:"virtualServices,omitempty"`
 	DestinationRules int `json:"destinationRules,omitempty"`
 	LocalityRules    int `json:"localityRules,omitempty"`
-	// Gateways is how many Gateways there are, each with one VirtualService bound to it.
-	Gateways int  `json:"gateways,omitempty"`
-	MTLS     bool `json:"mtls,omitempty"` // whether the world is measured over mTLS
-	// Form is what services are written as: kubernetes (Service, Pod, EndpointSlice), or istio (ServiceEntry with the
-	// endpoints in it), which istiod reads from a folder too.
+	// Gateways is the number of Gateways, each with one VirtualService.
+	Gateways int `json:"gateways,omitempty"`
+	// Routes is the number of VirtualServices of one host each that are bound to one gateway. Listeners is the number of
+	// HTTPS servers over which they are dealt out, in a Gateway of each namespace; 0: one HTTP server has them all.
+	Routes    int  `json:"routes,omitempty"`
+	Listeners int  `json:"listeners,omitempty"`
+	FrontPort int  `json:"frontPort,omitempty"` // of the HTTP server of the routes; 0: 80
+	MTLS      bool `json:"mtls,omitempty"`      // the mesh is measured over mTLS
+	// Form is the form of the services: kubernetes (Service, Pod, EndpointSlice), or istio (ServiceEntry with its
+	// endpoints), which istiod can read from a folder.
 	Form Form `json:"form,omitempty"`
 }
 
-// Form is how services are written.
+// Form is the form of the services.
 type Form string
 
 // The forms; the zero Form is Kubernetes.
@@ -57,7 +64,7 @@ const (
 //go:embed presets/*.yaml
 var presets embed.FS
 
-// preset gives committed settings by name.
+// preset returns embedded settings by name.
 func preset(name string) (Settings, error) {
 	raw, err := presets.ReadFile("presets/" + name + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,9 +76,9 @@ func preset(name string) (Settings, error) {
 	return parse(raw)
 }
 
-// Presets are the names of all committed settings, sorted.
+// Presets returns the names of all presets, sorted.
 func Presets() []string {
-	entries, _ := presets.ReadDir("presets") // embedded: it is there
+	entries, _ := presets.ReadDir("presets") // embedded, so it cannot fail
 	var names []string
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), path.Ext(e.Name())))
@@ -79,8 +86,9 @@ func Presets() []string {
 	return names
 }
 
-// Load reads settings from a preset of that name or, where there is none, from a file of YAML. An error: there is no preset of a name
-// without a dot and a slash, the file cannot be read, has fields that there are not, or settings that make no mesh.
+// Load returns the preset of that name, or else the settings in a YAML file. Errors: there is no such preset (for a
+// name without a dot and a slash), the file cannot be read, or it contains unknown fields or settings that are not
+// valid.
 func Load(nameOrFile string) (Settings, error) {
 	if !strings.ContainsAny(nameOrFile, "./") {
 		return preset(nameOrFile)
@@ -100,12 +108,14 @@ func parse(raw []byte) (Settings, error) {
 	return s, s.check()
 }
 
-// check refuses what makes no mesh; the message names the field.
+// check returns an error that names all fields that are not valid.
 func (s Settings) check() error {
 	var wrong []error
 	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("settings: "+format, args...)) }
-	for name, n := range map[string]int{"zones": s.Zones, "sidecarEvery": s.SidecarEvery, "sidecarSees": s.SidecarSees, "policyEvery": s.PolicyEvery,
-		"virtualServices": s.VirtualServices, "destinationRules": s.DestinationRules, "localityRules": s.LocalityRules, "gateways": s.Gateways} {
+	for name, n := range map[string]int{"zones": s.Zones,
+		"sidecarEvery": s.SidecarEvery, "sidecarSees": s.SidecarSees, "policyEvery": s.PolicyEvery,
+		"virtualServices": s.VirtualServices, "destinationRules": s.DestinationRules, "localityRules": s.LocalityRules, "gateways": s.Gateways,
+		"routes": s.Routes, "listeners": s.Listeners, "frontPort": s.FrontPort} {
 		if n < 0 {
 			refuse("%s: %d; want 0 or more", name, n)
 		}
@@ -137,14 +147,14 @@ func (s Settings) check() error {
 	return errors.Join(wrong...)
 }
 
-// The address plan has room for so much: 10.96.0.0/13 for services, 10.128.0.0/9 for pods and proxies.
+// Limits of the address plan: 10.96.0.0/13 for services, 10.128.0.0/9 for Pods and proxies.
 const (
 	maxServices = 1 << 18
 	maxPods     = 1 << 21
 )
 
-// Scaled is the same mesh at another size: everything that counts objects is multiplied by f, and stays at least one
-// where it was not zero. What every n-th has stays.
+// Scaled returns the same mesh at another size: every number of objects is multiplied by f, and a positive number stays
+// at least one. SidecarEvery and PolicyEvery stay as they are.
 func (s Settings) Scaled(f float64) Settings {
 	if f == 1 {
 		return s
@@ -154,9 +164,10 @@ func (s Settings) Scaled(f float64) Settings {
 			*n = max(1, int(math.Round(float64(*n)*f)))
 		}
 	}
-	for _, n := range []*int{&s.Services, &s.Namespaces, &s.VirtualServices, &s.DestinationRules, &s.LocalityRules, &s.Gateways} {
+	for _, n := range []*int{&s.Services, &s.Namespaces, &s.VirtualServices, &s.DestinationRules, &s.LocalityRules, &s.Gateways,
+		&s.Routes, &s.Listeners} {
 		scale(n)
 	}
-	s.SidecarSees = min(s.SidecarSees, s.Namespaces-1) // all others keep their order: rounding is monotonous
+	s.SidecarSees = min(s.SidecarSees, s.Namespaces-1) // all other bounds still hold: rounding is monotonous
 	return s
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// marker says that a folder is a world's; servers skip hidden files.
+// marker is the file that identifies a folder as a mesh's; servers skip hidden files.
 const marker = ".navarch-mesh"
 
-// Write writes the mesh below dir, which must be empty, missing, or written by Write before (then it is replaced). An error: it is none of these,
-// and is left alone, or that of the file system, which leaves a part.
+// Write writes the mesh below dir, which must be empty, absent, or written by Write before; then it is replaced.
+// Errors: another folder, which is left unchanged, or an error of the file system, after which a part is written.
 func (w *Mesh) Write(dir string) error {
 	if err := empty(dir); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (w *Mesh) Write(dir string) error {
 			return err
 		}
 	}
-	// The folders that edits write to are there from the first: a new folder has a server walk all of them.
+	// Folders for later edits are created now: a new folder would make a server read all of them.
 	for _, sub := range []string{"virtualservices", "policies"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (w *Mesh) Write(dir string) error {
 	return nil
 }
 
-// empty makes dir an empty folder. It removes nothing that Write has not written.
+// empty makes dir an empty folder. It removes only files that Write has written.
 func empty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,8 +63,8 @@ func empty(dir string) error {
 	return nil
 }
 
-// put replaces files, each at once: all are written beside their places first, then renamed in one go, so that a server
-// sees whole files, and many of them within a millisecond or two. It returns when the first was renamed.
+// put replaces files atomically. All files are first written beside their targets and then renamed together, so that a
+// server reads whole files, and many of them within one or two milliseconds. It returns the time of the first rename.
 func put(dir string, files []file) (time.Time, error) {
 	var at time.Time
 	staged := make([]string, len(files))
@@ -73,7 +73,7 @@ func put(dir string, files []file) (time.Time, error) {
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			return at, err
 		}
-		staged[i] = filepath.Join(filepath.Dir(full), "."+filepath.Base(full)+".new") // hidden: nobody reads it
+		staged[i] = filepath.Join(filepath.Dir(full), "."+filepath.Base(full)+".new") // hidden, so servers skip it
 		if err := os.WriteFile(staged[i], f.data, 0o644); err != nil {
 			return at, err
 		}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// state is what edits change of one service.
+// state is the part of one service that edits change.
 type state struct {
 	pods    []pod
-	unready map[int]bool // by index of the pod
-	edition int          // of its VirtualService; 0: as generated, or none
-	policy  int          // edition of its AuthorizationPolicy; 0: as generated, or none
-	port    int          // that its pods listen on for HTTP, beyond 8080
+	unready map[int]bool // by index of the Pod
+	edition int          // edition of its VirtualService; 0: as generated, or no VirtualService
+	policy  int          // edition of its AuthorizationPolicy; 0: as generated, or no policy
+	port    int          // number added to 8080, the HTTP port of its Pods
 	tuned   int          // edition of its DestinationRule
 }
 
@@ -25,8 +25,8 @@ type file struct {
 	data []byte
 }
 
-// Files gives all files of the world: path, relative with slashes, and content. One service is in one or two files, and
-// every other object in one of its own, so that an edit of an object has one file read again.
+// Files yields all files of the mesh: path, relative with slashes, and content. A service is in one or two files, and
+// every other object in a file of its own, so that an edit changes one file.
 func (w *Mesh) Files() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		give := func(f file) bool { return yield(f.path, f.data) }
@@ -45,7 +45,7 @@ func (w *Mesh) Files() iter.Seq2[string, []byte] {
 	}
 }
 
-// files are those of one service as generated.
+// files returns the generated files of one service.
 func (w *Mesh) files(s *service) []file {
 	st := s.pristine()
 	var all []file
@@ -66,7 +66,7 @@ func (w *Mesh) files(s *service) []file {
 	return all
 }
 
-// mesh are the files that belong to no service.
+// mesh returns the files that belong to no service.
 func (w *Mesh) mesh() []file {
 	all := []file{w.cluster()}
 	for _, space := range w.spaces {
@@ -77,9 +77,14 @@ func (w *Mesh) mesh() []file {
 	for i := range w.Settings.Gateways {
 		all = append(all, w.gateway(i))
 	}
+	all = append(all, w.fronts()...)
+	for k := range w.Settings.Routes {
+		all = append(all, w.routeFile(w.route(k), 0, false))
+	}
 	return all
 }
 
+// cluster returns the file with namespaces and nodes.
 func (w *Mesh) cluster() file {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s, seed %d.\n", w.Settings.Name, w.Settings.Seed)
@@ -95,7 +100,7 @@ func (w *Mesh) cluster() file {
 	return file{"cluster.yaml", b.Bytes()}
 }
 
-// head is what every namespaced object starts with.
+// head writes the first lines of a namespaced object.
 func head(b *bytes.Buffer, apiVersion, kind, namespace, name string) {
 	fmt.Fprintf(b, "apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n  namespace: %s\n", apiVersion, kind, name, namespace)
 }
@@ -105,7 +110,7 @@ const (
 	security   = "security.istio.io/v1"
 )
 
-// podsFile has the Service and its Pods.
+// podsFile returns the file with the Service and its Pods.
 func (s *service) podsFile(st state) file {
 	var b bytes.Buffer
 	head(&b, "v1", "Service", s.space.name, s.name)
@@ -125,6 +130,7 @@ func (s *service) podsFile(st state) file {
 	return file{fmt.Sprintf("services/%s/%s.yaml", s.space.name, s.name), b.Bytes()}
 }
 
+// slice returns the file with the service's EndpointSlice.
 func (s *service) slice(st state) file {
 	var b bytes.Buffer
 	head(&b, "discovery.k8s.io/v1", "EndpointSlice", s.space.name, s.name+"-slice")
@@ -140,7 +146,7 @@ func (s *service) slice(st state) file {
 	return file{fmt.Sprintf("endpoints/%s/%s.yaml", s.space.name, s.name), b.Bytes()}
 }
 
-// entry is the same service for a server that reads Istio's kinds only.
+// entry returns the file with the service as a ServiceEntry, for a server that reads only Istio's kinds.
 func (s *service) entry(st state) file {
 	var b bytes.Buffer
 	head(&b, networking, "ServiceEntry", s.space.name, s.name)
@@ -150,7 +156,7 @@ func (s *service) entry(st state) file {
 		"  - {name: tcp, number: %d, protocol: TCP}\n  endpoints:\n", httpPort, 8080+st.port, tcpPort)
 	for i, p := range st.pods {
 		if st.unready[i] {
-			continue // a ServiceEntry has no readiness
+			continue // a ServiceEntry cannot express readiness
 		}
 		fmt.Fprintf(&b, "  - address: %s\n    serviceAccount: %s\n"+
 			"    labels: {app: %[2]s, version: %s, security.istio.io/tlsMode: istio}\n", p.address, s.name, p.version)
@@ -161,10 +167,11 @@ func (s *service) entry(st state) file {
 	return file{fmt.Sprintf("endpoints/%s/%s.yaml", s.space.name, s.name), b.Bytes()}
 }
 
-// marker is the name of the route, by which one edition is told from another in the bytes that proxies get.
+// marker returns the route's name, which identifies the edition in the bytes that proxies receive.
 func (s *service) marker(st state) string { return fmt.Sprintf("%s-edition-%d.", s.name, st.edition) }
 
-// virtualService sends one request in ten to v2 where there are subsets; editions differ in the timeout.
+// virtualService returns the VirtualService's file. One request in ten goes to v2 if the service has subsets; editions
+// differ in the timeout.
 func (s *service) virtualService(st state) file {
 	var b bytes.Buffer
 	head(&b, networking, "VirtualService", s.space.name, s.name)
@@ -179,7 +186,7 @@ func (s *service) virtualService(st state) file {
 	return file{fmt.Sprintf("virtualservices/%s.%s.yaml", s.name, s.space.name), b.Bytes()}
 }
 
-// destinationRule has its subsets; editions differ in a limit.
+// destinationRule returns the file of the DestinationRule with its subsets; editions differ in a connection limit.
 func (s *service) destinationRule(st state) file {
 	var b bytes.Buffer
 	head(&b, networking, "DestinationRule", s.space.name, s.name)
@@ -199,7 +206,8 @@ func (s *service) destinationRule(st state) file {
 	return file{fmt.Sprintf("destinationrules/%s.%s.yaml", s.name, s.space.name), b.Bytes()}
 }
 
-// authorization lets the namespace's own callers in; editions differ in what they may do.
+// authorization returns the file of an AuthorizationPolicy for callers of the own namespace; editions differ in the
+// allowed path.
 func (s *service) authorization(st state) file {
 	var b bytes.Buffer
 	head(&b, security, "AuthorizationPolicy", s.space.name, s.name)
@@ -209,7 +217,7 @@ func (s *service) authorization(st state) file {
 	return file{fmt.Sprintf("policies/%s.%s.yaml", s.name, s.space.name), b.Bytes()}
 }
 
-// sidecarFile is the Sidecar of a namespace; narrowed, it sees its own namespace alone.
+// sidecarFile returns the Sidecar of a namespace. A narrowed Sidecar shows the own namespace only.
 func (n *namespace) sidecarFile(narrowed bool) file {
 	var b bytes.Buffer
 	head(&b, networking, "Sidecar", n.name, "default")
@@ -223,7 +231,7 @@ func (n *namespace) sidecarFile(narrowed bool) file {
 	return file{"sidecars/" + n.name + ".yaml", b.Bytes()}
 }
 
-// gateway is a Gateway and what is bound to it.
+// gateway returns the file of a Gateway and its VirtualService.
 func (w *Mesh) gateway(i int) file {
 	s := w.services[i%len(w.services)]
 	name := fmt.Sprintf("gw-%03d", i)

@@ -7,13 +7,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// owe counts responses that have come and are not answered yet; negative: that were.
+// owe adds n to the responses that have arrived and are not yet answered; a negative n subtracts answered ones.
 func (s *sim) owe(n int) {
 	s.unacked += n
 	s.fleet.count.unacked.Add(int64(n))
 }
 
-// acknowledge sends an ACK, later where the proxy is slow to.
+// acknowledge sends an ACK, after Behaviour.AckDelay if that is set.
 func (s *sim) acknowledge(t xds.Type, p pending) {
 	if s.shape.AckDelay <= 0 {
 		s.ack(t, p)
@@ -27,10 +27,11 @@ func (s *sim) acknowledge(t xds.Type, p pending) {
 	})
 }
 
+// ack sends the ACK of a response.
 func (s *sim) ack(t xds.Type, p pending) {
 	s.accepted[t] = p.version
 	s.write(int(t), request{url: t.URL(), nonce: p.nonce})
-	_ = s.session.flush() // the read that follows tells of a connection that is broken
+	_ = s.session.flush() // the next read reports a broken connection
 	s.owe(-1)
 	now := time.Now()
 	s.fleet.count.types[t].acks.Add(1)
@@ -40,8 +41,9 @@ func (s *sim) ack(t xds.Type, p pending) {
 	}
 }
 
-// refuse sends a NACK in Envoy's words (2). The rest of the response is applied and not recorded: a reconnect claims what
-// was held before, and the server may send these again.
+// refuse sends a NACK with Envoy's error text (2). The other resources of the response are applied but not recorded.
+// After a reconnect the proxy claims the versions from before the response, and the server may send these resources
+// again.
 func (s *sim) refuse(t xds.Type, m *response, p pending) {
 	if s.prior[t] == nil {
 		s.prior[t] = map[uint32]*version{}
@@ -72,7 +74,7 @@ func (s *sim) refuse(t xds.Type, m *response, p pending) {
 	s.fleet.count.types[t].nacks.Add(1)
 }
 
-// await starts the time that the proxy waits for what it asked for.
+// await starts the time limit for resources that the proxy waits for.
 func (s *sim) await() {
 	s.stopWaiting()
 	c := s.session
@@ -84,6 +86,7 @@ func (s *sim) await() {
 	})
 }
 
+// stopWaiting stops that time limit.
 func (s *sim) stopWaiting() {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -91,7 +94,8 @@ func (s *sim) stopWaiting() {
 	}
 }
 
-// giveUp goes on without what has not come, as Envoy does after initial_fetch_timeout.
+// giveUp continues without the missing resources, as Envoy does after initial_fetch_timeout, and reports them as
+// violations.
 func (s *sim) giveUp() {
 	if s.warm() {
 		return

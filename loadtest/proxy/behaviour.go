@@ -6,27 +6,27 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Behaviour is what a proxy does other than a healthy Envoy. The zero Behaviour is a healthy one.
+// Behaviour describes how a proxy differs from a healthy Envoy. The zero Behaviour is healthy.
 type Behaviour struct {
-	// ReadRate limits how fast it reads from its socket, bytes per second; 0: no limit.
+	// ReadRate limits reading from the socket, in bytes per second; 0: no limit.
 	ReadRate int
-	// StopReading makes it stop reading once it has joined: its socket stays open.
+	// StopReading stops reading once the proxy has joined; the socket stays open.
 	StopReading bool
-	// HoldWindow makes it give no flow-control window back once it has joined: it reads its socket and answers pings, as
-	// an agent does whose Envoy is stuck.
+	// HoldWindow returns no flow-control window once the proxy has joined. The proxy still reads its socket and answers
+	// pings, like an agent whose Envoy is stuck.
 	HoldWindow bool
-	// AckDelay is how much later than a healthy proxy it acknowledges; hours: never.
+	// AckDelay is the delay of each ACK; a delay of hours means no ACK.
 	AckDelay time.Duration
-	// Refuse says which resources it refuses; a response with one of them is NACKed as Envoy would (the others of the
-	// response are applied and not recorded).
+	// Refuse lists the resources that the proxy rejects. A response with one of them gets a NACK, as from Envoy; its other
+	// resources are applied but not recorded.
 	Refuse []Ref
-	// DuplicateSubscriptions sends every subscription twice, the second time without claims.
+	// DuplicateSubscriptions sends each subscription twice, the second time without versions.
 	DuplicateSubscriptions bool
-	// ForgeVersions claims versions on every reconnect that nobody ever sent.
+	// ForgeVersions claims invented versions at every reconnect.
 	ForgeVersions bool
-	// HalfOpen stops after a stage of connecting, and never speaks again.
+	// HalfOpen stops at a stage of connecting; the proxy then sends nothing more.
 	HalfOpen Stage
-	// Malformed is sent as a message of its own once the proxy has joined.
+	// Malformed is an invalid message that the proxy sends once it has joined.
 	Malformed Malformed
 }
 
@@ -36,46 +36,46 @@ type Ref struct {
 	Name string
 }
 
-// Stage is how far a half-open connection gets.
+// Stage is the last completed stage of a half-open connection.
 type Stage uint8
 
 const (
-	Whole          Stage = iota // all the way: not half-open
+	Whole          Stage = iota // all stages: not half-open
 	AfterConnect                // TCP only
 	AfterHandshake              // TLS and the HTTP/2 preface
-	AfterHeaders                // a stream without a request
+	AfterHeaders                // a stream without requests
 )
 
-// Malformed is a kind of request that no Envoy would send.
+// Malformed is a kind of request that Envoy never sends.
 type Malformed uint8
 
 const (
-	WellFormed     Malformed = iota
-	NotProtobuf              // bytes that are no message
-	NotUTF8                  // a name that is not UTF-8
-	UnknownType              // a type URL that nobody serves
-	StaleNonce               // the ACK of a nonce that was never sent
-	HugeName                 // a subscription to a name of 64 KiB
-	HugeMessage              // a length prefix of 4 GiB
-	NodeAgain                // another node in a later request
-	BothSubscribed           // one name subscribed and unsubscribed at once
-	SecondCDS                // an empty wildcard subscription again
+	WellFormed     Malformed = iota // no invalid request
+	NotProtobuf                     // bytes that are not a message
+	NotUTF8                         // a name that is not UTF-8
+	UnknownType                     // a type URL that no server knows
+	StaleNonce                      // the ACK of an invented nonce
+	HugeName                        // a subscription to a name of 64 KiB
+	HugeMessage                     // a length prefix of 4 GiB
+	NodeAgain                       // a different node in a later request
+	BothSubscribed                  // a name is subscribed and unsubscribed in one request
+	SecondCDS                       // an empty wildcard subscription again
 )
 
-// Reconnect says how streams are ended and opened again.
+// Reconnect describes how streams are ended and opened again.
 type Reconnect struct {
-	// Cold forgets everything, as an Envoy that starts again; otherwise what is held is claimed in
+	// Cold forgets all resources, as after a restart of Envoy. Otherwise the proxy claims its resources in
 	// initial_resource_versions.
 	Cold bool
-	// Forge claims versions that nobody ever sent.
+	// Forge claims invented versions.
 	Forge bool
-	// Vanish leaves the old connection open and silent (neither FIN nor RST, pings unanswered) until the proxy ends: what
-	// userland can do of a host that is gone.
+	// Vanish leaves the old connection open and silent until the proxy ends: no FIN, no RST, no answer to pings. This is
+	// as close as user space gets to a host that has disappeared.
 	Vanish bool
 	// Reset closes with RST instead of FIN.
 	Reset bool
-	// Spread draws the time of each drop evenly from this span; 0: all at once.
+	// Spread is the span over which the reconnects are evenly distributed; 0: all at once.
 	Spread time.Duration
-	// Now reconnects without Envoy's jittered back-off.
+	// Now reconnects without Envoy's back-off.
 	Now bool
 }

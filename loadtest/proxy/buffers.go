@@ -9,19 +9,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Buffers exist while something is in them: an idle proxy has none but the few bytes that it waits with.
+// Buffers are allocated only while they contain data: an idle proxy has only a few bytes to read into.
 
-// parts holds beginnings of fields.
+// parts are buffers for incomplete fields.
 var parts = sync.Pool{New: func() any { return new([smallPart]byte) }}
 
 const smallPart = 32 << 10
 
-// rooms are the few buffers for beginnings of large fields (a RouteConfiguration of 250 KB). While all are taken, what
-// comes for other proxies stays in the kernel's buffers: a server that sends to thousands at once, a piece to each in turn,
-// would otherwise have the fleet keep thousands of halves. The wait has an end, so that a message which is larger than what
-// the kernel takes cannot stop a server for long.
+// rooms limit the number of buffers for incomplete large fields (a RouteConfiguration has 250 KB). While all are in
+// use, data for other proxies stays in the kernel. Otherwise a server that sends in turn to thousands of proxies would
+// make the fleet buffer thousands of half messages. The wait is limited, so that a message larger than the kernel's
+// buffers cannot block a server for long.
 type rooms struct {
-	free chan struct{} // one for each room that is not taken
+	free chan struct{} // one element for each free room
 	wait func(func())  // runs a call that may block
 }
 
@@ -30,7 +30,7 @@ const (
 	patientFor = time.Second
 )
 
-// larges are the rooms' buffers, for as long as the garbage collector leaves them while nobody uses them.
+// larges are the rooms' buffers; the garbage collector frees unused ones.
 var larges = sync.Pool{New: func() any { return new([]byte) }}
 
 func newRooms() chan struct{} {
@@ -41,7 +41,7 @@ func newRooms() chan struct{} {
 	return free
 }
 
-// take gives an empty buffer with room for n bytes, and whether it is one of the rooms.
+// take returns an empty buffer for n bytes, and whether it occupies a room. It waits for a room for patientFor at most.
 func (r *rooms) take(n int) ([]byte, bool) {
 	if n <= smallPart {
 		return parts.Get().(*[smallPart]byte)[:0], false
@@ -74,7 +74,7 @@ func (r *rooms) take(n int) ([]byte, bool) {
 	return b[:0], got
 }
 
-// give takes a buffer back.
+// give returns a buffer.
 func (r *rooms) give(b []byte, large bool) {
 	switch {
 	case large:
@@ -85,8 +85,8 @@ func (r *rooms) give(b []byte, large bool) {
 	}
 }
 
-// reads holds what is read at once where more comes than fits the idle buffer; single, one record of TLS that has begun to
-// come.
+// reads are buffers for a read of more data than the idle buffer can hold, single for one TLS record that has begun to
+// arrive.
 var (
 	reads  = sync.Pool{New: func() any { return new([readSize]byte) }}
 	single = sync.Pool{New: func() any { return new([oneRecord]byte) }}
@@ -94,10 +94,10 @@ var (
 
 const (
 	readSize  = 64 << 10
-	oneRecord = 18 << 10 // maxRecord, as the allocator rounds it up
+	oneRecord = 18 << 10 // maxRecord, rounded up to the allocator's size class
 )
 
-// takeRead gives a buffer of one of these sizes; of any other: nil.
+// takeRead returns a buffer of one of these sizes; nil for any other size.
 func takeRead(size int) []byte {
 	switch size {
 	case readSize:
@@ -108,7 +108,7 @@ func takeRead(size int) []byte {
 	return nil
 }
 
-// giveRead takes it back.
+// giveRead returns such a buffer.
 func giveRead(b []byte) {
 	switch len(b) {
 	case readSize:
@@ -118,7 +118,7 @@ func giveRead(b []byte) {
 	}
 }
 
-// output is frames that wait to be written with one call.
+// output collects frames that are written with one call.
 type output struct {
 	buf    bytes.Buffer
 	framer *http2.Framer
@@ -126,14 +126,14 @@ type output struct {
 
 var outputs = sync.Pool{New: func() any {
 	o := &output{}
-	o.buf.Grow(readSize + 32<<10) // flushed when it is longer than the first, by a frame at most
+	o.buf.Grow(readSize + 32<<10) // flushed above readSize, which one frame may exceed
 	o.framer = http2.NewFramer(&o.buf, nil)
-	o.framer.AllowIllegalWrites = true // malformed requests are part of the repertoire
+	o.framer.AllowIllegalWrites = true // malformed requests are intended
 	return o
 }}
 
-// input decodes the frames that are not DATA. Header tables are empty (SETTINGS_HEADER_TABLE_SIZE is 0), so nothing has to
-// be remembered from one frame to the next.
+// input decodes frames other than DATA. The header table is empty (SETTINGS_HEADER_TABLE_SIZE is 0), so no state is
+// kept between frames.
 type input struct {
 	buf    bytes.Reader
 	framer *http2.Framer

@@ -11,30 +11,31 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// response is what is known of a response that has not come completely.
+// response is the state of a response that has not arrived completely.
 type response struct {
 	resources, added int
-	of               xds.Type // type of the resources, where there are some
-	listed           bitset   // state of the world: the names in it
+	of               xds.Type // type of the resources; unset without resources
+	listed           bitset   // state of the world: the names in the response
 	removed          []string
+	unnamed          bitset   // removed clusters, which no listener or route may name
 	wanted           []uint32 // endpoints of clusters that are new or changed
-	dropped          []uint32 // endpoints that a cluster no longer wants
+	dropped          bitset   // endpoints that a cluster no longer wants
 	needs            bool     // routes or secrets that are named have changed
 	reported         bool     // one violation a response is enough of some kinds
 	probes           []*Probe
 	refused          []string
-	applied          map[uint32]*version // where something may be refused: what was held before; nil: nothing
-	seen             map[Ref]bool        // names of this response, of sampled proxies
+	applied          map[uint32]*version // previous versions, by name index, while a resource may be refused; nil: no version
+	seen             map[Ref]bool        // sampled proxies: names in this response
 	agentTypes       []aResource
 }
 
-// aResource is a resource of a type that only agents ask for.
+// aResource is a resource of an agent type.
 type aResource struct {
 	name string
 	body []byte
 }
 
-// onResource takes one resource of a response.
+// onResource processes one resource of a response.
 func (c *session) onResource(r resource) error {
 	s, m := c.sim, &c.msg
 	t := xds.ParseURL(r.url)
@@ -70,7 +71,7 @@ func (c *session) onResource(r resource) error {
 	return nil
 }
 
-// read makes facts away from the proxy's own stack.
+// read computes the facts of a body on the decoder's goroutines, which have deep stacks.
 func (f *Fleet) read(t xds.Type, name string, body []byte) *facts {
 	if t == xds.Route || t == xds.Endpoint || t == xds.Secret {
 		return f.names.read(t, name, body)
@@ -89,7 +90,7 @@ func (s *sim) refuses(t xds.Type, name string) bool {
 	return false
 }
 
-// accepts says whether the proxy takes a resource of this name at all: Envoy ignores what it did not ask for.
+// accepts reports whether the proxy accepts a resource of this name; Envoy ignores resources that it did not request.
 func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	if !s.asked[t] && !m.reported {
 		m.reported = true
@@ -99,7 +100,7 @@ func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 		return true
 	}
 	switch {
-	case s.gone[t].has(rec.index): // it was dropped a moment ago
+	case s.gone[t].has(rec.index): // the proxy unsubscribed a moment ago
 		s.dependencies[t].answer(rec.index)
 	case t == xds.Endpoint:
 		s.violation(EndpointBeforeCluster, rec, "no cluster that the proxy has wants these endpoints")
@@ -109,7 +110,7 @@ func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
 	return false
 }
 
-// apply makes a version the one that is held, and checks the step to it. `first` says that nobody else held it.
+// apply stores a version and checks the change to it. `first` means that no other proxy holds the version.
 func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byte) {
 	t, index := rec.t, rec.index
 	held := &s.held[t]
@@ -155,18 +156,18 @@ func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byt
 	m.note(t, old, v)
 }
 
-// note remembers what a change asks for beside itself.
+// note records which other resources a change requires.
 func (m *response) note(t xds.Type, old, v *version) {
 	was := &facts{}
 	if old != nil {
 		was = old.facts
 	}
 	if t == xds.Cluster {
-		if v.facts.eds != 0 && (old == nil || was.sum != v.facts.sum) { // identical contents are a no-op (1.7)
+		if v.facts.eds != 0 && (old == nil || was.sum != v.facts.sum) { // identical contents change nothing (1.7)
 			m.wanted = append(m.wanted, v.facts.eds-1)
 		}
 		if was.eds != 0 && was.eds != v.facts.eds {
-			m.dropped = append(m.dropped, was.eds-1)
+			m.dropped.add(was.eds - 1)
 		}
 	}
 	if len(was.routes)+len(was.secrets)+len(v.facts.routes)+len(v.facts.secrets) > 0 {
@@ -174,7 +175,7 @@ func (m *response) note(t xds.Type, old, v *version) {
 	}
 }
 
-// references checks that the proxy has every cluster that a listener or route names: make before break.
+// references checks that the proxy has every cluster that a listener or route names (make before break).
 func (s *sim) references(rec *record, v *version) {
 	if v.facts.bad != "" {
 		s.violation(InvalidContent, rec, v.facts.bad)
@@ -191,12 +192,12 @@ func (s *sim) references(rec *record, v *version) {
 	}
 }
 
-// elsewhere says whether a cluster need not be sent: it is in the bootstrap, or does not exist on purpose.
+// elsewhere reports whether a cluster need not be sent: it is in the bootstrap, or deliberately does not exist.
 func (f *Fleet) elsewhere(index uint32) bool {
 	return f.bootstrap.has(index) || f.cfg.Dangling != nil && f.cfg.Dangling(f.names.at(xds.Cluster, index).name)
 }
 
-// remove takes one name of removed_resources.
+// remove processes one name of removed_resources.
 func (s *sim) remove(t xds.Type, name string, m *response) {
 	rec := s.fleet.names.name(t, name)
 	index := rec.index
@@ -210,7 +211,7 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 	}
 	if id == 0 {
 		switch {
-		case waited && t == xds.Route: // 1.8: a listener that waits for it stays so for good
+		case waited && t == xds.Route: // 1.8: a waiting listener then waits for ever
 			s.violation(Unanswered, rec, "the answer was a removal: Envoy waits for ever")
 		case !due && !s.gone[t].has(index):
 			s.violation(UnknownRemoval, rec, "the proxy does not have it")
@@ -219,9 +220,9 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 	}
 	v := s.fleet.names.version(id)
 	if t == xds.Cluster {
-		s.checkUnused(rec)
+		m.unnamed.add(index)
 		if v.facts.eds != 0 {
-			m.dropped = append(m.dropped, v.facts.eds-1)
+			m.dropped.add(v.facts.eds - 1)
 		}
 	}
 	if len(v.facts.routes)+len(v.facts.secrets) > 0 {
@@ -234,25 +235,28 @@ func (s *sim) remove(t xds.Type, name string, m *response) {
 	s.gone[t].add(index)
 }
 
-// checkUnused looks for listeners and routes that name a cluster which is being removed.
-func (s *sim) checkUnused(cluster *record) {
+// checkUnused reports the listeners and routes that name one of the removed clusters. Each held resource is read once,
+// however many clusters a response removes.
+func (s *sim) checkUnused(removed bitset) {
+	if removed.empty() {
+		return
+	}
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
 		for index, id := range s.held[t].all() {
 			for _, c := range s.fleet.names.version(id).facts.clusters {
-				if c == cluster.index {
-					s.violation(RemovedInUse, cluster, fmt.Sprintf("%v %s still names it", t, s.fleet.names.at(t, index).name))
-					return
+				if removed.drop(c) && !s.fleet.elsewhere(c) {
+					s.violation(RemovedInUse, s.fleet.names.at(xds.Cluster, c), fmt.Sprintf("%v %s still names it", t, s.fleet.names.at(t, index).name))
 				}
 			}
 		}
 	}
 }
 
-// checkResponse checks what belongs to a response as a whole.
+// checkResponse checks properties of a response as a whole.
 func (s *sim) checkResponse(t xds.Type, system string) {
 	revision, err := strconv.ParseUint(system, 10, 64)
 	if err != nil {
-		return // another server's kind of version: it says nothing about order
+		return // another server's form of version, which has no order
 	}
 	if revision < s.revision[t] {
 		s.violationOf(RevisionBack, t, "", fmt.Sprintf("system_version_info %d after %d", revision, s.revision[t]))
@@ -261,13 +265,13 @@ func (s *sim) checkResponse(t xds.Type, system string) {
 	s.revision[t] = revision
 }
 
-// onRemoved takes one name of removed_resources; what follows from it waits for the end, where the type is known.
+// onRemoved stores one name of removed_resources until the end of the response, where the type is known.
 func (c *session) onRemoved(name string) error {
 	c.msg.removed = append(c.msg.removed, strings.Clone(name))
 	return nil
 }
 
-// sample checks the contents of a resource.
+// sample validates the contents of a resource, for sampled proxies.
 func (s *sim) sample(m *response, t xds.Type, rec *record, v *version, r resource) {
 	key := Ref{t, rec.name}
 	if m.seen[key] {
@@ -280,7 +284,7 @@ func (s *sim) sample(m *response, t xds.Type, rec *record, v *version, r resourc
 	if v.facts.sum != sum(r.body) {
 		s.violation(VersionReused, rec, fmt.Sprintf("version %.40q was seen with other contents", v.text))
 	} else if v.facts.valid.Load() {
-		return // the same bytes were validated before
+		return // these bytes were validated before
 	}
 	var problem string
 	s.fleet.decoder.do(func() { problem = validate(t, rec.name, r.body) })
@@ -291,10 +295,10 @@ func (s *sim) sample(m *response, t xds.Type, rec *record, v *version, r resourc
 	v.facts.valid.Store(true)
 }
 
-// step checks the order of versions. A proxy that goes from a newer version to one that the whole fleet had left is
-// suspicious; if within the window most of the fleet follow it, the contents were really reverted, otherwise it was sent
-// something old. Versions are hashes and carry no order, so this is what can be known from outside; where the server says
-// a revision, RevisionBack is exact.
+// step checks the order of versions. A change from a newer version to one that the whole fleet had left is suspicious.
+// If most of the fleet follows within the window, the contents were reverted; otherwise the proxy was sent an old
+// version. Versions are hashes without an order, so this is the best check from outside. RevisionBack is exact for
+// servers that send a revision.
 func (s *sim) step(rec *record, old, v *version, first bool) {
 	if !first || v.serial.Load() > old.serial.Load() {
 		return
@@ -308,7 +312,7 @@ func (s *sim) step(rec *record, old, v *version, first bool) {
 	v.serial.Store(rec.serial)
 	holders := old.holders.Load() - 1 // without this proxy
 	if holders == 0 {
-		return // nobody is left to disagree
+		return // no other proxy holds the newer version
 	}
 	s.fleet.suspects.add(suspect{proxy: s.id.String(), rec: rec, old: old, now: v, holders: holders, at: time.Now()})
 }
@@ -328,8 +332,9 @@ type suspects struct {
 	all []suspect
 }
 
-// add opens a window. One that is open because of the same version is closed unjudged: contents that come and go, as an
-// endpoint that comes and goes, are left and taken up again before it ends, and the count of those who kept the version begins again.
+// add opens a window. An open window for the same version is closed without a result. Alternating contents, such as an
+// endpoint that comes and goes, change again before the window ends, and the count of proxies with the other version
+// starts again.
 func (q *suspects) add(x suspect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -338,8 +343,8 @@ func (q *suspects) add(x suspect) {
 	q.all = append(q.all, x)
 }
 
-// judge settles those whose window has passed: it was a revert where at least half of those who had the newer version
-// left it.
+// judge evaluates the windows that have ended. The change was a revert if at least half of the holders of the newer
+// version left it; otherwise it is a violation.
 func (q *suspects) judge(f *Fleet, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

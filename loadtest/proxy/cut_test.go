@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// cutting is a link to a server: its first connection ends when so many bytes have come from there, the others are whole.
+// cutting returns the address of a link to a server. Its first connection is cut once `after` bytes have come from the
+// server; the others are not.
 func cutting(t *testing.T, server string, after int64) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +43,7 @@ func cutting(t *testing.T, server string, after int64) (address string) {
 	return l.Addr().String()
 }
 
-// counts is how much a proxy holds of each type.
+// counts returns the number of held resources of each type.
 func counts(s *sim) (n [xds.NumTypes]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +53,8 @@ func counts(s *sim) (n [xds.NumTypes]int) {
 	return n
 }
 
-// What came of a response that has not ended is not held: gRPC gives messages as a whole. A proxy that would claim it is not sent
-// it again, and would never ask for what goes with it.
+// Resources of an incomplete response are not held, because gRPC passes whole messages. If a proxy claimed them, it
+// would not receive them again, and would never subscribe to the resources that they need.
 func TestCutInTheMiddleOfAResponse(t *testing.T) {
 	s := serve(t, nil)
 	s.many(2000, "1")

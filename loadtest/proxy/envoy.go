@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -10,39 +11,39 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// envoy is what a simulated Envoy and its agent know. How a real one behaves was measured (reference: what a stock Envoy
-// 1.40.0 does over delta ADS); the numbers in comments are those of that page.
+// envoy is the state of a simulated Envoy and its agent. It follows measurements of a real Envoy 1.40.0 over delta ADS;
+// the numbers in comments refer to the sections of that reference.
 type envoy struct {
 	sampled bool
-	sotw    bool // it speaks state of the world
+	sotw    bool // the server speaks the state-of-the-world protocol
 
-	// Kept over streams.
+	// State that survives a stream.
 	held     [xds.NumTypes]set
-	subs     [xds.NumTypes]bitset // names asked for: EDS, RDS, SDS
+	subs     [xds.NumTypes]bitset // subscribed names: EDS, RDS, SDS
 	used     []xds.Type           // types in the order of their first use
 	prior    [xds.NumTypes]map[uint32]*version
 	revision [xds.NumTypes]uint64 // highest system_version_info
-	owner    string               // where to connect; empty: anywhere
-	dials    int                  // of the addresses that were configured: each goes to the next one
-	accepted [xds.NumTypes]string // state of the world: the version_info acknowledged last
+	owner    string               // address for the next connection; empty: any
+	dials    int                  // number of dials to configured addresses, which are used in turn
+	accepted [xds.NumTypes]string // state of the world: the version_info that was acknowledged last
 
-	// Of one stream.
+	// State of one stream.
 	streaming    bool
 	resumed      bool
-	unacked      int                  // responses without an answer
-	nonce        [xds.NumTypes]string // state of the world: of the newest response
+	unacked      int                  // unanswered responses
+	nonce        [xds.NumTypes]string // state of the world: nonce of the newest response
 	asked        [xds.NumTypes]bool
 	answered     [xds.NumTypes]bool
-	dependencies [xds.NumTypes]dependency // answers that may come, to names that the proxy may have
-	gone         [xds.NumTypes]bitset     // names that the proxy dropped by itself: updates of them may be on their way
-	waiting      [xds.NumTypes]bitset     // names without which it is not warm: EDS, RDS, SDS
-	withheld     []pending                // CDS responses, acknowledged once all is warm (1.7)
+	dependencies [xds.NumTypes]dependency // answers that may still come, to names that the proxy may have
+	gone         [xds.NumTypes]bitset     // names that the proxy unsubscribed: updates of them may be on their way
+	waiting      [xds.NumTypes]bitset     // names that are still missing before the proxy is warm: EDS, RDS, SDS
+	withheld     []pending                // CDS responses, which are acknowledged once all endpoints have arrived (1.7)
 	timer        *time.Timer
-	moveTo       string   // the owner that it was told of and is not at
-	coming       *session // was let in there
+	moveTo       string   // address of the owner, while the proxy is elsewhere
+	coming       *session // the connection to the owner that has admitted the proxy
 }
 
-// pending is a response that is not acknowledged.
+// pending is a response without an ACK.
 type pending struct {
 	nonce   string
 	version string // state of the world: its version_info
@@ -56,7 +57,7 @@ func (s *sim) init() {
 		s.fleet.count.sampledNow.Add(1)
 	}
 	if s.sotw = of(s.fleet.cfg.SotW); s.sotw && s.id.View != "" {
-		s.id.View += ", state of the world" // its versions are its own: the protocol gives none of single resources
+		s.id.View += ", state of the world" // its versions are computed: the protocol has no versions of single resources
 	}
 }
 
@@ -68,11 +69,11 @@ func (s *sim) begin() {
 	s.withheld, s.nonce = nil, [xds.NumTypes]string{}
 	s.streaming, s.resumed = true, len(s.used) > 0
 	node, err := encodeNode(s.id, &s.fleet.cfg)
-	if err != nil { // a label that is not UTF-8: the caller's
+	if err != nil { // a label that is not UTF-8: the caller's error
 		s.fleet.count.end("node", err.Error())
 	}
 	if s.session.let {
-		node = nil // it was said when the stream was let in
+		node = nil // the node was sent when the stream was admitted
 	}
 	if s.resumed {
 		s.resume(node)
@@ -87,10 +88,10 @@ func (s *sim) begin() {
 	}
 }
 
-// unnamed marks the texts that stand in for versions where a server gives none.
+// unnamed is the prefix of computed versions, for servers that send none.
 const unnamed = "\x00sum:"
 
-// given is the version as the server gave it.
+// given returns the version as the server sent it; empty for a computed one.
 func (v *version) given() string {
 	if len(v.text) > len(unnamed) && v.text[:len(unnamed)] == unnamed {
 		return ""
@@ -98,7 +99,7 @@ func (v *version) given() string {
 	return v.text
 }
 
-// ask sends a request that is no acknowledgement; names are those that it subscribes to.
+// ask sends a request that is not an ACK; names are the names that it subscribes to.
 func (s *sim) ask(t xds.Type, r request, names bitset) {
 	r.url = t.URL()
 	if !slices.Contains(s.used, t) {
@@ -107,7 +108,7 @@ func (s *sim) ask(t xds.Type, r request, names bitset) {
 	s.asked[t] = true
 	s.write(int(t), r)
 	if s.shape.DuplicateSubscriptions && !names.empty() {
-		for index := range names.all() { // where an answer is on its way already, there will be two
+		for index := range names.all() { // a second answer will follow one that is on its way
 			s.dependencies[t].ask(index)
 		}
 		s.write(int(t), request{url: r.url, more: s.fleet.subscriptions(t, names)})
@@ -126,7 +127,7 @@ func (s *sim) write(t int, r request) {
 	s.session.send(b, r.more...)
 }
 
-// subscribe changes the subscription of a named type in one request.
+// subscribe changes the subscription of a named type with one request.
 func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 	var r request
 	var names bitset
@@ -148,7 +149,7 @@ func (s *sim) subscribe(t xds.Type, add, drop []uint32) {
 	}
 }
 
-// lose forgets one name.
+// lose removes one name from the held resources.
 func (s *sim) lose(t xds.Type, index uint32) {
 	if id := s.held[t].get(index); id != 0 {
 		s.held[t].put(index, 0)
@@ -157,9 +158,9 @@ func (s *sim) lose(t xds.Type, index uint32) {
 	delete(s.prior[t], index)
 }
 
-// unlearn forgets a type, of which the resources of a response were taken one by one when the stream ended within it: gRPC gives
-// Envoy messages as a whole. Envoy would have what it had before that response; that is not known any more, so the server sends
-// it again.
+// unlearn forgets all resources of a type after a stream has ended in the middle of a response. A real Envoy receives
+// whole messages, so it would still have the versions from before that response, which are no longer known here. The
+// server sends the resources again.
 func (s *sim) unlearn(t xds.Type) {
 	s.empty(t)
 	for t := range s.held {
@@ -167,10 +168,10 @@ func (s *sim) unlearn(t xds.Type) {
 			return
 		}
 	}
-	s.forget() // it was the first response: the next stream is a first one
+	s.forget() // after a refused first response the next stream starts cold
 }
 
-// empty holds nothing of a type any more.
+// empty removes all held resources of a type.
 func (s *sim) empty(t xds.Type) {
 	for _, id := range s.held[t].all() {
 		s.fleet.names.version(id).release()
@@ -178,7 +179,7 @@ func (s *sim) empty(t xds.Type) {
 	s.held[t], s.prior[t], s.accepted[t] = set{}, nil, ""
 }
 
-// forget is a cold start: nothing is held or subscribed to.
+// forget makes the next start a cold one: no resources, no subscriptions.
 func (s *sim) forget() {
 	for t := range xds.NumTypes {
 		s.empty(t)
@@ -187,7 +188,7 @@ func (s *sim) forget() {
 	s.used = nil
 }
 
-// onEnd takes the end of a response: the type's consequences, then the ACK.
+// onEnd processes the end of a response: the consequences for its type, then the ACK.
 func (c *session) onEnd(url, nonce, system string, size int) error {
 	s, m := c.sim, c.msg
 	c.msg = response{}
@@ -212,19 +213,20 @@ func (c *session) onEnd(url, nonce, system string, size int) error {
 	for _, name := range m.removed {
 		s.remove(t, name, &m)
 	}
+	s.checkUnused(m.unnamed)
 	s.held[t].seal()
 	if t.Wildcard() && had > 0 && s.held[t].count == 0 {
 		s.violationOf(Emptied, t, "", fmt.Sprintf("all %d were taken away", had))
 	}
 	for _, p := range m.probes {
-		p.got(s.index, now)
+		p.got(s.index, c.arrived) // without the time in which the harness decodes it
 	}
 	s.answered[t] = true
 	s.finish(t, &m, pending{nonce: strings.Clone(nonce), version: strings.Clone(system), at: now, probes: m.probes})
 	return nil
 }
 
-// finish does what a response asks for beside itself.
+// finish sends the requests that follow from a response.
 func (s *sim) finish(t xds.Type, m *response, p pending) {
 	switch {
 	case len(m.refused) > 0:
@@ -247,7 +249,7 @@ func (s *sim) finish(t xds.Type, m *response, p pending) {
 	s.settle()
 }
 
-// follow asks for the endpoints of new clusters, and drops those of removed ones (1.1, 1.7).
+// follow subscribes to the endpoints of new clusters, and unsubscribes from those of removed ones (1.1, 1.7).
 func (s *sim) follow(m *response) {
 	var add, drop []uint32
 	for _, e := range m.wanted {
@@ -255,13 +257,11 @@ func (s *sim) follow(m *response) {
 			add = append(add, e)
 			continue
 		}
-		s.dependencies[xds.Endpoint].expect(e) // Envoy does not ask again, and waits all the same
+		s.dependencies[xds.Endpoint].expect(e) // Envoy waits for them without a new request
 		s.waiting[xds.Endpoint].add(e)
 	}
-	for _, e := range m.dropped {
-		if s.subs[xds.Endpoint].has(e) && !s.wants(e) {
-			drop = append(drop, e)
-		}
+	for e := range s.unwanted(m.dropped) {
+		drop = append(drop, e)
 	}
 	s.subscribe(xds.Endpoint, add, drop)
 	if m.needs {
@@ -269,21 +269,25 @@ func (s *sim) follow(m *response) {
 	}
 }
 
-// wants says whether a cluster that is held wants these endpoints.
-func (s *sim) wants(e uint32) bool {
-	own := s.fleet.names.name(xds.Cluster, s.fleet.names.at(xds.Endpoint, e).name)
-	if id := s.held[xds.Cluster].get(own.index); id != 0 && s.fleet.names.version(id).facts.eds == e+1 {
-		return true
-	}
-	for _, id := range s.held[xds.Cluster].all() {
-		if s.fleet.names.version(id).facts.eds == e+1 {
-			return true
+// unwanted iterates over the subscribed endpoints of a set that no held cluster wants. Each held cluster is read once,
+// however many endpoints were dropped.
+func (s *sim) unwanted(dropped bitset) iter.Seq[uint32] {
+	for e := range dropped.all() {
+		if !s.subs[xds.Endpoint].has(e) {
+			dropped.drop(e)
 		}
 	}
-	return false
+	if !dropped.empty() {
+		for _, id := range s.held[xds.Cluster].all() {
+			if e := s.fleet.names.version(id).facts.eds; e != 0 {
+				dropped.drop(e - 1)
+			}
+		}
+	}
+	return dropped.all()
 }
 
-// subscribeTo asks for the routes or secrets that clusters and listeners name now, and no others.
+// subscribeTo subscribes to exactly the routes or secrets that clusters and listeners name now.
 func (s *sim) subscribeTo(t xds.Type) {
 	var wanted bitset
 	var add, drop []uint32
@@ -313,7 +317,7 @@ func (s *sim) subscribeTo(t xds.Type) {
 	s.subscribe(t, add, drop)
 }
 
-// settle goes on as far as everything that was asked for has come.
+// settle continues the start of the proxy as far as the requested resources have arrived.
 func (s *sim) settle() {
 	if s.answered[xds.Cluster] && s.waiting[xds.Endpoint].empty() && (s.waiting[xds.Secret].empty() || s.asked[xds.Listener]) {
 		held := s.withheld
@@ -338,11 +342,13 @@ func (s *sim) settle() {
 	}
 }
 
+// warm reports whether all requested resources have arrived.
 func (s *sim) warm() bool {
 	return s.answered[xds.Cluster] && s.answered[xds.Listener] && len(s.withheld) == 0 &&
 		s.waiting[xds.Endpoint].empty() && s.waiting[xds.Route].empty() && s.waiting[xds.Secret].empty()
 }
 
+// join counts the proxy as joined, and starts the behaviours that begin then.
 func (s *sim) join() {
 	if s.joined || !s.streaming {
 		return

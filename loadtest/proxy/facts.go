@@ -24,19 +24,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// facts is what every proxy has to know of a resource that it holds. They are read from the body once for each version,
-// whoever is sent it first.
+// facts are the properties of a resource that every holder needs. They are computed once for each version, by the first
+// proxy that receives it.
 type facts struct {
-	eds      uint32      // of a cluster: 1 + the index of the name that it wants endpoints of; 0: it wants none
-	clusters []uint32    // that a listener or route names
-	routes   []uint32    // route configurations that a listener asks for
-	secrets  []uint32    // that it asks for over the same stream
-	bad      string      // why it cannot be read; empty: it could be
+	eds      uint32      // of a cluster: 1 + the name index of its endpoints; 0: it uses no EDS
+	clusters []uint32    // clusters that a listener or route names
+	routes   []uint32    // route configurations that a listener subscribes to
+	secrets  []uint32    // secrets from the same stream
+	bad      string      // why the body cannot be decoded; empty: it can be
 	sum      uint64      // hash of the body
 	valid    atomic.Bool // a sampled proxy has validated the body
 }
 
-// decoder runs work that needs deep stacks (protobuf) on goroutines of its own, so that those of the proxies stay small.
+// decoder runs work that needs deep stacks (protobuf) on its own goroutines, so that the proxies' stacks stay small.
 type decoder struct {
 	work chan func()
 	wg   sync.WaitGroup
@@ -54,20 +54,20 @@ func newDecoder(n int) *decoder {
 	return d
 }
 
-// do runs f there and waits for it.
+// do runs f on one of these goroutines and waits for it.
 func (d *decoder) do(f func()) {
 	done := make(chan struct{})
 	d.work <- func() { f(); close(done) }
 	<-done
 }
 
-// close ends the goroutines; nobody calls do any more.
+// close ends the goroutines; do must not be called afterwards.
 func (d *decoder) close() {
 	close(d.work)
 	d.wg.Wait()
 }
 
-// message makes an empty message of a type.
+// message returns an empty message of a type.
 func message(t xds.Type) proto.Message {
 	switch t {
 	case xds.Cluster:
@@ -83,11 +83,11 @@ func message(t xds.Type) proto.Message {
 	}
 }
 
-// read makes the facts of a body.
+// read computes the facts of a body.
 func (n *names) read(t xds.Type, name string, body []byte) *facts {
 	f := &facts{sum: sum(body)}
 	if t == xds.Endpoint || t == xds.Secret {
-		return f // nothing to know; samples validate them
+		return f // no facts; sampled proxies validate the body
 	}
 	w := walker{n: n, facts: f}
 	if t == xds.Route {
@@ -110,10 +110,10 @@ func (n *names) read(t xds.Type, name string, body []byte) *facts {
 	return f
 }
 
-// ads says whether a source is the stream that the resource itself came on.
+// ads reports whether a config source is the stream of the resource itself.
 func ads(c *corev3.ConfigSource) bool { return c.GetAds() != nil || c.GetSelf() != nil }
 
-// walker looks for the names of other resources in a message and all that are in it.
+// walker finds the names of other resources in a message and its nested messages.
 type walker struct {
 	n     *names
 	facts *facts
@@ -124,7 +124,7 @@ func (w *walker) name(t xds.Type, to *[]uint32, name string) {
 	if name == "" || w.seen[t][name] {
 		return
 	}
-	name = strings.Clone(name) // it may be a piece of the body
+	name = strings.Clone(name) // the name may be a part of the body
 	if w.seen[t] == nil {
 		w.seen[t] = map[string]bool{}
 	}
@@ -134,7 +134,7 @@ func (w *walker) name(t xds.Type, to *[]uint32, name string) {
 
 func (w *walker) cluster(name string) { w.name(xds.Cluster, &w.facts.clusters, name) }
 
-// routes finds the clusters of an encoded RouteConfiguration without decoding the rest of it: a change of one virtual host
+// routes finds the clusters of an encoded RouteConfiguration without decoding the rest: a change of one virtual host
 // makes a new version of 250 KB in every scope. Field numbers are those of envoy.config.route.v3.
 func (w *walker) routes(body []byte) error {
 	const (
@@ -179,7 +179,7 @@ func (w *walker) routes(body []byte) error {
 	})
 }
 
-// in visits the fields of one field.
+// in returns a visitor that applies visit to the fields of one field.
 func in(number protowire.Number, visit func(protowire.Number, []byte) error) func(protowire.Number, []byte) error {
 	return func(n protowire.Number, value []byte) error {
 		if n == number {
@@ -191,7 +191,7 @@ func in(number protowire.Number, visit func(protowire.Number, []byte) error) fun
 
 func (w *walker) message(m protoreflect.Message) {
 	switch x := m.Interface().(type) {
-	case *routev3.RouteAction: // of route configurations inside of listeners
+	case *routev3.RouteAction: // route configurations inside of listeners
 		w.cluster(x.GetCluster())
 	case *routev3.WeightedCluster_ClusterWeight:
 		w.cluster(x.GetName())
@@ -210,7 +210,7 @@ func (w *walker) message(m protoreflect.Message) {
 			w.name(xds.Secret, &w.facts.secrets, x.GetName())
 		}
 	case *anypb.Any:
-		if inner, err := x.UnmarshalNew(); err == nil { // a type that is not known here names nothing that we could check
+		if inner, err := x.UnmarshalNew(); err == nil { // an unknown type has no names to check
 			w.message(inner.ProtoReflect())
 		}
 		return
@@ -235,8 +235,8 @@ func (w *walker) message(m protoreflect.Message) {
 	})
 }
 
-// validate is what a sampled proxy says of a resource: the message must be readable, valid by Envoy's rules, and what its
-// name says. Empty: it is.
+// validate returns why a resource is not valid: it cannot be decoded, violates Envoy's rules, or has another name than
+// its Resource. Empty: it is valid.
 func validate(t xds.Type, name string, body []byte) string {
 	m := message(t)
 	if err := proto.Unmarshal(body, m); err != nil {

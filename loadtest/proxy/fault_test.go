@@ -60,7 +60,7 @@ type fault struct {
 // short is the time of a window that nothing has to beat; long is enough for proxies to join on a busy machine.
 const short, long = 100 * time.Millisecond, 4 * time.Second
 
-// change makes a new version and tells everybody.
+// change makes a new version and sends it to all streams.
 func change(s *server, t xds.Type, name, version string, m proto.Message) {
 	s.set(t, name, version, m)
 	s.say(t, []string{name}, nil)
@@ -144,7 +144,7 @@ var faults = map[Kind]fault{
 	}},
 }
 
-// TestFaultsAreCaught lets the server do one thing wrong; the check of that name must say so, and no other.
+// TestFaultsAreCaught makes the server do one thing wrong; exactly the check of that name must report it.
 func TestFaultsAreCaught(t *testing.T) {
 	for kind, c := range faults {
 		t.Run(string(kind), func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// TestAnswersAreCounted asks for everything twice, at first and on a resumed stream: a server may answer each, and not once
-// more.
+// TestAnswersAreCounted requests everything two times, at first and on a resumed stream: a server may answer each
+// request, and no more.
 func TestAnswersAreCounted(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 3, Config{Behaviour: func(int, Identity) Behaviour { return Behaviour{DuplicateSubscriptions: true} }}, s)
@@ -186,7 +186,8 @@ func TestAnswersAreCounted(t *testing.T) {
 	eventually(t, "one answer too many is found", func() bool { return f.Stats().Found[Duplicate].Count == 1 })
 }
 
-// TestAskedForAgain drops a route while the answer is on its way, and asks for it again: two answers, and not three.
+// TestAskedForAgain unsubscribes from a route while the answer is on its way, and subscribes again: two answers are
+// permitted, a third is not.
 func TestAskedForAgain(t *testing.T) {
 	s := serve(t, nil)
 	s.set(xds.Route, "81", "1", route("81", "a"))
@@ -212,7 +213,7 @@ func TestAskedForAgain(t *testing.T) {
 	eventually(t, "one answer too many is found", func() bool { return f.Stats().Found[Duplicate].Count == 1 })
 }
 
-// TestRevertIsNoFault takes everybody back to an older version: a configuration that was really reverted.
+// TestRevertIsNoFault moves all proxies back to an older version: a configuration that was really reverted.
 func TestRevertIsNoFault(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 5, Config{RevertWindow: long}, s)
@@ -229,8 +230,8 @@ func TestRevertIsNoFault(t *testing.T) {
 	clean(t, f)
 }
 
-// TestUnacked counts the responses of open streams that have no answer yet: those of proxies that are slow to acknowledge, and
-// none of a stream that has ended.
+// TestUnacked counts the responses of open streams that have no answer yet: those of proxies that are slow to
+// acknowledge, and none of a stream that has ended.
 func TestUnacked(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 4, Config{}, s)

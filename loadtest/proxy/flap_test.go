@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// An endpoint that comes and goes faster than the window of a revert takes both of its versions up again and again: who is the first
-// to step back is not blamed because others follow a moment later.
+// An endpoint that changes faster than the window of a revert makes proxies return to both of its versions repeatedly:
+// the first proxy to step back is not at fault, because others follow a moment later.
 func TestFlappingContentsAreNoStepBack(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 5, Config{RevertWindow: time.Hour}, s)
@@ -32,7 +32,7 @@ func TestFlappingContentsAreNoStepBack(t *testing.T) {
 	clean(t, f)
 }
 
-// open are the suspicions whose window has not ended.
+// open returns the suspicions whose window has not ended.
 func open(f *Fleet) []suspect {
 	f.suspects.mu.Lock()
 	defer f.suspects.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package proxy simulates a fleet of Envoys with their agents: N proxies in one process, each with a connection, a node,
-// subscriptions, acknowledgements and warming rules of its own, which judge what a server of the xDS protocol sends.
+// Package proxy simulates a fleet of Envoys with their agents: N proxies in one process. Each proxy has its own
+// connection, node, subscriptions, acknowledgements and warming, and checks the responses of an xDS server.
 //
-// A Fleet speaks delta ADS with frames of its own over golang.org/x/net/http2, because gRPC clients would dominate a small
-// machine: one goroutine for each proxy, buffers that only exist while there is something in them, names and versions
-// shared by all (pages of versions are interned: proxies that hold the same point to the same memory).
+// A Fleet speaks delta ADS with its own framing over golang.org/x/net/http2, because gRPC clients would use most of a
+// small machine. Each proxy has one goroutine, and buffers only while they contain data. Names and versions are shared:
+// proxies with equal versions refer to the same interned memory.
 //
-// Owns: the simulated proxies and their connections.  Reads: push/xds, loadtest/gauge.  Never: anything else of Navarch:
-// it must be able to judge any server of the protocol.
+// Owns: the simulated proxies and their connections. Reads: push/xds, loadtest/gauge. Never: imports other parts of
+// Navarch, because it must check any server of the protocol.
 package proxy
 
 import (
@@ -21,65 +21,65 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Config is what a Fleet is made of. Only Addrs is needed.
+// Config contains the settings of a Fleet. Only Addrs is required.
 type Config struct {
-	// Addrs are host:port of the servers; proxies are dealt out over them in turn, and a proxy that lost its stream tries
-	// the next one.
+	// Addrs are the servers' addresses, host:port. Proxies are distributed over them in turn, and a proxy without a stream
+	// tries the next one.
 	Addrs []string
-	// TLS is the client configuration of one proxy; nil: plain text. It is called at every dial; sharing what is equal
-	// (the pool of roots) is the caller's. "h2" is added to NextProtos.
+	// TLS returns the client configuration of one proxy; nil: plain text. It is called at every dial, so equal parts (the
+	// pool of roots) should be shared. "h2" is added to NextProtos.
 	TLS func(Identity) (*tls.Config, error)
 	// Authority is the :authority of the requests; empty: the address.
 	Authority string
-	// Header gives further gRPC metadata of one proxy, for example authorization; nil: none.
+	// Header returns further gRPC metadata of one proxy, for example authorization; nil: none is added.
 	Header func(Identity) [][2]string
 
 	Node         NodeKind
 	IstioVersion string // ISTIO_VERSION of the nodes; empty: absent
 
-	// Sample is the share of proxies (0 to 1) that decode and validate everything that they are sent, on top of what all
-	// check.
+	// Sample is the share of proxies (0 to 1) that decode and validate all contents, in addition to the checks of all
+	// proxies.
 	Sample float64
-	// SotW is the share of proxies (0 to 1) that speak the protocol's older form, state of the world, as Envoys without a stock agent may: they
-	// are sent everything again when they reconnect, and neither follow an owner nor ask for trust.
+	// SotW is the share of proxies (0 to 1) that use the older form of the protocol, state of the world, as Envoys without
+	// a stock agent may. They receive everything again when they reconnect, and neither follow an owner nor request trust.
 	SotW float64
-	// Behaviour says how a proxy behaves; nil: all are healthy. It can be changed later with SetBehaviour.
+	// Behaviour returns the behaviour of a proxy; nil: all are healthy. SetBehaviour changes it later.
 	Behaviour func(i int, id Identity) Behaviour
 
-	// JoinRate is how many proxies are started each second; 0: as many as Dialing lets through.
+	// JoinRate is the number of proxies that start each second; 0: as many as Dialing permits.
 	JoinRate float64
-	// Dialing is how many connections are being made (TLS handshake included) at once; 0: 64.
+	// Dialing is the number of concurrent connection attempts, TLS handshake included; 0: 64.
 	Dialing int
-	// Window is the flow-control window of streams and connections, bytes; 0: 1 MiB, as istio-agent sets it.
+	// Window is the flow-control window of streams and connections in bytes; 0: 1 MiB, as in Istio's agent.
 	Window int
-	// WarmTimeout is how long a cluster waits for its endpoints, or a listener for its routes, before that is a violation
-	// and the proxy goes on without; 0: 15 s, Envoy's initial_fetch_timeout.
+	// WarmTimeout is the longest wait of a cluster for its endpoints, or of a listener for its routes. Then the wait is a
+	// violation, and the proxy continues without; 0: 15 s, Envoy's initial_fetch_timeout.
 	WarmTimeout time.Duration
-	// RevertWindow is how long the fleet is given to show that an older version which came back is a change that was
-	// really reverted (everybody leaves the newer one); 0: 5 s.
+	// RevertWindow is the time after the return of an older version in which the fleet can show that the change was
+	// reverted: most proxies leave the newer version; 0: 5 s.
 	RevertWindow time.Duration
-	// BackOff and MaxBackOff are the first and the longest interval between tries to connect; the wait is drawn evenly
-	// from the interval, as Envoy does; 0: 0.5 s and 30 s.
+	// BackOff and MaxBackOff are the first and the longest interval between connection attempts. The wait is random within
+	// the interval, as in Envoy; 0: 0.5 s and 30 s.
 	BackOff, MaxBackOff time.Duration
-	// Follow subscribes to navarch.io/owner and moves to the address that it names, make before break, as navarch-agent
-	// does; the highest revision seen is sent as navarch-revision.
+	// Follow subscribes to navarch.io/owner and moves to that address, make before break, as navarch-agent does. The
+	// highest seen revision is sent as navarch-revision.
 	Follow bool
-	// MoveWithin is the time within which a move begins, at random, after a proxy was told of its owner; 0: 2 s, as
-	// navarch-agent's.
+	// MoveWithin is the time within which a move begins, at a random moment, after a proxy has learned its owner; 0: 2 s,
+	// as in navarch-agent.
 	MoveWithin time.Duration
 	// Trust subscribes to the mesh's trust (the agent resource ROOTCA), as navarch-agent does.
 	Trust bool
-	// OnTrust is given the CertificateValidationContext that came for one proxy; an error refuses it. It must not wait.
+	// OnTrust receives the CertificateValidationContext of one proxy; its error rejects it. It must not block.
 	OnTrust func(Identity, []byte) error
-	// OnVersion is told each version of a resource that a proxy takes in place of another, or of none; not what it has
-	// already. It is called by the proxies' goroutines and must not wait; nil: nobody wants to know.
+	// OnVersion is called for each resource version that a proxy accepts and did not hold before. It runs on the proxies'
+	// goroutines and must not block; nil: it is not called.
 	OnVersion func(id Identity, of Ref, version string)
-	// PerSource is how many proxies share one loopback source address (127.0.0.0/8), so that ports do not run out; 0:
-	// 10,000. Addresses that are not loopback are dialed as they are.
+	// PerSource is the number of proxies that share one loopback source address (127.0.0.0/8), so that ports suffice; 0:
+	// 10,000. It has no effect for servers that are not on loopback.
 	PerSource int
-	// Dangling says which clusters are named by routes although they do not exist on purpose; nil: none.
+	// Dangling reports whether a cluster that routes name deliberately does not exist; nil: all must exist.
 	Dangling func(cluster string) bool
-	// Bootstrap are names of clusters that the proxies have without being sent them; nil: those of Istio's bootstrap.
+	// Bootstrap are the names of clusters in the proxies' bootstrap; nil: those of Istio's bootstrap.
 	Bootstrap []string
 }
 
@@ -137,7 +137,7 @@ type Fleet struct {
 	changed chan struct{} // closed and replaced when a proxy joins or leaves
 }
 
-// New makes a fleet without proxies. An error says what of the Config is not possible. Close ends it.
+// New returns a fleet without proxies; the caller ends it with Close. The error names a setting that is not possible.
 func New(cfg Config) (*Fleet, error) {
 	cfg = cfg.withDefaults()
 	if len(cfg.Addrs) == 0 {
@@ -157,7 +157,7 @@ func New(cfg Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Add starts proxies, at Config.JoinRate. It returns at once, with the index of the first.
+// Add starts proxies at Config.JoinRate. It returns at once, with the index of the first proxy.
 func (f *Fleet) Add(ids ...Identity) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +183,7 @@ func (f *Fleet) Add(ids ...Identity) int {
 	return at
 }
 
-// judge settles suspicious steps from time to time.
+// judge evaluates suspicious steps periodically.
 func (f *Fleet) judge() {
 	t := time.NewTicker(f.cfg.RevertWindow / 4)
 	defer t.Stop()
@@ -197,7 +197,8 @@ func (f *Fleet) judge() {
 	}
 }
 
-// Remove ends proxies as pods that are deleted, and waits for nothing. No probe expects anything of them any more.
+// Remove ends proxies like Pods that are deleted, without waiting, and returns their number. Probes no longer expect
+// anything from them.
 func (f *Fleet) Remove(which func(i int, id Identity) bool) int {
 	n := 0
 	for _, s := range f.pick(which) {
@@ -215,7 +216,7 @@ func (f *Fleet) Remove(which func(i int, id Identity) bool) int {
 	return n
 }
 
-// Reconnect ends streams and opens them again, as r says; it returns how many, and waits for nothing.
+// Reconnect ends streams and opens them again as r describes. It returns the number of proxies, without waiting.
 func (f *Fleet) Reconnect(which func(i int, id Identity) bool, r Reconnect) int {
 	picked := f.pick(which)
 	for i, s := range picked {
@@ -228,7 +229,7 @@ func (f *Fleet) Reconnect(which func(i int, id Identity) bool, r Reconnect) int 
 	return len(picked)
 }
 
-// SetBehaviour changes how proxies behave; it returns how many, and all of them do from then on.
+// SetBehaviour changes the behaviour of the selected proxies from now on, and returns their number.
 func (f *Fleet) SetBehaviour(which func(i int, id Identity) bool, b Behaviour) int {
 	picked := f.pick(which)
 	var set sync.WaitGroup
@@ -242,7 +243,7 @@ func (f *Fleet) SetBehaviour(which func(i int, id Identity) bool, b Behaviour) i
 	return len(picked)
 }
 
-// Send sends bytes as a gRPC message (without its prefix) on the streams of proxies.
+// Send sends bytes as a gRPC message on the streams of proxies, and returns their number. Its prefix is added.
 func (f *Fleet) Send(which func(i int, id Identity) bool, message []byte) int {
 	picked := f.pick(which)
 	for _, s := range picked {
@@ -251,7 +252,7 @@ func (f *Fleet) Send(which func(i int, id Identity) bool, message []byte) int {
 	return len(picked)
 }
 
-// WaitJoined waits until n proxies are joined: connected and warm. An error tells how many are when the context ends.
+// WaitJoined waits until n proxies are connected and warm. The error, when ctx ends, contains the number that are.
 func (f *Fleet) WaitJoined(ctx context.Context, n int) error {
 	return f.wait(ctx, fmt.Sprintf("%d joined", n), func() bool { return f.count.joined.Load() >= int64(n) })
 }
@@ -274,7 +275,7 @@ func (f *Fleet) wait(ctx context.Context, what string, is func() bool) error {
 	}
 }
 
-// signal wakes those who wait for proxies to join or leave.
+// signal wakes the waiters for proxies that join or leave.
 func (f *Fleet) signal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -282,7 +283,7 @@ func (f *Fleet) signal() {
 	f.changed = make(chan struct{})
 }
 
-// Close ends all proxies and waits for their goroutines. A second call does nothing; no proxy can be added any more.
+// Close ends all proxies and waits for their goroutines. Repeated calls do nothing; proxies cannot be added afterwards.
 func (f *Fleet) Close() { f.closing.Do(f.close) }
 
 func (f *Fleet) close() {
@@ -297,10 +298,10 @@ func (f *Fleet) close() {
 	f.decoder.close()
 }
 
-// All picks every proxy.
+// All selects every proxy.
 func All(int, Identity) bool { return true }
 
-// First picks the first n proxies.
+// First selects the first n proxies.
 func First(n int) func(int, Identity) bool { return func(i int, _ Identity) bool { return i < n } }
 
 func (f *Fleet) all() []*sim { return f.pick(All) }
@@ -326,7 +327,7 @@ func (f *Fleet) identity(i int) Identity {
 	return Identity{Name: "removed"}
 }
 
-// Stats is a snapshot of all counters.
+// Stats returns a snapshot of all counters.
 func (f *Fleet) Stats() Stats {
 	c := &f.count
 	s := Stats{
@@ -351,9 +352,9 @@ func (f *Fleet) Stats() Stats {
 	return s
 }
 
-// CheckEqual compares the proxies of equal Views: they must hold the same names and versions of the given types (none
-// given: CDS, EDS and RDS). It is for moments when nothing changes; each proxy that differs from the first of its View is
-// a violation (Unequal). It returns how many differ.
+// CheckEqual compares proxies with the same View, which must hold the same names and versions of the given types (by
+// default CDS, EDS and RDS). It is for moments without changes. Each proxy that differs from the first one of its View
+// is a violation (Unequal); their number is returned.
 func (f *Fleet) CheckEqual(types ...xds.Type) int {
 	if len(types) == 0 {
 		types = []xds.Type{xds.Cluster, xds.Endpoint, xds.Route}

@@ -45,7 +45,7 @@ func TestFirstConnect(t *testing.T) {
 	clean(t, f)
 }
 
-// TestResumeClaimsWhatIsHeld looks at the requests of a reconnect: every type in the order of first use, claims without
+// TestResumeClaimsWhatIsHeld checks the requests of a reconnect: every type in the order of first use, claims without
 // CDS and LDS names, and no answer is needed (reference 1.4, 1.5).
 func TestResumeClaimsWhatIsHeld(t *testing.T) {
 	for _, forge := range []bool{false, true} {
@@ -91,7 +91,7 @@ func TestResumeClaimsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestEmptyVersions is a server that gives no versions (as istiod): content stands in, and "" is claimed.
+// TestEmptyVersions uses a server without versions (like istiod): content replaces them, and "" is claimed.
 func TestEmptyVersions(t *testing.T) {
 	s := serve(t, nil)
 	for ty := range s.sotw {
@@ -113,17 +113,17 @@ func TestEmptyVersions(t *testing.T) {
 	})
 }
 
-// TestProbe measures a change: from the moment that the caller says, per proxy, once.
+// TestProbe measures a change: from the stated moment, per proxy, once.
 func TestProbe(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 40, Config{}, s)
 	p := f.Watch(Change{Type: xds.Endpoint, Name: "a", Marker: "marker-7"})
-	committed := time.Now().Add(-time.Second) // it was scheduled a second ago
+	committed := time.Now().Add(-time.Second) // scheduled a second ago
 	p.Committed(committed)
-	s.set(xds.Endpoint, "a", "2", endpoints("a", 2)) // another change: not the one
+	s.set(xds.Endpoint, "a", "2", endpoints("a", 2)) // another change than the watched one
 	s.say(xds.Endpoint, []string{"a"}, nil)
 	other := f.Watch(Change{Type: xds.Endpoint, Name: "b"})
-	s.set(xds.Cluster, "b", "2", cluster("b", 2)) // its endpoints are sent again, and are none that anybody waits for
+	s.set(xds.Cluster, "b", "2", cluster("b", 2)) // its endpoints are sent again, although no proxy waits for them
 	s.say(xds.Cluster, []string{"b"}, nil)
 	s.say(xds.Endpoint, []string{"b"}, nil)
 	eventually(t, "all is acknowledged", func() bool { return f.Stats().Types["EDS"].Acks == 120 && f.Stats().Types["CDS"].Acks == 80 })
@@ -210,7 +210,8 @@ func TestNACK(t *testing.T) {
 	})
 }
 
-// TestMisbehaviour lets proxies be slow, silent and wrong; the others must not notice, and each must do what it is for.
+// TestMisbehaviour makes proxies slow, silent and wrong; the others must not be affected, and each behaviour must have
+// its effect.
 func TestMisbehaviour(t *testing.T) {
 	s := serve(t, nil)
 	shapes := []Behaviour{{}, {HalfOpen: AfterConnect}, {HalfOpen: AfterHandshake}, {HalfOpen: AfterHeaders},
@@ -254,7 +255,7 @@ func TestVanish(t *testing.T) {
 	}
 }
 
-// TestMalformed sends each kind of malformed request; the server may end that stream, and the fleet says with what.
+// TestMalformed sends each kind of malformed request; the server may end that stream, and the fleet reports the status.
 func TestMalformed(t *testing.T) {
 	for kind := NotProtobuf; kind <= SecondCDS; kind++ {
 		s := serve(t, nil)
@@ -274,7 +275,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestFollow moves proxies to the owner that the server names, make before break, and tells the highest revision.
+// TestFollow moves proxies to the owner that the server names, make before break, and sends the highest revision.
 func TestFollow(t *testing.T) {
 	a, b := serve(t, nil), serve(t, nil)
 	a.revision, b.revision = "41", "41"
@@ -315,7 +316,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("navarch-revision %q", got)
 	}
 	clean(t, f)
-	a.grpc.Stop() // nobody is there
+	a.grpc.Stop() // no server is left
 	b.set(xds.Endpoint, "a", "2", endpoints("a", 2))
 	p := f.Watch(Change{Type: xds.Endpoint, Name: "a"})
 	b.say(xds.Endpoint, []string{"a"}, nil)
@@ -324,7 +325,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestServerGoesAway kills the server: proxies come to the other one with all that they hold.
+// TestServerGoesAway kills the server: its proxies connect to the other one, and claim all of their resources.
 func TestServerGoesAway(t *testing.T) {
 	a, b := serve(t, nil), serve(t, nil)
 	f := fleet(t, 30, Config{}, a, b)
@@ -362,8 +363,8 @@ func TestStatsMerge(t *testing.T) {
 	}
 }
 
-// TestRemovedProxiesAreNotWaitedFor: a pod that is deleted before it has acknowledged an edit owes no ACK, and one that has is
-// counted.
+// TestRemovedProxiesAreNotWaitedFor: a pod that is deleted before it has acknowledged an edit owes no ACK, and one that
+// has is counted.
 func TestRemovedProxiesAreNotWaitedFor(t *testing.T) {
 	s := serve(t, nil)
 	f := fleet(t, 3, Config{}, s)
@@ -376,7 +377,7 @@ func TestRemovedProxiesAreNotWaitedFor(t *testing.T) {
 		defer p.mu.Unlock()
 		return len(p.acked) == 2
 	})
-	f.Remove(First(2)) // one that has not, and one that has
+	f.Remove(First(2)) // one without an ACK, one with
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if o := p.Wait(ctx); ctx.Err() != nil || o.Expected != 2 || o.Acked != 2 || o.Received != 2 || len(o.Missing) > 0 {

@@ -24,14 +24,14 @@ import (
 // serveElsewhere is the variable that makes TestWhatAProxyTakes its own server.
 const serveElsewhere = "NAVARCH_TEST_SERVE_ELSEWHERE"
 
-// place is what the other process tells: where it listens, its root, and a certificate for all proxies.
+// place is the other process's address, its root, and a certificate for all proxies.
 type place struct {
 	Addr            string
 	Root, Cert, Key []byte
 }
 
-// serving is the server as a process of its own, so that a test can count what proxies take and not what their server does. It
-// ends with its input.
+// serving runs the server in a separate process, so that a test measures the proxies without their server. It ends with
+// its input.
 func serving(t *testing.T) {
 	a := newAuthority(t)
 	s := serve(t, &tls.Config{Certificates: []tls.Certificate{*a.leaf("", "istiod.test")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool})
@@ -47,7 +47,7 @@ func serving(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// elsewhere starts that server, and gives the configuration of its proxies.
+// elsewhere starts that server, and returns the configuration of its proxies.
 func elsewhere(t *testing.T) Config {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWhatAProxyTakes$")
@@ -89,14 +89,14 @@ func elsewhere(t *testing.T) Config {
 		TLS: func(Identity) (*tls.Config, error) { return shared, nil }}
 }
 
-// taken is what this process has: heap and stacks in use, and what the kernel says.
+// taken is the memory of this process: heap and stacks in use, and the kernel's figures.
 type taken struct {
 	heap, stack, rss, bytes, objects uint64
 	cpu                              time.Duration
 	writes                           uint64 // calls; 0 where the kernel does not tell
 }
 
-// settledMemory is what is taken once there is no garbage: pools are empty after two collections.
+// settledMemory returns the memory without garbage: pools are empty after two collections.
 func settledMemory(t *testing.T) taken {
 	t.Helper()
 	runtime.GC()
@@ -125,8 +125,8 @@ func takenNow(t *testing.T) taken {
 		cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano()), writes: writes}
 }
 
-// TestWhatAProxyTakes counts what one more proxy keeps over mTLS once it holds a mesh of 1,400 resources and has nothing to
-// do, and what one more connection of it, with all its claims, has the process allocate.
+// TestWhatAProxyTakes measures memory: how much one further idle proxy keeps over mTLS with a mesh of 1,400 resources,
+// and how much is allocated for one further connection of it, with all its claims.
 func TestWhatAProxyTakes(t *testing.T) {
 	if os.Getenv(serveElsewhere) != "" {
 		serving(t)

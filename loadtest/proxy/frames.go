@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// control takes any other frame.
+// control processes a frame other than DATA.
 func (c *session) control(h http2.FrameHeader) error {
 	payload := make([]byte, h.Length)
 	if _, err := io.ReadFull(c, payload); err != nil {
@@ -17,7 +17,7 @@ func (c *session) control(h http2.FrameHeader) error {
 	}
 	if h.Type == http2.FrameHeaders || h.Type == http2.FrameContinuation {
 		c.header = appendFrame(c.header, h, payload)
-		if !h.Flags.Has(http2.FlagHeadersEndHeaders) { // the same bit in both
+		if !h.Flags.Has(http2.FlagHeadersEndHeaders) { // the same bit in both types
 			return nil
 		}
 		defer func() { c.header = nil }()
@@ -36,7 +36,7 @@ func (c *session) decode(raw []byte) error {
 	in := inputs.Get().(*input)
 	in.buf.Reset(raw)
 	frame, err := in.framer.ReadFrame()
-	if err != nil { // a framer that has failed is of no more use
+	if err != nil { // a failed framer cannot be used again
 		return c.framing("%v", err)
 	}
 	defer inputs.Put(in)
@@ -60,7 +60,7 @@ func (c *session) decode(raw []byte) error {
 		}
 		c.drain()
 	case *http2.GoAwayFrame:
-		c.sim.fleet.count.goAways.Add(1) // the stream goes on until the server ends it, as in an agent
+		c.sim.fleet.count.goAways.Add(1) // the stream continues until the server ends it, as in an agent
 	case *http2.RSTStreamFrame:
 		return status{"reset " + f.ErrCode.String(), "RST_STREAM"}
 	case *http2.MetaHeadersFrame:
@@ -88,7 +88,7 @@ func (c *session) settings(f *http2.SettingsFrame) error {
 	return err
 }
 
-// headers takes the response's headers, or its trailers.
+// headers processes the response's headers or trailers.
 func (c *session) headers(f *http2.MetaHeadersFrame) error {
 	var st status
 	for _, kv := range f.Fields {
@@ -112,7 +112,7 @@ func (c *session) headers(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-// codeName is a gRPC status code in words (https://grpc.github.io/grpc/core/md_doc_statuscodes.html).
+// codeName returns the name of a gRPC status code (https://grpc.github.io/grpc/core/md_doc_statuscodes.html).
 func codeName(code string) string {
 	names := []string{"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
 		"PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
@@ -123,6 +123,7 @@ func codeName(code string) string {
 	return "none"
 }
 
+// framing counts a violation of the framing and returns it as an error.
 func (c *session) framing(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	c.sim.violation(FramingError, nil, text)

@@ -7,7 +7,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// garbage is a response whose second field has a length that is longer than the message.
+// garbage returns a response whose second field states a length beyond the end of the message.
 func garbage() proto.Message {
 	m := &discoveryv3.DeltaDiscoveryResponse{}
 	b := protowire.AppendTag(nil, 2, protowire.BytesType)

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// handshake makes the session's connection one of TLS: with TLS 1.3 and AES the session takes the records over once the
-// handshake is done, and nothing else of it is kept; with anything else it stays with crypto/tls.
+// handshake performs the TLS handshake on the session's connection. With TLS 1.3 and AES the session then processes
+// records itself and keeps no other TLS state; with other suites crypto/tls does.
 func (c *session) handshake(ctx context.Context, of func(Identity) (*tls.Config, error)) error {
 	cfg, err := of(c.sim.id)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *session) handshake(ctx context.Context, of func(Identity) (*tls.Config,
 		}
 	}
 	if c.records == nil {
-		c.conn, c.socket = conn, nil // it goes on reading through `in`
+		c.conn, c.socket = conn, nil // `in` continues to read from the connection
 		return nil
 	}
 	c.raw = bytes.Clone(in.buf[in.from:in.to])
@@ -46,7 +46,7 @@ func (c *session) handshake(ctx context.Context, of func(Identity) (*tls.Config,
 	return nil
 }
 
-// secrets takes the traffic secrets from the lines of a log of keys (SSLKEYLOGFILE: label, random of the client, secret).
+// secrets receives the traffic secrets from a key log (SSLKEYLOGFILE: label, client random, secret).
 type secrets struct{ client, server []byte }
 
 func (s *secrets) Write(line []byte) (int, error) {
@@ -68,18 +68,19 @@ func (s *secrets) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// ahead reads from a connection what there is, and gives no more of it than the record that is being read: what comes after
-// the handshake stays here. One that has failed is left to the garbage collector, since its reader may still hold it.
+// ahead reads ahead from a connection during the handshake, and returns bytes of the current record only. Bytes after
+// the handshake stay in its buffer. After a failure the garbage collector frees it, because its reader may still use
+// it.
 type ahead struct {
 	net.Conn
 	buf      *[aheadSize]byte
 	from, to int
 	head     [recordHead]byte
-	heads    int // bytes of head that were given
-	left     int // bytes of the record that were not
+	heads    int // bytes of head that were returned
+	left     int // bytes of the record that are still to be returned
 }
 
-// aheadSize is room for what a server says in a handshake.
+// aheadSize is enough for a server's handshake messages.
 const aheadSize = 4 << 10
 
 var aheads = sync.Pool{New: func() any { return new([aheadSize]byte) }}

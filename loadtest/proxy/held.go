@@ -10,18 +10,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// page is the versions of 64 neighbouring names; 0: the name is not held.
+// page contains the versions of 64 neighbouring names; 0: the name is not held.
 type page [64]uint32
 
 var noPage unique.Handle[page]
 
-// set is what one proxy holds of one type: version ids by the index of the name. Its pages are interned, so proxies that
-// hold the same share them. Changes go to one open page at a time; seal gives it back.
+// set contains one proxy's version ids of one type, by name index. Its pages are interned, so proxies with equal pages
+// share them. Changes are made on one open page at a time, which seal interns.
 type set struct {
 	pages []unique.Handle[page]
 	open  *page // a copy of page `at`
 	at    int
-	count int // of names held
+	count int // number of held names
 }
 
 var openPages = sync.Pool{New: func() any { return new(page) }}
@@ -37,7 +37,7 @@ func (s *set) get(index uint32) uint32 {
 	return s.pages[p].Value()[index%64]
 }
 
-// lacks are those of some names that are not held; nil: all are.
+// lacks returns the names of `of` that are not held; nil: all are held.
 func (s *set) lacks(of bitset) (without bitset) {
 	s.seal()
 	for p, word := range of {
@@ -58,7 +58,7 @@ func (s *set) lacks(of bitset) (without bitset) {
 	return without
 }
 
-// put sets the version of a name; 0 takes it away.
+// put stores the version of a name; 0 removes the name.
 func (s *set) put(index, id uint32) {
 	p := int(index / 64)
 	if s.open == nil || s.at != p {
@@ -94,7 +94,7 @@ func (s *set) seal() {
 	s.open = nil
 }
 
-// all gives name index and version id of all that is held.
+// all yields the name index and version id of everything held.
 func (s *set) all() iter.Seq2[uint32, uint32] {
 	return func(yield func(uint32, uint32) bool) {
 		s.seal()
@@ -116,10 +116,10 @@ type bitset []uint64
 
 func (b bitset) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]&(1<<(i%64)) != 0 }
 
-// add says whether i was new.
+// add adds i, and reports whether it was new.
 func (b *bitset) add(i uint32) bool {
 	if n := int(i/64) + 1; n > len(*b) {
-		grown := make(bitset, (n+7)&^7) // names come one after the other
+		grown := make(bitset, (n+7)&^7) // names arrive in order
 		copy(grown, *b)
 		*b = grown
 	}
@@ -128,7 +128,7 @@ func (b *bitset) add(i uint32) bool {
 	return !was
 }
 
-// drop says whether i was there. An empty set keeps no memory.
+// drop removes i, and reports whether it was present. An empty set uses no memory.
 func (b *bitset) drop(i uint32) bool {
 	if !b.has(i) {
 		return false
@@ -161,14 +161,15 @@ func (b bitset) all() iter.Seq[uint32] {
 	}
 }
 
-// dependency counts the answers that a server may send to a proxy that may have what is in them: one for each time that a name
-// was asked for. A server that takes two requests before it answers sends one, so fewer may come, and never more.
+// dependency counts, for each name, the answers that a server may still send although the proxy may have the resource:
+// one for each request. A server that reads two requests before it answers sends one answer, so the count is an upper
+// bound.
 type dependency struct {
 	one  bitset
-	more map[uint32]int // beyond the one; nil: none
+	more map[uint32]int // the count beyond one; nil: no such name
 }
 
-// ask is one more answer.
+// ask adds one answer.
 func (o *dependency) ask(i uint32) {
 	if o.one.add(i) {
 		return
@@ -179,10 +180,10 @@ func (o *dependency) ask(i uint32) {
 	o.more[i]++
 }
 
-// expect is one answer, if none is due: the proxy has not asked, and the server may send all the same.
+// expect allows one answer if none is due: the proxy sent no request, and the server may still send the resource.
 func (o *dependency) expect(i uint32) { o.one.add(i) }
 
-// answer takes one away, and says whether there was one.
+// answer removes one answer, and reports whether one was due.
 func (o *dependency) answer(i uint32) bool {
 	n, ok := o.more[i]
 	if !ok {
@@ -199,7 +200,7 @@ func (o *dependency) answer(i uint32) bool {
 
 func (o *dependency) empty() bool { return o.one == nil && o.more == nil }
 
-// differs says what one proxy holds other than another of its View; empty: nothing.
+// differs describes how one proxy's resources differ from those of another of its View; empty: they are equal.
 func (f *Fleet) differs(model, s *sim, t xds.Type) string {
 	a, b := model.pages(t), s.pages(t)
 	for p := range max(len(a), len(b)) {
@@ -233,7 +234,7 @@ func (f *Fleet) versionText(id uint32) string {
 	return "another version"
 }
 
-// pages is a copy of what is held of one type.
+// pages returns a copy of the held versions of one type.
 func (s *sim) pages(t xds.Type) []page {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Identity is one simulated workload: a pod with its Envoy and agent.
+// Identity is one simulated workload: a Pod with its Envoy and agent.
 type Identity struct {
 	Namespace, Name string
 	// Workload is WORKLOAD_NAME (the Deployment); empty: Name.
 	Workload       string
 	ServiceAccount string // empty: "default"
-	IP             string // of the pod
+	IP             string // IP address of the Pod
 	Cluster        string // CLUSTER_ID; empty: "Kubernetes"
 	Network        string
 	// Region, Zone and Subzone are the node's locality.
@@ -30,32 +30,32 @@ type Identity struct {
 	Type string
 	// Metadata are further string values of the node's metadata.
 	Metadata map[string]string
-	// View is a name for what this proxy should be sent: CheckEqual expects proxies of equal Views to hold the same names
-	// and versions of the given types. Empty: it is compared with no other.
+	// View names the configuration that this proxy should receive: CheckEqual expects equal names and versions on proxies
+	// with the same View. Empty: the proxy is not compared.
 	View string
 }
 
-// String is name.namespace, as debug pages print it.
+// String returns name.namespace, as debug pages print it.
 func (id Identity) String() string { return id.Name + "." + id.Namespace }
 
-// SPIFFE is the identity of the workload's certificate.
+// SPIFFE returns the identity of the workload's certificate.
 func (id Identity) SPIFFE(trustDomain string) string {
 	return "spiffe://" + trustDomain + "/ns/" + id.Namespace + "/sa/" + cmp.Or(id.ServiceAccount, "default")
 }
 
-// NodeKind says how much of a node the first request carries.
+// NodeKind selects the content of the node in the first request.
 type NodeKind uint8
 
 const (
 	// Short is id, cluster, locality and the metadata keys NAME, NAMESPACE, LABELS, CLUSTER_ID, SERVICE_ACCOUNT,
 	// INSTANCE_IPS (and ISTIO_VERSION, NETWORK, WORKLOAD_NAME where they are set).
 	Short NodeKind = iota
-	// Stock adds what an unmodified Envoy 1.40 sends with it: user agent and 516 extensions, 61 KB in all.
+	// Stock adds the content that an unmodified Envoy 1.40 sends: user agent and 516 extensions, 61 KB in all.
 	Stock
 )
 
-// stockText is user_agent_name, user_agent_build_version and extensions as Envoy 1.40.0 sends them; made by
-// TestStockNodeIsEnvoys with -update.
+// stockText has user_agent_name, user_agent_build_version and extensions as Envoy 1.40.0 sends them;
+// TestStockNodeIsEnvoys with -update writes it.
 //
 //go:embed stock.node.textproto
 var stockText []byte
@@ -69,7 +69,7 @@ var stockTail = sync.OnceValues(func() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(tail)
 })
 
-// encodeNode is the wire form of the node, as fields of core.v3.Node. It is used once and kept nowhere.
+// encodeNode returns the encoded node. The result is used once. The error is that of a label that is not UTF-8.
 func encodeNode(id Identity, cfg *Config) ([]byte, error) {
 	account, workload := cmp.Or(id.ServiceAccount, "default"), cmp.Or(id.Workload, id.Name)
 	meta := map[string]string{

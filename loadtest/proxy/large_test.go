@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// TestLargeMesh sends messages that are larger than every window and buffer, both ways: a route of 600 KB over windows of
-// 64 KiB, subscriptions and claims beyond what the server lets a client send at once, and a stock node.
+// TestLargeMesh sends messages that are larger than every window and buffer, both ways: a route of 600 KB over windows
+// of 64 KiB, subscriptions and claims beyond what the server lets a client send at once, and a stock node.
 func TestLargeMesh(t *testing.T) {
 	s := serve(t, nil)
 	const n = 10
@@ -41,7 +41,7 @@ func TestLargeMesh(t *testing.T) {
 	idle(t, f)
 }
 
-// idle looks at what proxies keep that have nothing to do: no buffers, and nothing of their own that others hold too.
+// idle checks the memory of idle proxies: no buffers, and no copies of shared data.
 func idle(t *testing.T, f *Fleet) {
 	t.Helper()
 	all := f.all()
@@ -68,7 +68,7 @@ func idle(t *testing.T, f *Fleet) {
 	}
 }
 
-// TestFraming is a server that breaks rules of HTTP/2 and gRPC.
+// A server that breaks rules of HTTP/2 or gRPC is reported.
 func TestFraming(t *testing.T) {
 	for says, frames := range map[string]func(*http2.Framer){
 		"limit is 16384": func(f *http2.Framer) { _ = f.WriteData(streamID, false, make([]byte, 20000)) },

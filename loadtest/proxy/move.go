@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A move is made as navarch-agent makes it: it begins at a random moment after the proxy was told of its owner; the old
-// stream goes on while a connection is made and the owner is asked who the owner is, which is waiting for its admission; when the
-// owner has let it in, and nothing is in flight, the new stream claims what is held and the old connection is closed.
+// A move follows navarch-agent. It begins at a random moment after the proxy has learned its owner. The old stream
+// continues while the proxy connects to the owner and subscribes to the owner resource, whose answer means admission.
+// After admission, and once no message is in flight, the new stream claims the held resources, and the old connection
+// is closed.
 
-// admissionTime is how long a proxy waits to be let in; it answers no pings there.
+// admissionTime is the longest wait for admission; pings get no answer meanwhile.
 const admissionTime = 45 * time.Second
 
 var (
@@ -25,7 +26,7 @@ var (
 	errGone    = errors.New("the owner has let it in, and hung up")
 )
 
-// bound begins a move to the owner that was told, unless it is on its way there.
+// bound begins a move to the owner, unless one to that address is under way.
 func (s *sim) bound(address string) {
 	if s.owner = address; s.moveTo == address {
 		return
@@ -40,11 +41,11 @@ func (s *sim) bound(address string) {
 	})
 }
 
-// connectAhead asks the owner to let the proxy in while the proxy is served where it is.
+// connectAhead requests admission at the owner while the current stream continues.
 func (s *sim) connectAhead(address string) {
 	node, err := encodeNode(s.id, &s.fleet.cfg)
 	if err != nil {
-		return // the stream that there is has told of it
+		return // the current stream has learned the address
 	}
 	from, header := s.session, s.header()
 	s.fleet.wg.Go(func() {
@@ -62,10 +63,10 @@ func (s *sim) connectAhead(address string) {
 	})
 }
 
-// arrived takes the connection that was let in, or the error why there is none: then the proxy stays.
+// arrived receives the admitted connection, or the error because of which the proxy stays.
 func (s *sim) arrived(from *session, address string, c *session, err error) {
 	switch {
-	case s.session != from || s.moveTo != address: // it is elsewhere, or was told otherwise
+	case s.session != from || s.moveTo != address: // the proxy is elsewhere, or has learned another owner
 		if c != nil {
 			_ = c.conn.Close()
 		}
@@ -76,15 +77,15 @@ func (s *sim) arrived(from *session, address string, c *session, err error) {
 	}
 }
 
-// stay is the end of a move that has failed.
+// stay ends a failed move.
 func (s *sim) stay(err error) {
 	s.turnBack()
 	s.owner = ""
 	s.fleet.count.end("move", err.Error())
 }
 
-// moves says that the proxy is to go on with the connection that was let in: nothing is in flight, so that nothing is lost.
-// Where the owner has hung up meanwhile, the proxy stays.
+// moves reports whether the proxy can switch to the admitted connection now: no message is in flight, so none is lost.
+// If the owner has closed that connection, the proxy stays.
 func (s *sim) moves() bool {
 	if s.coming == nil || !s.still() {
 		return false
@@ -96,7 +97,7 @@ func (s *sim) moves() bool {
 	return true
 }
 
-// ended says whether the other side has closed the connection, as the kernel knows before anybody reads.
+// ended reports whether the peer has closed the connection, by the state in the kernel.
 func (c *session) ended() (ended bool) {
 	if c.socket == nil {
 		return false
@@ -108,13 +109,13 @@ func (c *session) ended() (ended bool) {
 	return ended || err != nil
 }
 
-// still says that nothing is in flight: a move would lose nothing.
+// still reports whether no message is in flight.
 func (s *sim) still() bool {
 	c := s.session
 	return s.warm() && c.parser.heads == 0 && len(c.buf) == 0 && len(c.raw) == 0 && len(c.queue) == 0
 }
 
-// move goes on with the connection that was let in.
+// move switches to the admitted connection.
 func (s *sim) move() error {
 	old := s.session
 	s.session, s.coming, s.moveTo = s.coming, nil, ""
@@ -128,7 +129,7 @@ func (s *sim) move() error {
 	return err
 }
 
-// turnBack forgets a move that has not been made.
+// turnBack abandons a move.
 func (s *sim) turnBack() {
 	s.moveTo = ""
 	if s.coming != nil {
@@ -137,8 +138,8 @@ func (s *sim) turnBack() {
 	}
 }
 
-// openAhead opens the stream with its first request, and waits until the server has let it in: it sends its headers then. What
-// has come by then is kept for who reads the session next.
+// openAhead opens the stream with its first request and waits for the response headers, which mean admission. Bytes
+// that have arrived by then are kept for the session's reader.
 func (c *session) openAhead(header [][2]string, first request) error {
 	c.preface()
 	if err := c.open(header); err != nil {
@@ -155,7 +156,7 @@ func (c *session) openAhead(header [][2]string, first request) error {
 	}
 	stop := context.AfterFunc(c.sim.fleet.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_ = c.conn.SetReadDeadline(time.Now().Add(admissionTime)) // one that is closed fails at the read
+	_ = c.conn.SetReadDeadline(time.Now().Add(admissionTime)) // a closed connection fails at the read
 	into := make([]byte, oneRecord)
 	for {
 		if err := c.openAll(); err != nil {
@@ -172,7 +173,7 @@ func (c *session) openAhead(header [][2]string, first request) error {
 	}
 }
 
-// openAll opens every record that has come completely.
+// openAll decrypts every complete record.
 func (c *session) openAll() error {
 	for {
 		plain, err := c.opened()
@@ -187,7 +188,7 @@ func (c *session) openAll() error {
 	}
 }
 
-// letIn looks through frames for the first of an answer that begins.
+// letIn searches frames for the first one of a response.
 func letIn(frames []byte) (bool, error) {
 	const head = 9 // bytes of a frame's header (RFC 9113, 4.1)
 	for len(frames) >= head {

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// owned makes a server tell proxies of an owner.
+// owned makes a server announce an owner to proxies.
 func owned(t *testing.T, s *server, fields map[string]any) {
 	t.Helper()
 	who, err := structpb.NewStruct(fields)
@@ -36,7 +36,8 @@ func (s *server) opened() int {
 	return len(s.streams)
 }
 
-// TestMoveWaitsForAdmission: a proxy that is not let in yet is served where it is, and told of nothing twice when it has moved.
+// TestMoveWaitsForAdmission: a proxy without admission is served where it is, and receives nothing twice after it has
+// moved.
 func TestMoveWaitsForAdmission(t *testing.T) {
 	for name, mtls := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestMoveWaitsForAdmission(t *testing.T) {
 	}
 }
 
-// two is two servers, and a configuration of proxies that follow their owners between them.
+// two starts two servers, and returns them with a configuration of proxies that follow their owners between them.
 func two(t *testing.T, mtls bool) (a, b *server, cfg Config) {
 	t.Helper()
 	cfg = Config{Follow: true, MoveWithin: time.Millisecond}
@@ -103,7 +104,7 @@ func two(t *testing.T, mtls bool) (a, b *server, cfg Config) {
 	return serve(t, server), serve(t, server), cfg
 }
 
-// asked is how many requests had a node, and how many asked for the owner.
+// asked returns the number of requests with a node, and of subscriptions to the owner.
 func (s *server) asked() (nodes, questions int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *server) asked() (nodes, questions int) {
 	return nodes, questions
 }
 
-// tell tells the proxies of a server who their owner is now.
+// announce sends the proxies of a server their present owner.
 func announce(t *testing.T, s *server, fields map[string]any) {
 	t.Helper()
 	owned(t, s, fields)
@@ -131,7 +132,7 @@ func announce(t *testing.T, s *server, fields map[string]any) {
 	}
 }
 
-// askFor says whether a server has so many streams, and all of them ask for some endpoints.
+// askFor returns a check that a server has that many streams, which all subscribe to some endpoints.
 func askFor(s *server, name string, n int) func() bool {
 	return func() bool {
 		s.mu.Lock()
@@ -175,7 +176,7 @@ func letInAt(t *testing.T, f *Fleet, address string) {
 	})
 }
 
-// served checks that proxies have one stream each, to a server, and are sent one change and nothing else.
+// served checks that proxies have one stream each, to a server, and receive exactly one change.
 func served(t *testing.T, f *Fleet, s *server, version string, moves uint64) {
 	t.Helper()
 	n := f.Stats().Proxies
@@ -197,7 +198,7 @@ func served(t *testing.T, f *Fleet, s *server, version string, moves uint64) {
 	clean(t, f)
 }
 
-// TestMoveThatFails: the proxy stays on its stream, is served there, and moves when it is told again.
+// TestMoveThatFails: the proxy stays on its stream, is served there, and moves after the next announcement.
 func TestMoveThatFails(t *testing.T) {
 	const n = 5
 	for name, fails := range map[string]func(t *testing.T, a, b *server, f *Fleet){
@@ -236,7 +237,7 @@ func TestMoveThatFails(t *testing.T) {
 	}
 }
 
-// takeOver gives a server the mesh of another.
+// takeOver copies the mesh of one server to another.
 func takeOver(from, to *server) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
@@ -247,8 +248,8 @@ func takeOver(from, to *server) {
 	}
 }
 
-// TestMoveIsTurnedBack: who was let in and has not moved is told otherwise, or loses its stream. It leaves where it was let in,
-// and ends with one stream, where it is to be.
+// TestMoveIsTurnedBack: an admitted proxy that has not moved yet learns another owner, or loses its stream. It leaves
+// the admitting server, and ends with one stream, at its owner.
 func TestMoveIsTurnedBack(t *testing.T) {
 	const n = 5
 	for name, do := range map[string]func(t *testing.T, a, b, c *server, f *Fleet, calm func()){
@@ -297,7 +298,8 @@ func TestMoveIsTurnedBack(t *testing.T) {
 	}
 }
 
-// TestMoveEndsWithItsProxy: who is removed, or loses its stream, while it waits for another server to admit it, leaves that too.
+// TestMoveEndsWithItsProxy: a proxy that is removed, or loses its stream, while it waits for admission elsewhere, ends
+// that connection too.
 func TestMoveEndsWithItsProxy(t *testing.T) {
 	a, b := serve(t, nil), serve(t, nil)
 	b.admit = make(chan struct{})
@@ -309,7 +311,7 @@ func TestMoveEndsWithItsProxy(t *testing.T) {
 	eventually(t, "all have left", func() bool { return a.opened() == 0 && b.opened() == 0 })
 }
 
-// TestLetIn reads what a server may say before it lets a stream in.
+// TestLetIn parses the frames that a server may send before it admits a stream.
 func TestLetIn(t *testing.T) {
 	frame := func(kind http2.FrameType, flags http2.Flags, size int) []byte {
 		return append([]byte{byte(size >> 16), byte(size >> 8), byte(size), byte(kind), byte(flags), 0, 0, 0, 1}, make([]byte, size)...)

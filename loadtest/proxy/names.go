@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// names knows every name and every version that the fleet has seen; proxies hold their indexes.
+// names contains every name and version that the fleet has seen; proxies refer to them by index.
 type names struct {
 	mu     sync.RWMutex
 	byName [xds.NumTypes]map[string]*record
@@ -41,14 +41,15 @@ type version struct {
 	id   uint32
 	rec  *record
 	text string
-	// holders is how many proxies hold it; it grows under rec.mu, so that what nobody holds can be forgotten there.
+	// holders is the number of proxies that hold the version. It is increased under rec.mu, so that versions without
+	// holders can be removed there.
 	holders atomic.Int32
-	low     atomic.Int32  // smallest number of holders since the last suspicion (revert.go)
-	serial  atomic.Uint32 // its place in time: larger is newer; a version that is reverted to becomes the newest
+	low     atomic.Int32  // smallest number of holders since the last suspicion
+	serial  atomic.Uint32 // order in time: larger is newer; a version that is reverted to becomes the newest
 	facts   *facts
 }
 
-// keepVersions is how many versions of a name are remembered although nobody holds them.
+// keepVersions is the number of versions of a name that are kept without holders.
 const keepVersions = 32
 
 func newNames() *names {
@@ -59,7 +60,7 @@ func newNames() *names {
 	return n
 }
 
-// name gives the record of a name, made if it is new. The string is copied then.
+// name returns the record of a name, and creates it for a new name with a copy of the string.
 func (n *names) name(t xds.Type, name string) *record {
 	n.mu.RLock()
 	r := n.byName[t][name]
@@ -77,21 +78,21 @@ func (n *names) name(t xds.Type, name string) *record {
 	return r
 }
 
-// at is the record with an index.
+// at returns the record with an index.
 func (n *names) at(t xds.Type, index uint32) *record {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.table[t][index]
 }
 
-// version is the version with an id that somebody holds.
+// version returns the version with an id; it must have a holder.
 func (n *names) version(id uint32) *version {
 	return n.versions[id/chunkSize].Load()[id%chunkSize].Load()
 }
 
-// acquire gives the version of a name with this text, with one more holder, and whether that is its only one: of those who
-// take it up at the same moment exactly one is the first. `read` makes the facts of a version that was never seen; it is
-// called once for each.
+// acquire returns the version of a name with this text and adds a holder. first means that it is the only one: of
+// several concurrent callers exactly one is first. `read` computes the facts of a new version and is called once for
+// each.
 func (n *names) acquire(r *record, text string, read func() *facts) (v *version, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +134,7 @@ func (r *record) find(text string) *version {
 	return nil
 }
 
-// trim forgets old versions that nobody holds, and makes the table of a long log.
+// trim removes old versions without holders, and indexes a long log.
 func (n *names) trim(r *record) {
 	if len(r.log) <= keepVersions {
 		return
@@ -158,7 +159,7 @@ func (n *names) trim(r *record) {
 	}
 }
 
-// release takes one holder away.
+// release removes one holder.
 func (v *version) release() {
 	left := v.holders.Add(-1)
 	for {
@@ -207,7 +208,7 @@ func (n *names) probes(visit func(*Probe)) {
 	}
 }
 
-// watching are the probes of this name.
+// watching returns the probes of this name.
 func (r *record) watching() []*Probe {
 	if all := r.probes.Load(); all != nil {
 		return *all

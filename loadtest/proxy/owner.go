@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The types that only an agent asks for (the contract between replica and agent).
+// The types that only agents request (the contract between replica and agent).
 const (
 	ownerURL = "navarch.io/owner"
 	ownerID  = "owner"
@@ -20,12 +20,12 @@ const (
 	trustID  = "ROOTCA"
 )
 
-// askAgentTypes subscribes to what an agent wants to know, after Envoy's first request.
+// askAgentTypes subscribes to the agent types, after Envoy's first request.
 func (s *sim) askAgentTypes() {
 	if s.sotw {
 		return
 	}
-	if s.fleet.cfg.Follow && !s.session.let { // it was asked for already
+	if s.fleet.cfg.Follow && !s.session.let { // otherwise the subscription was sent with the move
 		s.write(agentType, request{url: ownerURL, subscribe: []string{ownerID}})
 	}
 	if s.fleet.cfg.Trust {
@@ -33,7 +33,7 @@ func (s *sim) askAgentTypes() {
 	}
 }
 
-// endAgentType takes the end of a response of a type that is not Envoy's.
+// endAgentType processes the end of a response of an agent type.
 func (s *sim) endAgentType(url, nonce string, m response, size int) error {
 	count := &s.fleet.count.types[agentType]
 	count.responses.Add(1)
@@ -72,7 +72,7 @@ func (s *sim) takeAgentResource(url string, body []byte) error {
 	return s.fleet.cfg.OnTrust(s.id, body)
 }
 
-// learn takes the address of the replica that owns this proxy.
+// learn stores the address of the replica that owns this proxy.
 func (s *sim) learn(body []byte) error {
 	var who structpb.Struct
 	if err := proto.Unmarshal(body, &who); err != nil {
@@ -90,11 +90,11 @@ func (s *sim) learn(body []byte) error {
 	return nil
 }
 
-// sendMalformed sends one request that no Envoy would.
+// sendMalformed sends one request that Envoy never sends.
 func (s *sim) sendMalformed(kind Malformed) {
 	url := xds.Route.URL()
 	raw := func(b ...byte) { s.sendRaw(b) }
-	expect := func(t xds.Type, name string) string { // an answer to what it asked for itself is no fault of the server
+	expect := func(t xds.Type, name string) string { // an answer to its own request is not a violation
 		s.gone[t].add(s.fleet.names.name(t, name).index)
 		return name
 	}
@@ -124,7 +124,7 @@ func (s *sim) sendMalformed(kind Malformed) {
 	}
 }
 
-// minRevision is the highest revision that the proxy has seen, as navarch-agent sends it.
+// minRevision returns the highest revision that the proxy has seen as metadata, as navarch-agent sends it.
 func (s *sim) minRevision() [][2]string {
 	if !s.fleet.cfg.Follow || s.sotw {
 		return nil

@@ -121,7 +121,7 @@ func TestRequestEncoding(t *testing.T) {
 	}
 }
 
-// TestSetIsAMap compares random edits with a map, and looks that equal sets share their pages.
+// TestSetIsAMap compares random edits with a map, and checks that equal sets share their pages.
 func TestSetIsAMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var a, b set
@@ -167,7 +167,7 @@ func TestBitset(t *testing.T) {
 	}
 }
 
-// TestVersionsAreForgotten: what nobody holds does not stay for ever, what somebody holds does.
+// TestVersionsAreForgotten: a version without holders is removed after a while, a held one stays.
 func TestVersionsAreForgotten(t *testing.T) {
 	n := newNames()
 	rec := n.name(xds.Endpoint, "a")
@@ -193,7 +193,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLacks: of what is asked for, what is not held, in pages that are there and in those that are not.
+// TestLacks checks that lacks returns the requested names that are not held, in existing and in missing pages.
 func TestLacks(t *testing.T) {
 	var held set
 	for _, index := range []uint32{1, 63, 70, 200} {

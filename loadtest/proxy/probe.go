@@ -9,30 +9,30 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Change names what a probe waits for: a resource that gets another version, appears, or goes.
+// Change is the change that a probe waits for: a resource gets another version, appears, or is removed.
 type Change struct {
 	Type xds.Type
 	Name string
-	// Marker is text that the body of the new version contains; empty: any version other than the one held when the watch
-	// began. With churn on the same resource only a marker tells the versions apart.
+	// Marker is a text in the body of the new version; empty: any version other than the one held at the start. If other
+	// edits change the same resource, only a marker identifies the version.
 	Marker string
-	// Gone waits for the removal instead of a version.
+	// Gone waits for the removal instead.
 	Gone bool
 	// Among limits the probe to some proxies; nil: all.
 	Among func(Identity) bool
-	// New says that nobody holds the resource yet: every proxy (of Among) is expected to get it. Otherwise those that hold
-	// the name when the watch begins are.
+	// New means that no proxy holds the resource yet: every proxy of Among is expected to receive it. Otherwise the
+	// holders of the name at the start are expected to.
 	New bool
 }
 
-// Outcome is what came of a probe. Times are from the moment given to Committed.
+// Outcome is the result of a probe. Times are relative to the moment given to Committed.
 type Outcome struct {
-	Expected int `json:"expected"` // proxies that should have got it
+	Expected int `json:"expected"` // proxies that should receive the change
 	Received int `json:"received"`
 	Acked    int `json:"acked"`
-	// Missing are some of those that did not, by name.
+	// Missing are the names of some proxies that did not.
 	Missing []string `json:"missing,omitempty"`
-	// Receive and Ack are the times until the complete response had come, and until its ACK was written.
+	// Receive and Ack are the times until the complete response had arrived, and until its ACK was written.
 	Receive *gauge.Histogram `json:"receive"`
 	Ack     *gauge.Histogram `json:"ack"`
 }
@@ -51,17 +51,17 @@ func (o *Outcome) Merge(p Outcome) {
 	o.Ack.Merge(p.Ack)
 }
 
-// maxMissing is how many proxies of Outcome.Missing are named.
+// maxMissing limits Outcome.Missing.
 const maxMissing = 10
 
-// Probe is one watch. It is made before the change is committed, so that no proxy can be faster than it.
+// Probe is one watch. It starts before the change is committed, so that it sees every proxy.
 type Probe struct {
 	fleet  *Fleet
 	change Change
 
 	mu        sync.Mutex
 	committed time.Time
-	old       map[int]uint32 // expected proxies: the version that they held; 0: none
+	old       map[int]uint32 // expected proxies with their version at the start; 0: none held
 	received  map[int]time.Time
 	acked     map[int]time.Time
 	marked    map[uint32]bool // versions whose body was searched for the marker
@@ -69,19 +69,19 @@ type Probe struct {
 	closed    bool
 }
 
-// Committed says when the change was committed, or was meant to be: where a schedule drives the probes, the scheduled time
-// is the honest one, because a load generator that was held up would otherwise hide the wait (coordinated omission).
+// Committed sets the time of the commit. With a schedule, pass the scheduled time: a load generator that is delayed
+// would otherwise hide the wait (coordinated omission).
 func (p *Probe) Committed(at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.committed = at
 }
 
-// Done is closed when every expected proxy has acknowledged.
+// Done returns a channel that is closed when every expected proxy has acknowledged.
 func (p *Probe) Done() <-chan struct{} { return p.done }
 
-// Wait waits until every expected proxy has acknowledged, or the context ends, and gives the result; the probe is over
-// then. A removal that has not come by then is counted as a violation (LostRemoval).
+// Wait waits until every expected proxy has acknowledged or ctx ends, ends the probe and returns the result. A removal
+// that has not arrived by then is a violation (LostRemoval).
 func (p *Probe) Wait(ctx context.Context) Outcome {
 	select {
 	case <-p.done:
@@ -118,7 +118,7 @@ func (p *Probe) outcome() Outcome {
 	return o
 }
 
-// Watch begins a probe. The caller then commits the change, says so with Committed, and calls Wait.
+// Watch begins a probe. The caller then commits the change, calls Committed, and calls Wait.
 func (f *Fleet) Watch(c Change) *Probe {
 	p := &Probe{fleet: f, change: c, committed: time.Now(), old: map[int]uint32{}, received: map[int]time.Time{},
 		acked: map[int]time.Time{}, marked: map[uint32]bool{}, done: make(chan struct{})}
@@ -144,15 +144,15 @@ func (f *Fleet) Watch(c Change) *Probe {
 
 func (f *Fleet) unwatch(p *Probe) { f.names.name(p.change.Type, p.change.Name).dropProbe(p) }
 
-// expect adds a proxy; what it may already have told stands.
+// expect adds an expected proxy; earlier reports about it stay valid.
 func (p *Probe) expect(i int, held uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.old[i] = held
 }
 
-// see is told of every resource of the watched name that a proxy is sent, and of its removal (version 0). It says whether
-// this is what the probe waits for.
+// see processes a version of the watched name that a proxy receives, or its removal (version 0). It reports whether the
+// probe waits for this version.
 func (p *Probe) see(i int, version uint32, body []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +176,7 @@ func (p *Probe) see(i int, version uint32, body []byte) bool {
 	return is
 }
 
-// got and ack are told of the response that see was right about: complete, and acknowledged.
+// got and ack record that the response for which see returned true is complete, and acknowledged.
 func (p *Probe) got(i int, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *Probe) ack(i int, at time.Time) {
 	p.check()
 }
 
-// gone is told of a proxy that was removed: what it has not acknowledged by now it never will.
+// gone records that a proxy was removed, so it will not acknowledge any more.
 func (p *Probe) gone(i int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *Probe) gone(i int) {
 	}
 }
 
-// check ends the wait once all have acknowledged.
+// check closes done once all proxies have acknowledged.
 func (p *Probe) check() {
 	if len(p.acked) == len(p.old) && !p.closed {
 		p.closed = true

@@ -5,10 +5,11 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 )
 
-// Read gives what has come; it blocks where nothing has, and does meanwhile what others posted to the proxy. The
-// proxy's mutex is held by the caller, and given away while it blocks.
+// Read implements io.Reader. While no data is available it blocks and runs functions that were posted to the proxy. The
+// caller contains the proxy's mutex, which is released while it blocks.
 func (c *session) Read(b []byte) (int, error) {
 	if len(c.buf) == 0 {
 		if err := c.fill(); err != nil {
@@ -20,7 +21,7 @@ func (c *session) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// fill gets bytes that can be taken: those of a record that has come, or else what the socket has.
+// fill makes data available: the plaintext of a complete record, or data from the socket.
 func (c *session) fill() error {
 	for {
 		plain, err := c.opened()
@@ -35,7 +36,7 @@ func (c *session) fill() error {
 	}
 }
 
-// opened takes what has come and can be taken.
+// opened returns the plaintext that has arrived.
 func (c *session) opened() (plain []byte, err error) {
 	if c.records == nil {
 		plain, c.raw = c.raw, nil
@@ -45,7 +46,7 @@ func (c *session) opened() (plain []byte, err error) {
 	return plain, err
 }
 
-// receive reads from the socket, behind what is raw already.
+// receive reads from the socket and appends to the raw bytes.
 func (c *session) receive() error {
 	if err := c.flush(); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (c *session) receive() error {
 		if err := c.sim.work(); err != nil {
 			return err
 		}
-		if err := c.flush(); err != nil { // what work wrote
+		if err := c.flush(); err != nil { // frames that work wrote
 			return err
 		}
 		if c.sim.moves() {
@@ -81,6 +82,7 @@ func (c *session) receive() error {
 		}
 		if n > 0 {
 			c.sim.consumed(n)
+			c.arrived = time.Now()
 			c.raw, c.more = into[:at+n], at+n == len(into)
 			return nil
 		}
@@ -90,8 +92,8 @@ func (c *session) receive() error {
 	}
 }
 
-// takeWhole reads a record in one call, into a buffer that it takes once there is something to read: the small one is what an
-// idle proxy waits with, and too small for most answers. Where nothing is read there is no buffer.
+// takeWhole reads a record with one call, into a buffer that is allocated once data is available. An idle proxy waits
+// with the small buffer, which is too small for most answers. Without data it allocates nothing.
 func takeWhole(socket syscall.RawConn) (into []byte, n int, err error) {
 	wait := socket.Read(func(fd uintptr) bool {
 		into = takeRead(oneRecord)
@@ -116,7 +118,7 @@ func takeWhole(socket syscall.RawConn) (into []byte, n int, err error) {
 	return nil, 0, io.EOF
 }
 
-// held is the buffer that is there: the large one, or the small one.
+// held returns the present buffer: the large or the small one.
 func (c *session) held() []byte {
 	if c.large != nil {
 		return c.large
@@ -124,8 +126,8 @@ func (c *session) held() []byte {
 	return c.small[:]
 }
 
-// room is the buffer for the next read, with what is raw at its beginning: a large one while there is much to read, one for a
-// record that has begun to come, or the small one.
+// room returns the buffer for the next read, which begins with the raw bytes. It is a large one while there is much to
+// read, one for a record that has begun to arrive, or the small one.
 func (c *session) room() []byte {
 	size := 0
 	switch {

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// records is the record layer of TLS 1.3 (RFC 8446, 5) for a connection whose handshake crypto/tls has made. A tls.Conn keeps
-// the buffer of its largest read as long as it lives, 40 KB for each proxy that was ever sent much, and makes one call of the
-// kernel for each record of 16 KB; here records are opened where they were read, and sealed four to a call.
+// records is the record layer of TLS 1.3 (RFC 8446, 5) for a connection whose handshake crypto/tls has performed. A
+// tls.Conn keeps the buffer of its largest read, 40 KB for most proxies, and uses one system call for each record of 16
+// KB. Here records are decrypted in place, and up to four are written with one call.
 type records struct {
 	conn    net.Conn
 	in, out half
@@ -29,7 +29,7 @@ type records struct {
 type half struct {
 	aead  cipher.AEAD
 	iv    [12]byte
-	nonce [12]byte // of the record that is being worked on
+	nonce [12]byte // of the current record
 	seq   uint64
 }
 
@@ -39,16 +39,16 @@ const (
 	recordHead  = 5
 	tagSize     = 16
 	maxPlain    = 16384                          // bytes of data in one record
-	maxRecord   = recordHead + maxPlain + 256    // the longest that may come
-	sealedSize  = recordHead + maxPlain + 1 + 16 // the longest that is sent
+	maxRecord   = recordHead + maxPlain + 256    // the longest record that may arrive
+	sealedSize  = recordHead + maxPlain + 1 + 16 // the longest record that is sent
 	sealedBatch = 4 * sealedSize
 )
 
-// sealing holds records that are written with one call.
+// sealing are buffers for records that are written with one call.
 var sealing = sync.Pool{New: func() any { return new([sealedBatch]byte) }}
 
-// newRecords takes a connection over from its first record of data on. It is nil where the suite is none of those that are
-// spoken here.
+// newRecords continues a connection from its first data record. It returns nil for a cipher suite that is not
+// supported here.
 func newRecords(conn net.Conn, suite uint16, client, server []byte) (*records, error) {
 	var sum func() hash.Hash
 	var keySize int
@@ -64,7 +64,7 @@ func newRecords(conn net.Conn, suite uint16, client, server []byte) (*records, e
 	return r, errors.Join(r.out.key(sum, client, keySize), r.in.key(sum, server, keySize))
 }
 
-// key makes the keys of a direction from its traffic secret (7.3).
+// key derives the keys of a direction from its traffic secret (7.3).
 func (h *half) key(sum func() hash.Hash, secret []byte, size int) error {
 	key, err := expand(sum, secret, "key", size)
 	if err != nil {
@@ -83,13 +83,13 @@ func (h *half) key(sum func() hash.Hash, secret []byte, size int) error {
 	return err
 }
 
-// expand is HKDF-Expand-Label without a context (7.1).
+// expand computes HKDF-Expand-Label without a context (7.1).
 func expand(sum func() hash.Hash, secret []byte, label string, n int) ([]byte, error) {
 	label = "tls13 " + label
 	return hkdf.Expand(sum, secret, string([]byte{byte(n >> 8), byte(n), byte(len(label))})+label+"\x00", n)
 }
 
-// next is the nonce of the next record.
+// next returns the nonce of the next record.
 func (h *half) next() []byte {
 	h.nonce = h.iv
 	binary.BigEndian.PutUint64(h.nonce[4:], binary.BigEndian.Uint64(h.iv[4:])^h.seq)
@@ -97,7 +97,7 @@ func (h *half) next() []byte {
 	return h.nonce[:]
 }
 
-// seal appends one record. There must be room for it.
+// seal appends one encrypted record to a buffer with enough room.
 func (h *half) seal(to []byte, kind byte, plain []byte) []byte {
 	at, size := len(to), len(plain)+1+tagSize
 	to = append(to, recordData, 3, 3, byte(size>>8), byte(size))
@@ -105,7 +105,8 @@ func (h *half) seal(to []byte, kind byte, plain []byte) []byte {
 	return h.aead.Seal(to[:at+recordHead], h.next(), to[at+recordHead:], to[at:at+recordHead])
 }
 
-// open opens the record that begins b, in its place: what it says, and how long it was; 0: it has not come completely.
+// open decrypts the record at the start of b in place. It returns its type, its plaintext and its length; n is 0 for an
+// incomplete record. The error reports that the record is not valid.
 func (h *half) open(b []byte) (kind byte, plain []byte, n int, err error) {
 	if n = recordSize(b); n == 0 || n > len(b) {
 		return 0, nil, 0, nil
@@ -124,8 +125,8 @@ func (h *half) open(b []byte) (kind byte, plain []byte, n int, err error) {
 	return 0, nil, 0, errors.New("tls: a record without a type")
 }
 
-// recordSize is how long the record is that begins b, 0 where that has not come yet; one that is too long is said to be as
-// long as one may be and a byte more.
+// recordSize returns the length of the record at the start of b; 0 if its header is incomplete. An overlong record is
+// reported as one byte above the maximum.
 func recordSize(b []byte) int {
 	if len(b) < recordHead {
 		return 0
@@ -133,7 +134,7 @@ func recordSize(b []byte) int {
 	return min(recordHead+int(binary.BigEndian.Uint16(b[3:])), maxRecord+1)
 }
 
-// Write sends bytes, as few records and calls as they need.
+// Write encrypts and writes b with as few records and calls as possible. The error is that of the connection.
 func (r *records) Write(b []byte) (int, error) {
 	room := sealing.Get().(*[sealedBatch]byte)
 	defer sealing.Put(room)
@@ -153,7 +154,8 @@ func (r *records) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// read gives the data at the beginning of raw, opened in its place, and what follows. No data: more has to come.
+// read decrypts records at the start of raw in place, and returns their data and the rest. Without data the caller has
+// to read more.
 func (r *records) read(raw []byte) (plain, rest []byte, err error) {
 	for {
 		kind, plain, n, err := r.in.open(raw)
@@ -164,8 +166,8 @@ func (r *records) read(raw []byte) (plain, rest []byte, err error) {
 		switch {
 		case kind == recordData && len(plain) > 0:
 			return plain, raw, nil
-		case kind == recordData: // empty ones hide how much there is
-		case kind == recordHandshake && len(plain) > 0 && plain[0] == 4: // a ticket: no session is resumed
+		case kind == recordData: // empty records hide the length
+		case kind == recordHandshake && len(plain) > 0 && plain[0] == 4: // a session ticket, which is not used
 		case kind == recordAlert && len(plain) == 2 && plain[1] == 0: // close_notify
 			return nil, raw, io.EOF
 		case kind == recordAlert && len(plain) == 2:
@@ -176,7 +178,7 @@ func (r *records) read(raw []byte) (plain, rest []byte, err error) {
 	}
 }
 
-// end tells the server that nothing more comes. It waits for nobody: what cannot be written at once was not needed.
+// end sends close_notify, without blocking.
 func (r *records) end() {
 	_ = r.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = r.conn.Write(r.out.seal(make([]byte, 0, 32), recordAlert, []byte{1, 0}))

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// secured is a session and a server of crypto/tls that have shaken hands; the server's side says what the session is sent.
+// secured returns a session and a crypto/tls server after their handshake; the server's side sends the session's data.
 func secured(t *testing.T, server *tls.Config, wrap ...func(net.Conn) net.Conn) (*session, *tls.Conn) {
 	t.Helper()
 	a := newAuthority(t)
@@ -58,7 +58,7 @@ func secured(t *testing.T, server *tls.Config, wrap ...func(net.Conn) net.Conn) 
 	return c, conn
 }
 
-// alone is a session of a proxy that no goroutine runs.
+// alone returns a session of a proxy that no goroutine runs.
 func alone(t *testing.T, conn net.Conn) *session {
 	t.Helper()
 	f, err := New(Config{Addrs: []string{"x"}})
@@ -67,11 +67,11 @@ func alone(t *testing.T, conn net.Conn) *session {
 	}
 	t.Cleanup(f.Close)
 	s := newSim(f, 0, identities(1)[0])
-	s.mu.Lock() // as its goroutine would
+	s.mu.Lock() // as the session's goroutine would
 	return newSession(s, conn, "x")
 }
 
-// numbers are bytes that say where they stand.
+// numbers returns bytes that encode their position.
 func numbers(n int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < n; i++ {
@@ -80,8 +80,8 @@ func numbers(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// TestRecords sends data of every length both ways, to and from crypto/tls: with the suites that a session speaks itself, and
-// with a version that it leaves to crypto/tls.
+// TestRecords sends data of every length both ways, to and from crypto/tls: with the suites that a session speaks
+// itself, and with a version that it leaves to crypto/tls.
 func TestRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		server *tls.Config
@@ -128,8 +128,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOfSuites gives both halves of a connection the same secrets, and looks at what the other makes of records that
-// are cut, changed, taken twice or of no type that is spoken.
+// TestRecordsOfSuites configures both halves of a connection with the same secrets, and checks the handling of records
+// that are cut, changed, repeated or of an unsupported type.
 func TestRecordsOfSuites(t *testing.T) {
 	for _, suite := range []uint16{tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384} {
 		size := map[uint16]int{tls.TLS_AES_128_GCM_SHA256: 32, tls.TLS_AES_256_GCM_SHA384: 48}[suite]
@@ -187,7 +187,7 @@ func TestRecordsOfSuites(t *testing.T) {
 	}
 }
 
-// TestReadAhead: a server that sends data right behind its handshake, in the same piece, loses none of it.
+// TestReadAhead: no data is lost if a server sends it directly behind its handshake, in the same piece.
 func TestReadAhead(t *testing.T) {
 	const data = "data behind a handshake"
 	for cut := 1; cut < 12; cut++ {
@@ -209,7 +209,7 @@ func TestReadAhead(t *testing.T) {
 		if !bytes.Equal(got, records) || string(in.buf[in.from:in.to]) != data {
 			t.Errorf("reads of %d bytes: %v, and %q stays", cut, got, in.buf[in.from:in.to])
 		}
-		// A reader that takes as much as it can get is given no more than what is left of a record.
+		// A reader with a large buffer gets only the rest of the current record.
 		in = &ahead{Conn: one, buf: in.buf, to: copy(in.buf[:], append(records[:len(records):len(records)], data...))}
 		for _, want := range []int{5, 3, 5, 5, 2} {
 			if n, err := in.Read(make([]byte, 100)); n != want || err != nil {
@@ -231,7 +231,7 @@ func (b *behind) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// TestDataBehindTheHandshake is a server that does not wait for the end of the handshake with its first words: they are kept.
+// A server that sends data before the end of the handshake: the client keeps the data.
 func TestDataBehindTheHandshake(t *testing.T) {
 	words := []byte{recordData, 3, 3, 0, 2, 'h', 'i'}
 	s, _ := secured(t, &tls.Config{}, func(c net.Conn) net.Conn { return &behind{c, words} })
@@ -251,7 +251,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestRecordsShareCalls: four records of 16 KB are one call.
+// TestRecordsShareCalls: four records of 16 KB are written with one system call.
 func TestRecordsShareCalls(t *testing.T) {
 	secret := bytes.Repeat([]byte{1}, 32)
 	for n, calls := range map[int]int{1: 1, 4 * maxPlain: 1, 4*maxPlain + 1: 2, 20 * maxPlain: 5} {
@@ -266,8 +266,8 @@ func TestRecordsShareCalls(t *testing.T) {
 	}
 }
 
-// TestReadBuffers looks at what a session waits with: for the rest of a record a buffer of one, while much comes a large one,
-// and else nothing but the few bytes of its own.
+// TestReadBuffers checks the buffers of a waiting session: one record's buffer for the rest of a record, a large one
+// while much data arrives, and otherwise only its own few bytes.
 func TestReadBuffers(t *testing.T) {
 	one, other := net.Pipe()
 	defer other.Close()
@@ -309,7 +309,7 @@ func TestReadBuffers(t *testing.T) {
 	}
 }
 
-// TestFramesAreFull: what is sent in many small pieces fills DATA frames, in its order, and waits where the windows end.
+// TestFramesAreFull: many small pieces fill DATA frames, in order, and wait at the end of the windows.
 func TestFramesAreFull(t *testing.T) {
 	c := alone(t, nil)
 	want := numbers(40000)
@@ -341,8 +341,8 @@ func TestFramesAreFull(t *testing.T) {
 	}
 }
 
-// An answer is read into a buffer that is taken once it comes, so that it takes one call of the kernel whatever its size up to
-// a record's; an idle proxy has no such buffer.
+// A response is read into a buffer that is allocated when it arrives, so that it needs one system call up to the size
+// of a record; an idle proxy has no such buffer.
 func TestAnswerIsReadWhole(t *testing.T) {
 	s, server := secured(t, &tls.Config{})
 	calls := 0
@@ -365,7 +365,7 @@ func TestAnswerIsReadWhole(t *testing.T) {
 	}
 }
 
-// countedReads is a socket that counts how often somebody waits for it to be readable.
+// countedReads is a socket that counts the waits for readability.
 type countedReads struct {
 	syscall.RawConn
 	n *int

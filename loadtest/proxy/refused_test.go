@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A proxy whose stream ended before its first response has nothing: on the next stream it waits for its clusters before it asks for
-// listeners, whatever else the server answers.
+// A proxy whose stream ended before its first response has no resources: on the next stream it waits for its clusters
+// before it subscribes to listeners, whatever else the server sends.
 func TestRefusedBeforeTheFirstResponse(t *testing.T) {
 	s := serve(t, nil)
 	s.mute[xds.Cluster] = true // before anybody asks
@@ -37,7 +37,7 @@ func TestRefusedBeforeTheFirstResponse(t *testing.T) {
 	}
 }
 
-// Proxies whose streams one of two servers ends before it has answered find the other one.
+// Proxies whose streams one of two servers ends before a response connect to the other one.
 func TestRefusedFindAnotherServer(t *testing.T) {
 	a, b := serve(t, nil), serve(t, nil)
 	a.refuse = grpcstatus.Error(codes.Unavailable, "not yet")

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// fragments are encoded pieces of requests that many proxies send alike: the initial versions of one page, and 64
-// neighbouring names of a subscription. A reconnect storm of proxies with 2,500 resources each would otherwise encode, and
-// hold until the server's window lets it go, 234 KB a proxy.
+// fragments are encoded parts of requests that many proxies share: the initial versions of one page, and 64
+// neighbouring names of a subscription. Otherwise each proxy with 2,500 resources would, in a reconnect storm, encode
+// 234 KB and keep them until the server's window opens.
 type fragments struct {
 	mu    sync.Mutex
 	pages map[pageKey][]byte
@@ -31,10 +31,10 @@ type wordKey struct {
 	word uint64
 }
 
-// maxFragments is how many bytes of fragments are kept before all are made again.
+// maxFragments limits the bytes of all fragments; above it all are discarded.
 const maxFragments = 32 << 20
 
-// get gives the piece of a key, made if it is not there.
+// get returns the fragment of a key, and creates it if necessary.
 func get[K comparable](q *fragments, m *map[K][]byte, key K, make1 func() []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,7 +53,7 @@ func get[K comparable](q *fragments, m *map[K][]byte, key K, make1 func() []byte
 	return b
 }
 
-// initialVersions is the initial_resource_versions of one page, encoded.
+// initialVersions returns the encoded initial_resource_versions of one page.
 func (f *Fleet) initialVersions(t xds.Type, at int, h unique.Handle[page]) []byte {
 	return get(&f.fragments, &f.fragments.pages, pageKey{t, at, h}, func() []byte {
 		var b []byte
@@ -66,7 +66,7 @@ func (f *Fleet) initialVersions(t xds.Type, at int, h unique.Handle[page]) []byt
 	})
 }
 
-// subscription is the resource_names_subscribe of 64 neighbouring names, encoded.
+// subscription returns the encoded resource_names_subscribe of 64 neighbouring names.
 func (f *Fleet) subscription(t xds.Type, at int, word uint64) []byte {
 	return get(&f.fragments, &f.fragments.words, wordKey{t, at, word}, func() []byte {
 		var b []byte
@@ -87,14 +87,15 @@ func (f *Fleet) subscriptions(t xds.Type, of bitset) [][]byte {
 	return rope
 }
 
-// appendClaim is one entry of initial_resource_versions.
+// appendClaim appends one entry of initial_resource_versions.
 func appendClaim(b []byte, name, version string) []byte {
 	b = protowire.AppendTag(b, requestInitial, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(sizeText(1, name)+sizeText(2, version)))
 	return appendText(appendText(b, 1, name), 2, version)
 }
 
-// claimed is all claims of a type. Those of a proxy that has refused something, or forges, are its own.
+// claimed returns all claims of a type. Proxies that have rejected a resource, or forge versions, have claims of their
+// own.
 func (s *sim) claimed(t xds.Type, forge bool) [][]byte {
 	held := &s.held[t]
 	held.seal()
@@ -116,7 +117,7 @@ func (s *sim) claimed(t xds.Type, forge bool) [][]byte {
 	return append(rope, b)
 }
 
-// resume claims what the proxy has: every type that it uses, in the order of first use (1.4).
+// resume sends the claims of the proxy for every type that it uses, in the order of first use (1.4).
 func (s *sim) resume(node []byte) {
 	if s.sotw {
 		s.resumeSotW(node)
@@ -136,19 +137,20 @@ func (s *sim) resume(node []byte) {
 			s.dependencies[t].ask(index)
 			s.waiting[t].add(index)
 		}
-		if forge && t.Wildcard() { // it lied about these: they have to be sent
+		if forge && t.Wildcard() { // forged claims: these resources must be sent
 			for index := range s.held[t].all() {
 				s.dependencies[t].ask(index)
 			}
 		}
 		s.ask(t, r, s.subs[t])
-		// Nothing needs to come of what is held. A wildcard that holds nothing, since its stream ended before the first response, waits for it.
+		// A type whose resources the proxy holds needs no answer. An empty wildcard, whose stream ended before the first
+		// response, needs one.
 		s.answered[t] = !t.Wildcard() || s.held[t].count > 0
 	}
 }
 
-// claim is the version of a name that goes into initial_resource_versions: of what came with a refused response the one
-// that was held before (2).
+// claim returns the version of a name for initial_resource_versions. For a resource of a rejected response it is the
+// previous version (2).
 func (s *sim) claim(t xds.Type, index, id uint32, forge bool) (string, bool) {
 	v := s.fleet.names.version(id)
 	if was, ok := s.prior[t][index]; ok {

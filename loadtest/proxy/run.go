@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// sim is one simulated proxy. Its goroutine owns everything in it and holds mu, except while it waits: others may look
-// then.
+// sim is one simulated proxy. Its goroutine owns all fields and holds mu, except while it waits; then others may read
+// them.
 type sim struct {
 	fleet *Fleet
 	index int
@@ -26,18 +26,18 @@ type sim struct {
 	shape   Behaviour
 	again   Reconnect // how the next stream is opened
 	quit    bool
-	drop    bool // this session is to end
+	drop    bool // this session must end
 	joined  bool
 	dialed  time.Time
-	tries   int       // dials since the last stream that was answered
-	lull    time.Time // a slow reader does not read before
+	tries   int       // dials since the last stream with an answer
+	lull    time.Time // a slow reader does not read before this time
 
 	postMu sync.Mutex
 	posted []func()
-	ended  bool     // nothing that is posted is done
-	conn   net.Conn // to be woken
+	ended  bool     // posted functions are no longer run
+	conn   net.Conn // the connection whose read post interrupts
 	wake   chan struct{}
-	stale  []net.Conn // that vanished
+	stale  []net.Conn // vanished connections, which stay open
 }
 
 func newSim(f *Fleet, index int, id Identity) *sim {
@@ -50,7 +50,7 @@ func newSim(f *Fleet, index int, id Identity) *sim {
 	return s
 }
 
-// run is the proxy's life: connect, speak until the stream ends, connect again.
+// run connects, serves the stream until it ends, and reconnects, until the proxy is removed.
 func (s *sim) run(wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *sim) run(wait time.Duration) {
 	}
 }
 
-// rest waits, and does what is posted.
+// rest waits for d and runs posted functions.
 func (s *sim) rest(d time.Duration) {
 	for until := time.Now().Add(d); s.work() == nil || !s.quit; {
 		left := time.Until(until)
@@ -81,8 +81,8 @@ func (s *sim) rest(d time.Duration) {
 	}
 }
 
-// backOff is Envoy's: drawn evenly from an interval that doubles; the first try after a stream that worked is within the
-// first interval (reference: 60 Envoys that were cut at once came back within half a second).
+// backOff returns Envoy's wait: random within an interval that doubles. The first wait after a working stream is within
+// the first interval (reference: 60 Envoys that were cut at once returned within half a second).
 func (s *sim) backOff() time.Duration {
 	if s.again.Now {
 		return 0
@@ -91,7 +91,7 @@ func (s *sim) backOff() time.Duration {
 	return time.Duration(rand.Int64N(int64(limit) + 1))
 }
 
-// address is where the next connection goes.
+// address returns the address of the next connection.
 func (s *sim) address() string {
 	if s.owner != "" && s.tries == 0 {
 		return s.owner
@@ -101,7 +101,7 @@ func (s *sim) address() string {
 	return addrs[(s.index+s.dials-1)%len(addrs)]
 }
 
-// connect makes a connection and its session.
+// connect opens a connection and its session.
 func (s *sim) connect() error {
 	c, err := s.dial(s.address())
 	s.again.Now = false
@@ -114,7 +114,7 @@ func (s *sim) connect() error {
 	return nil
 }
 
-// adopt makes a connection the one that post wakes.
+// adopt registers the connection whose read post interrupts.
 func (s *sim) adopt(conn net.Conn) {
 	s.postMu.Lock()
 	defer s.postMu.Unlock()
@@ -124,7 +124,7 @@ func (s *sim) adopt(conn net.Conn) {
 	}
 }
 
-// dial connects, with the proxy open to others.
+// dial connects and releases mu meanwhile.
 func (s *sim) dial(addr string) (*session, error) {
 	s.mu.Unlock()
 	c, err := s.connectTo(addr)
@@ -135,7 +135,7 @@ func (s *sim) dial(addr string) (*session, error) {
 	return c, err
 }
 
-// connectTo connects, TLS handshake included. Any goroutine may call it.
+// connectTo connects, including the TLS handshake. Any goroutine may call it.
 func (s *sim) connectTo(addr string) (*session, error) {
 	f := s.fleet
 	select {
@@ -164,7 +164,7 @@ func (s *sim) connectTo(addr string) (*session, error) {
 	return c, nil
 }
 
-// source is the local address of the n-th group of proxies; nil: the kernel's choice.
+// source returns the local address of the n-th group of proxies; nil: the kernel chooses.
 func source(addr string, n int) net.Addr {
 	host, _, err := net.SplitHostPort(addr)
 	ip := net.ParseIP(host)
@@ -201,7 +201,7 @@ func (s *sim) speak() error {
 		if !s.moves() {
 			err = s.session.next()
 		}
-		if errors.Is(err, errMoves) { // maybe in the middle of a frame: the session cannot go on
+		if errors.Is(err, errMoves) { // possibly in the middle of a frame: the session cannot continue
 			err = s.move()
 		}
 		if err != nil {
@@ -213,6 +213,7 @@ func (s *sim) speak() error {
 // handshake opens the stream with the metadata of this proxy.
 func (s *sim) handshake(c *session) error { return c.open(s.header()) }
 
+// header returns the metadata of this proxy's stream.
 func (s *sim) header() [][2]string {
 	var extra [][2]string
 	if s.fleet.cfg.Header != nil {
@@ -221,7 +222,7 @@ func (s *sim) header() [][2]string {
 	return append(extra, s.minRevision()...)
 }
 
-// silence holds the connection and never speaks.
+// silence keeps a half-open connection without sending anything.
 func (s *sim) silence() error {
 	if err := s.session.flush(); err != nil {
 		return err
@@ -234,7 +235,7 @@ func (s *sim) silence() error {
 	}
 }
 
-// over settles a session that has ended.
+// over processes the end of a session.
 func (s *sim) over(err error) {
 	f := s.fleet
 	if c := s.session; c != nil {
@@ -270,7 +271,7 @@ func (s *sim) over(err error) {
 	}
 }
 
-// leave takes back that the proxy is joined.
+// leave counts the proxy as not joined.
 func (s *sim) leave() {
 	s.streaming = false
 	s.owe(-s.unacked)
@@ -297,7 +298,7 @@ func (s *sim) end() {
 	}
 }
 
-// reconnect ends the session; the next one begins as r says.
+// reconnect ends the session; the next one begins as r describes.
 func (s *sim) reconnect(r Reconnect) {
 	s.again, s.drop = r, true
 	s.tries = 0
@@ -311,7 +312,7 @@ func (s *sim) sendRaw(message []byte) {
 	}
 }
 
-// maxName is how much of a name an example shows, bytes.
+// maxName limits the length of a name in an example, in bytes.
 const maxName = 256
 
 func (s *sim) violation(k Kind, rec *record, detail string) {
@@ -322,7 +323,7 @@ func (s *sim) violation(k Kind, rec *record, detail string) {
 	s.fleet.count.violation(k, e)
 }
 
-// violationOf is a violation about a name that may have no record.
+// violationOf counts a violation about a name without a record.
 func (s *sim) violationOf(k Kind, t xds.Type, name, detail string) {
 	s.fleet.count.violation(k, Example{Proxy: s.id.String(), Type: t.String(), Name: name, Detail: detail})
 }

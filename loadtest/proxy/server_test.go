@@ -31,7 +31,7 @@ import (
 // patience bounds every wait of these tests.
 const patience = time.Minute
 
-// server is a small, correct server of the delta protocol; tests make it wrong by saying what it must not.
+// server is a small, correct server of the delta protocol; tests make it wrong with calls of say.
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	t           *testing.T
@@ -39,8 +39,8 @@ type server struct {
 	addr        string
 	grpc        *grpc.Server
 
-	admit  chan struct{} // nobody is let in before it is closed; nil: all are
-	refuse error         // what they are told then; nil: they are let in
+	admit  chan struct{} // streams wait until it is closed; nil: they do not wait
+	refuse error         // error for streams then; nil: they are admitted
 
 	mu         sync.Mutex
 	sotw       [xds.NumTypes]map[string]*discoveryv3.Resource
@@ -85,7 +85,7 @@ func serve(t *testing.T, tlsConfig *tls.Config) *server {
 	return s
 }
 
-// small is two clusters, a listener and a route.
+// small adds two clusters, a listener and a route.
 func (s *server) small() {
 	for _, name := range []string{"a", "b"} {
 		s.set(xds.Cluster, name, "1", cluster(name, 1))
@@ -95,7 +95,7 @@ func (s *server) small() {
 	s.set(xds.Route, "80", "1", route("80", "a", "b"))
 }
 
-// many is services with the names that services have, and a route to all of them; the names are returned.
+// many adds services and a route to all of them, and returns the services' names.
 func (s *server) many(services int, version string) (names []string) {
 	for i := range services {
 		name := fmt.Sprintf("outbound|80||a-service-with-a-long-name-%d.and-a-namespace.svc.cluster.local", i)
@@ -141,7 +141,7 @@ func route(name string, clusters ...string) *routev3.RouteConfiguration {
 	return r
 }
 
-// set changes the mesh; say tells the streams.
+// set changes the mesh; say sends to the streams.
 func (s *server) set(t xds.Type, name, version string, m proto.Message) {
 	body, err := anypb.New(m)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *server) handle(st *stream, r *discoveryv3.DeltaDiscoveryRequest) error 
 	return s.send(st, t, set, removed)
 }
 
-// claims says whether the client said that it has this version.
+// claims reports whether the client claimed this version.
 func claims(r *discoveryv3.DeltaDiscoveryRequest, res *discoveryv3.Resource) bool {
 	v, ok := r.InitialResourceVersions[res.Name]
 	return ok && v == res.Version
@@ -274,7 +274,7 @@ func (s *server) send(st *stream, t xds.Type, set, removed []string) error {
 	return st.Send(r)
 }
 
-// say sends to some streams (by the name of the pod; none: all) whatever the test wants, right or wrong.
+// say sends arbitrary resources to some streams (by Pod name; none: all).
 func (s *server) say(t xds.Type, set, removed []string, to ...string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -303,7 +303,7 @@ func (s *server) settled() {
 	})
 }
 
-// count is how many requests fulfil a condition.
+// count returns the number of requests that satisfy a condition.
 func (s *server) count(is func(*discoveryv3.DeltaDiscoveryRequest) bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +368,7 @@ func join(t *testing.T, f *Fleet, n int) {
 	}
 }
 
-// clean says that nothing was found.
+// clean checks that there are no violations.
 func clean(t *testing.T, f *Fleet) {
 	t.Helper()
 	for kind, v := range f.Stats().Found {

@@ -14,37 +14,39 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// session is one connection with its one stream, from the preface on. It is owned by its proxy's goroutine.
+// session is one connection with its one stream, from the preface on. Its proxy's goroutine owns it.
 type session struct {
 	sim     *sim
-	conn    net.Conn        // the socket; with TLS that the session does not speak itself, the tls.Conn
-	records *records        // nil: conn carries HTTP/2 as it is
-	socket  syscall.RawConn // of conn, where that is the socket
+	conn    net.Conn        // the socket, or a tls.Conn
+	records *records        // nil: conn carries plain HTTP/2, or is a tls.Conn
+	socket  syscall.RawConn // of conn, if that is the socket
 	addr    string
 	dialed  time.Time
 
-	small [256]byte // what an idle proxy waits with
-	large []byte    // of a pool; nil: none
-	raw   []byte    // read and not opened, of small or large
-	buf   []byte    // opened and not taken, of the same
+	small [256]byte // the buffer of an idle proxy
+	large []byte    // from a pool; nil: not in use
+	raw   []byte    // read but not decrypted, part of small or large
+	buf   []byte    // decrypted but not processed, part of the same buffer
 	more  bool      // the last read filled its buffer
+
+	arrived time.Time // of the last read
 
 	parser parser
 	msg    response
-	header []byte // of HEADERS and CONTINUATION frames, until they are complete
+	header []byte // incomplete HEADERS and CONTINUATION frames
 
 	out *output
 
-	window      int // of the stream's answers: what the server may still send
-	taken       int // bytes taken since the last WINDOW_UPDATE
-	sendConn    int // what the server lets us send
+	window      int // bytes that the server may still send on the stream
+	taken       int // bytes received since the last WINDOW_UPDATE
+	sendConn    int // bytes that the server permits on the connection
 	sendStream  int
-	initialSend int // SETTINGS_INITIAL_WINDOW_SIZE of the server
+	initialSend int // the server's SETTINGS_INITIAL_WINDOW_SIZE
 	maxFrame    int
-	queue       [][]byte // pieces of messages that wait for a window
-	let         bool     // a move's: the owner was asked for, with the node, and has let it in
-	ping        bool     // a ping is to follow what is in the queue
-	pong        bool     // the server has answered it
+	queue       [][]byte // parts of messages that wait for a window
+	let         bool     // connection of a move: the subscription to the owner was sent with the node, and admitted
+	ping        bool     // a ping follows the queue
+	pong        bool     // the server has answered that ping
 }
 
 // Errors that end a session.
@@ -52,7 +54,7 @@ var (
 	errQuit = errors.New("ended by the fleet")
 )
 
-// status is the gRPC status that a server ended a stream with.
+// status is the gRPC status with which a server ended a stream.
 type status struct {
 	code    string
 	message string
@@ -60,18 +62,18 @@ type status struct {
 
 func (s status) Error() string { return fmt.Sprintf("status %s: %s", s.code, s.message) }
 
-const streamID = 1 // the id of the only one
+const streamID = 1 // the id of the only stream
 
 func newSession(s *sim, conn net.Conn, addr string) *session {
 	c := &session{sim: s, conn: conn, addr: addr, window: s.fleet.cfg.Window, sendConn: 65535, sendStream: 65535,
 		initialSend: 65535, maxFrame: 16384, parser: parser{rooms: &s.rooms, sotw: s.sotw}}
 	if socket, ok := conn.(syscall.Conn); ok {
-		c.socket, _ = socket.SyscallConn() // fails where it is closed, and then reading says so
+		c.socket, _ = socket.SyscallConn() // fails if it is closed; then the next read reports that
 	}
 	return c
 }
 
-// frames gives the framer of what is to be written; flush writes it.
+// frames returns the framer for output; flush writes it.
 func (c *session) frames() *http2.Framer {
 	if c.out == nil {
 		c.out = outputs.Get().(*output)
@@ -95,12 +97,12 @@ func (c *session) flush() error {
 	return err
 }
 
-// preface opens HTTP/2.
+// preface writes the HTTP/2 preface and settings.
 func (c *session) preface() {
 	f := c.frames()
 	c.out.buf.WriteString(http2.ClientPreface)
 	window := c.sim.fleet.cfg.Window
-	// Errors of these writes are impossible: they go to memory.
+	// These writes go to memory and cannot fail.
 	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(window)},
 		http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}, http2.Setting{ID: http2.SettingEnablePush, Val: 0})
 	if window > 65535 {
@@ -153,8 +155,8 @@ func (w *blockWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send puts the pieces of messages (prefixes included) on the stream, as far as the windows let them; flush writes them.
-// Pieces are not copied until then.
+// send queues parts of messages, prefixes included, and moves them to the output as the windows permit; flush writes
+// them. Parts are not copied until then.
 func (c *session) send(b []byte, more ...[]byte) {
 	c.queue = append(slices.Grow(c.queue, 1+len(more)), b)
 	for _, piece := range more {
@@ -165,7 +167,7 @@ func (c *session) send(b []byte, more ...[]byte) {
 	c.drain()
 }
 
-// drain moves what the windows let through from the queue into DATA frames, each as long as it may be.
+// drain moves data from the queue into DATA frames of maximum length, as the windows permit.
 func (c *session) drain() {
 	for len(c.queue) > 0 {
 		limit, n := min(c.maxFrame, c.sendConn, c.sendStream), 0
@@ -180,14 +182,14 @@ func (c *session) drain() {
 		}
 		c.frames()
 		if c.data(n); c.out.buf.Len() >= readSize {
-			_ = c.flush() // the read that follows tells of a connection that is broken
+			_ = c.flush() // the next read reports a broken connection
 		}
 	}
 	c.queue = nil
 	c.probe()
 }
 
-// data writes one frame of the next n bytes of the queue.
+// data writes one frame with the next n bytes of the queue.
 func (c *session) data(n int) {
 	c.sendConn -= n
 	c.sendStream -= n
@@ -204,7 +206,7 @@ func (c *session) data(n int) {
 	}
 }
 
-// probe pings the server behind all that was sent: its answer says that the requests have come.
+// probe queues a ping behind all messages: the answer confirms that the requests have arrived.
 func (c *session) probe() {
 	if c.ping && len(c.queue) == 0 {
 		c.ping = false
@@ -212,7 +214,7 @@ func (c *session) probe() {
 	}
 }
 
-// next takes one frame.
+// next processes one frame.
 func (c *session) next() error {
 	h, err := http2.ReadFrameHeader(c)
 	if err != nil {
@@ -227,7 +229,7 @@ func (c *session) next() error {
 	return c.control(h)
 }
 
-// takeData hands DATA to the parser as it comes.
+// takeData passes DATA to the parser as it arrives.
 func (c *session) takeData(h http2.FrameHeader) error {
 	if h.StreamID != streamID {
 		return c.framing("DATA on stream %d", h.StreamID)
@@ -270,7 +272,7 @@ func (c *session) takeData(h http2.FrameHeader) error {
 	return nil
 }
 
-// credit gives windows back: a half at a time.
+// credit returns flow-control windows, half a window at a time.
 func (c *session) credit(n int) {
 	if c.taken += n; c.taken < c.sim.fleet.cfg.Window/2 || c.sim.shape.HoldWindow && c.sim.joined {
 		return
@@ -282,7 +284,7 @@ func (c *session) credit(n int) {
 	c.taken = 0
 }
 
-// close ends the connection; with a reset where that is asked for.
+// close ends the connection, optionally with RST.
 func (c *session) close(reset bool) {
 	if t, ok := c.conn.(*net.TCPConn); ok && reset {
 		_ = t.SetLinger(0)

@@ -9,17 +9,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The protocol's older form, state of the world: every request names all that is subscribed to, every response of clusters
-// or listeners is all of them, and what is missing in it is gone. Assignments and routes may come one by one, and are never
-// removed. Resources have no versions of their own: the sum of the body stands for it.
+// State of the world is the older form of the protocol. Every request lists all subscribed names. Every response with
+// clusters or listeners contains all of them, and an absent one is removed. Assignments and routes may arrive one by
+// one, and are never removed. Resources have no versions of their own: a hash of the body replaces the version.
 
-// Field numbers of envoy.service.discovery.v3.DiscoveryRequest that differ from those of the delta form; resource_names is
-// the 3 that resource_names_subscribe is there. A DiscoveryResponse has version_info where system_version_info is, and
-// google.protobuf.Any in place of Resource (discovery.proto).
+// Field numbers of envoy.service.discovery.v3.DiscoveryRequest that differ from those of the delta form. resource_names
+// has number 3, which is resource_names_subscribe in the delta form. A DiscoveryResponse has version_info in the place
+// of system_version_info, and google.protobuf.Any in the place of Resource (discovery.proto).
 const sotwVersion, sotwNode, sotwType, sotwNonce, sotwError = 1, 2, 4, 5, 6
 
-// encodeSotW gives the request as a gRPC message of that form: `more` are the names. nonce is that of the newest response,
-// where the request does not answer another.
+// encodeSotW returns the request as a gRPC message of that form; `more` are the encoded names. nonce is that of the
+// newest response, unless the request answers another one.
 func (r request) encodeSotW(version, nonce string) []byte {
 	b := make([]byte, 5, 5+len(r.node)+len(r.url)+len(version)+len(nonce)+32)
 	if version != "" {
@@ -38,7 +38,7 @@ func (r request) encodeSotW(version, nonce string) []byte {
 	return prefix(b, r.more...)
 }
 
-// appendStatus is a google.rpc.Status with Envoy's code, which is always INTERNAL.
+// appendStatus appends a google.rpc.Status with Envoy's code, which is always INTERNAL.
 func appendStatus(b []byte, number protowire.Number, message string) []byte {
 	b = protowire.AppendTag(b, number, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeVarint(13)+sizeText(2, message)))
@@ -46,7 +46,7 @@ func appendStatus(b []byte, number protowire.Number, message string) []byte {
 	return appendText(protowire.AppendVarint(b, 13), 2, message)
 }
 
-// parseAny reads an Any whose message says its name in field 1, as those of all our types do.
+// parseAny parses an Any whose message has its name in field 1, as all our types do.
 func parseAny(b []byte) (resource, error) {
 	var r resource
 	if err := each(b, r.any); err != nil {
@@ -65,7 +65,7 @@ func parseAny(b []byte) (resource, error) {
 	return r, nil
 }
 
-// resumeSotW asks for everything again: no claim keeps a server from sending it.
+// resumeSotW requests everything again: this form has no claims.
 func (s *sim) resumeSotW(node []byte) {
 	for _, t := range s.used {
 		s.waiting[t] = append(bitset(nil), s.subs[t]...)
@@ -74,7 +74,7 @@ func (s *sim) resumeSotW(node []byte) {
 	}
 }
 
-// omitted are the clusters or listeners that a response no longer has.
+// omitted returns the clusters or listeners that a response no longer contains.
 func (s *sim) omitted(t xds.Type, m *response) {
 	if !t.Wildcard() {
 		return

@@ -29,7 +29,7 @@ func serveSotW(t *testing.T) *sotwServer {
 	return w
 }
 
-// StreamAggregatedResources is the server's half of the older form.
+// StreamAggregatedResources implements the state-of-the-world protocol of the server.
 func (s *server) StreamAggregatedResources(st sotwStream) error {
 	w := s.sotwStreams
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (w *sotwServer) newest(t xds.Type) *discoveryv3.DiscoveryRequest {
 	return all[len(all)-1]
 }
 
-// Proxies of the older form join, name everything in every request, and acknowledge by version.
+// Proxies with the state-of-the-world protocol join, list all names in every request, and acknowledge by version.
 func TestSotWJoins(t *testing.T) {
 	w := serveSotW(t)
 	f := fleet(t, 2, Config{SotW: 1, Sample: 1}, w.server)
@@ -105,7 +105,7 @@ func TestSotWJoins(t *testing.T) {
 	}
 }
 
-// What a response of clusters leaves out is gone, in use or not; endpoints that are left out are not.
+// Clusters that a response omits are removed, in use or not; omitted endpoints are kept.
 func TestSotWRemovesByOmission(t *testing.T) {
 	w := serveSotW(t)
 	f := fleet(t, 1, Config{SotW: 1}, w.server)
@@ -126,7 +126,7 @@ func TestSotWRemovesByOmission(t *testing.T) {
 	}
 }
 
-// A proxy that comes back is sent everything, which is no duplicate, and holds what it held.
+// A proxy that reconnects receives everything again, which does not count as duplicate, and holds the same resources.
 func TestSotWResumes(t *testing.T) {
 	w := serveSotW(t)
 	f := fleet(t, 1, Config{SotW: 1}, w.server)
@@ -149,7 +149,7 @@ func TestSotWResumes(t *testing.T) {
 	}
 }
 
-// A NACK names the version before, and the proxy keeps what it had.
+// A NACK names the previous version, and the proxy keeps its resources.
 func TestSotWRefuses(t *testing.T) {
 	w := serveSotW(t)
 	f := fleet(t, 1, Config{SotW: 1}, w.server)

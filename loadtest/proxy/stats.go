@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Example is one violation, for people.
+// Example describes one violation, for people.
 type Example struct {
 	Proxy  string `json:"proxy"`
 	Type   string `json:"type,omitempty"`
@@ -23,7 +23,7 @@ func (e Example) String() string {
 	return fmt.Sprintf("%s %s %s: %s", e.Proxy, e.Type, e.Name, e.Detail)
 }
 
-// maxExamples is how many examples of one kind are kept.
+// maxExamples is the number of examples that are kept of one kind.
 const maxExamples = 5
 
 // Violations counts one kind of violation.
@@ -32,7 +32,7 @@ type Violations struct {
 	Examples []Example `json:"examples,omitempty"`
 }
 
-// TypeStats counts one resource type. Bytes are of gRPC messages, their 5-byte prefixes included.
+// TypeStats counts one resource type. Bytes are those of gRPC messages with their 5-byte prefixes.
 type TypeStats struct {
 	Responses uint64 `json:"responses"`
 	Resources uint64 `json:"resources"`
@@ -44,30 +44,30 @@ type TypeStats struct {
 	Nacks     uint64 `json:"nacks"`
 }
 
-// Stats is what a fleet has done and seen since it was made. Stats of several processes merge.
+// Stats are the counters of a fleet since its start. Stats of several processes can be merged.
 type Stats struct {
-	Proxies    int `json:"proxies"`    // that were added and not removed
-	Connected  int `json:"connected"`  // that have a stream now
-	Joined     int `json:"joined"`     // whose stream has been answered completely (all warm) now
-	Sampled    int `json:"sampled"`    // whose contents are decoded and validated one by one
-	Unacked    int `json:"unacked"`    // responses on streams that are open now which have neither been acknowledged nor refused
+	Proxies    int `json:"proxies"`    // proxies that were added and not removed
+	Connected  int `json:"connected"`  // proxies that have a stream now
+	Joined     int `json:"joined"`     // proxies that are completely warm now
+	Sampled    int `json:"sampled"`    // proxies that decode and validate all contents
+	Unacked    int `json:"unacked"`    // responses on open streams without ACK or NACK
 	Goroutines int `json:"goroutines"` // of this process
-	// Dials counts connections tried, Streams those on which a stream was opened, GoAways the servers' GOAWAY frames.
+	// Dials counts connection attempts, Streams the opened streams, GoAways the servers' GOAWAY frames.
 	Dials   uint64 `json:"dials"`
 	Streams uint64 `json:"streams"`
 	GoAways uint64 `json:"go_aways"`
 	Moves   uint64 `json:"moves"` // streams moved to an owner, make before break
-	// Ended counts streams that the fleet did not end itself: by gRPC status, "io" where the connection broke, "dial" where
-	// there was none.
+	// Ended counts streams that the fleet did not end, by gRPC status. "io" means a broken connection, "dial" a failed
+	// one.
 	Ended map[string]uint64 `json:"ended,omitempty"`
-	// Errors holds one example of each key of Ended.
+	// Errors contains one example for each key of Ended.
 	Errors map[string]string    `json:"errors,omitempty"`
 	Types  map[string]TypeStats `json:"types"` // by CDS, EDS, LDS, RDS, SDS and agent
 	// SocketIn and SocketOut are bytes of HTTP/2 (inside of TLS).
 	SocketIn  uint64 `json:"socket_in"`
 	SocketOut uint64 `json:"socket_out"`
-	// Join is the time from the dial to everything warm, of first connects and cold reconnects; Resume the time from the
-	// dial to the requests of a resumed stream sent; AckAfter the time from a complete response to its ACK.
+	// Join is the time from the dial until all is warm, for first connects and cold reconnects. Resume is the time from
+	// the dial until the requests of a resumed stream are sent. AckAfter is the time from a complete response to its ACK.
 	Join     *gauge.Histogram    `json:"join"`
 	Resume   *gauge.Histogram    `json:"resume"`
 	AckAfter *gauge.Histogram    `json:"ack_after"`
@@ -110,7 +110,7 @@ func (s *Stats) Merge(o Stats) {
 	}
 }
 
-// fill makes the maps and histograms of a zero Stats.
+// fill allocates the maps and histograms of a zero Stats.
 func (s *Stats) fill() {
 	for _, h := range []**gauge.Histogram{&s.Join, &s.Resume, &s.AckAfter} {
 		if *h == nil {
@@ -133,7 +133,7 @@ func (s *Stats) fill() {
 	}
 }
 
-// plus is c + sign*o, with sign 1 or -1.
+// plus returns c + sign*o, with sign 1 or -1.
 func (c TypeStats) plus(o TypeStats, sign int) TypeStats {
 	add := func(a *uint64, b uint64) { *a += uint64(sign) * b }
 	add(&c.Responses, o.Responses)
@@ -147,8 +147,8 @@ func (c TypeStats) plus(o TypeStats, sign int) TypeStats {
 	return c
 }
 
-// Since is the traffic of s that was not yet in an earlier Stats of the same fleet: the Types, sockets and counters.
-// Histograms and violations are those of s.
+// Since returns the difference to an earlier Stats of the same fleet, for Types, sockets and counters. Histograms and
+// violations are those of s.
 func (s Stats) Since(earlier Stats) Stats {
 	s.Types = maps.Clone(s.Types)
 	for t, c := range earlier.Types {
@@ -163,7 +163,7 @@ func (s Stats) Since(earlier Stats) Stats {
 	return s
 }
 
-// Total is the sum over all types.
+// Total returns the sum over all types.
 func (s Stats) Total() TypeStats {
 	var sum TypeStats
 	for _, c := range s.Types {
@@ -172,7 +172,7 @@ func (s Stats) Total() TypeStats {
 	return sum
 }
 
-// Violated is the number of violations of all kinds.
+// Violated returns the number of violations of all kinds.
 func (s Stats) Violated() uint64 {
 	var n uint64
 	for _, v := range s.Found {
@@ -181,7 +181,7 @@ func (s Stats) Violated() uint64 {
 	return n
 }
 
-// agentType stands beside xds' types for the types that only an agent asks for.
+// agentType is the index of the agent types, after xds' types.
 const agentType = int(xds.NumTypes)
 
 // typeCounters are the counters of one type.
@@ -196,7 +196,7 @@ func (c *typeCounters) read() TypeStats {
 	}
 }
 
-// counters are what the proxies of a fleet count into.
+// counters are the counters that all proxies of a fleet update.
 type counters struct {
 	types                                  [agentType + 1]typeCounters
 	dials, streams, goAways, moves         atomic.Uint64
@@ -211,7 +211,7 @@ type counters struct {
 	found  map[Kind]Violations
 }
 
-// violation counts one violation and keeps the first few.
+// violation counts one violation and keeps the first examples.
 func (c *counters) violation(k Kind, e Example) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +225,7 @@ func (c *counters) violation(k Kind, e Example) {
 	c.found[k] = v
 }
 
-// end counts a stream that ended.
+// end counts a stream that has ended.
 func (c *counters) end(key, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

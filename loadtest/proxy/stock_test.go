@@ -68,7 +68,7 @@ func textOf(t *testing.T, n *corev3.Node) []byte {
 	return []byte(out.String())
 }
 
-// TestNodes says what the two kinds of node carry.
+// TestNodes checks the contents of the two kinds of node.
 func TestNodes(t *testing.T) {
 	id := Identity{Namespace: "shop", Name: "web-1", Workload: "web", ServiceAccount: "w", IP: "10.0.0.1", Zone: "z1",
 		Labels: map[string]string{"app": "web"}, Metadata: map[string]string{"MESH_ID": "m"}}

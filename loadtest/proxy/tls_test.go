@@ -35,7 +35,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a certificate; by itself where there is no parent.
+// sign issues a certificate; without a parent it is self-signed.
 func (a *authority) sign(template *x509.Certificate, parent *x509.Certificate) *tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *authority) leaf(spiffe string, names ...string) *tls.Certificate {
 	return a.sign(c, a.cert)
 }
 
-// TestMutualTLS gives each proxy a certificate of its own; a proxy that cannot have one is told as an error of its own.
+// TestMutualTLS gives each proxy its own certificate; a proxy without one is counted as a separate error.
 func TestMutualTLS(t *testing.T) {
 	a := newAuthority(t)
 	var mu sync.Mutex

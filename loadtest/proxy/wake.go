@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// post has the proxy's goroutine run f soon; false: it has ended.
+// post makes the proxy's goroutine run f soon; false: the goroutine has ended.
 func (s *sim) post(f func()) bool {
 	s.postMu.Lock()
 	if s.ended {
@@ -13,7 +13,7 @@ func (s *sim) post(f func()) bool {
 	}
 	s.posted = append(s.posted, f)
 	if s.conn != nil {
-		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // fails where it is closed, and then the goroutine is awake
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // fails if it is closed, and then the goroutine is awake
 	}
 	s.postMu.Unlock()
 	select {
@@ -23,7 +23,7 @@ func (s *sim) post(f func()) bool {
 	return true
 }
 
-// unpost runs what is posted still, and nothing from then on.
+// unpost runs the remaining posted functions; later ones are refused.
 func (s *sim) unpost() {
 	s.postMu.Lock()
 	todo := s.posted
@@ -34,12 +34,12 @@ func (s *sim) unpost() {
 	}
 }
 
-// interrupt makes a write that blocks fail.
+// interrupt makes a blocked write fail.
 func (s *sim) interrupt() {
 	s.postMu.Lock()
 	defer s.postMu.Unlock()
 	if s.conn != nil {
-		_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // fails where it is closed already
+		_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // fails if it is closed already
 	}
 }
 
@@ -52,7 +52,7 @@ func (s *sim) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { s.post(f) })
 }
 
-// work runs what was posted. An error says that the session is to end.
+// work runs posted functions. An error means that the session must end.
 func (s *sim) work() error {
 	for {
 		s.postMu.Lock()
@@ -74,14 +74,14 @@ func (s *sim) work() error {
 	}
 }
 
-// block runs a call that may wait, with the proxy open to others.
+// block runs a call that may wait, and releases mu meanwhile.
 func (s *sim) block(call func() (int, error)) (int, error) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	return call()
 }
 
-// sleep waits for a time, or for something posted; forever where the time is negative.
+// sleep waits for d, or until a function is posted; a negative d has no limit.
 func (s *sim) sleep(d time.Duration) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *sim) sleep(d time.Duration) {
 	}
 }
 
-// allowance is how much of n bytes a proxy may read now; 0: it has to pause.
+// allowance returns how many of n bytes a proxy may read now; 0: it must pause.
 func (s *sim) allowance(n int) int {
 	switch {
 	case s.shape.StopReading && s.joined:

@@ -20,18 +20,18 @@ const (
 	resourceVersion, resourceBody, resourceName = 1, 2, 3
 )
 
-// request is a DeltaDiscoveryRequest to be encoded.
+// request is a DeltaDiscoveryRequest to encode.
 type request struct {
 	node        []byte
 	url         string
 	subscribe   []string
 	unsubscribe []string
 	nonce       string
-	refusal     string   // error_detail.message; empty: none
-	more        [][]byte // further fields, encoded and shared
+	refusal     string   // error_detail.message; empty: no error
+	more        [][]byte // further encoded fields, which are shared
 }
 
-// encode gives the request as a gRPC message, prefix included, without `more`, which follows it.
+// encode returns the request as a gRPC message with its prefix, without `more`, which follows it.
 func (r request) encode() []byte {
 	b := make([]byte, 5, 5+len(r.node)+len(r.url)+len(r.nonce)+16+64*(len(r.subscribe)+len(r.unsubscribe)))
 	if r.node != nil {
@@ -53,7 +53,7 @@ func (r request) encode() []byte {
 	return prefix(b, r.more...)
 }
 
-// prefix fills in the five bytes that a gRPC message of b and what follows it begins with.
+// prefix sets the five bytes of a gRPC message's prefix, for the length of b and more.
 func prefix(b []byte, more ...[]byte) []byte {
 	size := len(b) - 5
 	for _, piece := range more {
@@ -72,42 +72,42 @@ func sizeText(number protowire.Number, s string) int {
 	return protowire.SizeTag(number) + protowire.SizeBytes(len(s))
 }
 
-// resource is one entry of a response. Its parts are slices of a buffer that is used again.
+// resource is one entry of a response. Its parts are slices of a buffer that is reused.
 type resource struct {
 	url, name, version string
 	body               []byte
 }
 
-// events is what a parser tells: the parts of a response as they come, then its end. Strings live as long as the call.
+// events receives the parts of a response as they arrive, then its end. Strings are valid during the call only.
 type events interface {
 	onResource(resource) error
 	onRemoved(name string) error
-	// onEnd tells the type URL, nonce and system version, and the length of the message with its prefix.
+	// onEnd receives the type URL, nonce and system version, and the length of the message with its prefix.
 	onEnd(url, nonce, system string, size int) error
 }
 
-// maxMessage is the largest message that is read, bytes.
+// maxMessage is the largest accepted message in bytes.
 const maxMessage = 1 << 30
 
 var errCompressed = errors.New("a compressed message: no compression was offered")
 
-// parser reads a stream of gRPC messages in pieces of any size, and keeps no more of a message than the field that has not
-// come completely. The zero parser is ready for use.
+// parser parses a stream of gRPC messages in pieces of any size. It keeps only the incomplete field of a message. The
+// zero parser is ready for use.
 type parser struct {
 	head  [5]byte
-	heads int // bytes of head that have come
-	left  int // bytes of the message that have not been taken
+	heads int // bytes of head that have arrived
+	left  int // bytes of the message that are still to be parsed
 	size  int
 
 	part  []byte // the beginning of a field; nil: none
-	large bool   // part is of rooms
-	rooms *rooms // nil: without limit
+	large bool   // part occupies a room
+	rooms *rooms // nil: no limit
 	sotw  bool   // messages are DiscoveryResponses, not DeltaDiscoveryResponses
 
 	url, nonce, system []byte
 }
 
-// parse takes bytes of the stream.
+// parse parses the next bytes of the stream.
 func (p *parser) parse(b []byte, to events) error {
 	for len(b) > 0 || p.heads == 5 && p.left == 0 {
 		if p.heads < 5 {
@@ -147,7 +147,7 @@ func (p *parser) parse(b []byte, to events) error {
 	return nil
 }
 
-// fields takes the complete fields of b, and keeps the rest.
+// fields parses the complete fields of b, and keeps the rest.
 func (p *parser) fields(b []byte, to events) error {
 	if p.part != nil {
 		p.part = append(p.part, b...)
@@ -183,14 +183,14 @@ func (p *parser) fields(b []byte, to events) error {
 	return nil
 }
 
-// drop gives the buffer back.
+// drop returns the buffer.
 func (p *parser) drop() {
 	p.rooms.give(p.part, p.large)
 	p.part, p.large = nil, false
 }
 
-// field takes one field off b: n is its length, more than b has where it has not come completely, and 0 where even that is
-// not known yet; value is set for length-delimited ones.
+// field parses one field at the start of b. n is its length, which exceeds len(b) for an incomplete field; 0 if the
+// length is not known yet. value is set for length-delimited fields.
 func field(b []byte) (number protowire.Number, kind protowire.Type, value []byte, n int, err error) {
 	number, kind, tag := protowire.ConsumeTag(b)
 	if tag < 0 {
@@ -234,7 +234,7 @@ func (p *parser) field(number protowire.Number, kind protowire.Type, value []byt
 		p.nonce = append(p.nonce[:0], value...)
 	case responseRemoved:
 		if p.sotw {
-			return nil // it is control_plane there
+			return nil // this field number is control_plane there
 		}
 		return to.onRemoved(borrow(value))
 	case responseResource:
@@ -251,7 +251,7 @@ func (p *parser) field(number protowire.Number, kind protowire.Type, value []byt
 	return nil
 }
 
-// parseResource reads a Resource and its Any.
+// parseResource parses a Resource and its Any.
 func parseResource(b []byte) (resource, error) {
 	var r resource
 	err := each(b, func(number protowire.Number, value []byte) error {
@@ -271,7 +271,7 @@ func parseResource(b []byte) (resource, error) {
 	return r, nil
 }
 
-// any takes a field of the resource's Any.
+// any parses a field of the resource's Any.
 func (r *resource) any(number protowire.Number, value []byte) error {
 	switch number {
 	case 1:
@@ -302,8 +302,8 @@ func each(b []byte, visit func(protowire.Number, []byte) error) error {
 	return nil
 }
 
-// borrow is a string of bytes that are not copied: it lives as long as they do.
+// borrow returns a string that shares the memory of b, and is valid as long as b.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// sum stands in for the version where a server gives none.
+// sum returns a hash of the body, for servers that send no version.
 func sum(body []byte) uint64 { return xxhash.Sum64(body) }

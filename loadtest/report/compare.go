@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 )
 
-// Comparison is two sets of runs of the same scenarios, figure by figure.
+// Comparison compares two sets of runs of the same scenarios, figure by figure.
 type Comparison struct {
 	Before, After string // labels
-	// Interleaved: the runs of the two sets took turns, so that what changed on the machine meanwhile changed both.
+	// Interleaved: the runs of the two sets alternated, so that changes on the machine affected both sets.
 	Interleaved bool
 	Rows        []Compared
 	Warnings    []string
@@ -25,28 +25,30 @@ type Compared struct {
 	BeforeRange           [2]float64
 	AfterRange            [2]float64
 	BeforeRuns, AfterRuns int
-	// Change is (after-before)/before; 0 where before is 0.
+	// Change is (after-before)/before; 0 if before is 0.
 	Change float64
 	Result Difference
 }
 
-// Difference is what a comparison comes to.
+// Difference is the result of comparing one figure.
 type Difference string
 
-// The differences: better and worse only where the ranges of the runs do not overlap, and there are at least three of each.
+// The results. Improved and Worsened require that the ranges of the runs do not overlap, and at least three runs in
+// each set.
 const (
 	Improved  Difference = "better"
 	Worsened  Difference = "worse"
 	Same      Difference = "same"      // the ranges overlap
-	Undecided Difference = "undecided" // too few runs to tell noise from change
+	Undecided Difference = "undecided" // too few runs to distinguish change from noise
 )
 
+// enoughRuns is the least number of runs in each set for the results Improved and Worsened.
 const enoughRuns = 3
 
 type figure struct{ scenario, name string }
 
-// Compare takes runs of two versions or servers. Order within a set does not matter; medians are compared. An error: there are no runs
-// of one side.
+// Compare compares the medians of two sets of runs; the order within a set does not matter. The error reports that one
+// set is empty.
 func Compare(before, after []Result) (Comparison, error) {
 	if len(before) == 0 || len(after) == 0 {
 		return Comparison{}, errors.New("compare: want at least one run on each side")
@@ -85,7 +87,7 @@ type measured struct {
 	values []float64
 }
 
-// gather collects the values of each figure; what failed has none.
+// gather collects the values of each figure; failed scenarios contribute none.
 func gather(results []Result) (map[figure]*measured, []figure) {
 	all, order := map[figure]*measured{}, []figure{}
 	for _, r := range results {
@@ -109,7 +111,8 @@ func gather(results []Result) (map[figure]*measured, []figure) {
 func compare(key figure, a, b *measured) Compared {
 	slices.Sort(a.values)
 	slices.Sort(b.values)
-	c := Compared{Scenario: key.scenario, Name: key.name, Unit: a.row.Unit, Better: a.row.Better, Before: median(a.values), After: median(b.values),
+	c := Compared{Scenario: key.scenario, Name: key.name,
+		Unit: a.row.Unit, Better: a.row.Better, Before: median(a.values), After: median(b.values),
 		BeforeRange: ends(a.values), AfterRange: ends(b.values), BeforeRuns: len(a.values), AfterRuns: len(b.values), Result: Same}
 	if c.Before != 0 {
 		c.Change = (c.After - c.Before) / c.Before
@@ -127,7 +130,7 @@ func compare(key figure, a, b *measured) Compared {
 	return c
 }
 
-// median of sorted values.
+// median returns the median of sorted values.
 func median(v []float64) float64 {
 	if n := len(v); n%2 == 0 {
 		return (v[n/2-1] + v[n/2]) / 2
@@ -137,7 +140,8 @@ func median(v []float64) float64 {
 
 func ends(v []float64) [2]float64 { return [2]float64{v[0], v[len(v)-1]} }
 
-// interleaved says whether no run of one side had two of the other side between it and the next of its own.
+// interleaved reports whether the runs of the two sets alternated in time: never three runs of one set in succession.
+// With two runs in all, it reports whether they are of different sets.
 func interleaved(before, after []Result) bool {
 	type run struct {
 		result Result
@@ -163,7 +167,7 @@ func interleaved(before, after []Result) bool {
 	return true
 }
 
-// Count is how many figures differ in this way.
+// Count returns the number of figures with this result.
 func (c Comparison) Count(o Difference) int {
 	n := 0
 	for _, r := range c.Rows {

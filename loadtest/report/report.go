@@ -1,7 +1,7 @@
-// Package report is what a load run leaves: a result as JSON with a documented schema (schema.json), a table for the terminal, and the
-// comparison of two sets of runs.
+// Package report defines the result of a load run: JSON with a documented schema (schema.json), a table for the
+// terminal, and the comparison of two sets of runs.
 //
-// Owns: nothing.  Reads: loadtest/gauge.  Never: measures anything; decides what a target is.
+// Owns: nothing. Reads: loadtest/gauge. Never: measures anything; chooses a target.
 package report
 
 import (
@@ -17,11 +17,11 @@ import (
 	"navarch.io/navarch/loadtest/gauge"
 )
 
-// Version is the version of the schema. It grows with every change that a reader of the JSON could notice, and read
-// refuses others: figures are compared or not at all.
+// Version is the version of the schema. Every change that is visible to a reader of the JSON increments it. Results of
+// another version are refused.
 const Version = 3
 
-// Result is one run of one or several scenarios. The doc tags become the descriptions in schema.json.
+// Result is the result of one run of one or several scenarios. The doc tags become the descriptions in schema.json.
 type Result struct {
 	Version   int        `json:"version" doc:"Version of this schema."`
 	Label     string     `json:"label" doc:"What was measured, as the user named it: navarch, istiod, a branch."`
@@ -32,7 +32,7 @@ type Result struct {
 	Scenarios []Scenario `json:"scenarios" doc:"In the order in which they ran."`
 }
 
-// Machine is where a run was made.
+// Machine describes the machine of a run.
 type Machine struct {
 	CPU    string `json:"cpu" doc:"Model of the processor."`
 	Cores  int    `json:"cores" doc:"Processors that the harness may use; the server shares them where it runs on this machine."`
@@ -42,7 +42,7 @@ type Machine struct {
 	Load   string `json:"load,omitempty" doc:"Load averages when the run began: what else was running."`
 }
 
-// Scenario is what one scripted scenario measured.
+// Scenario is the result of one scenario.
 type Scenario struct {
 	Name       string                `json:"name" doc:"Name on the command line."`
 	Title      string                `json:"title" doc:"What was done, in a few words."`
@@ -64,7 +64,7 @@ type Scenario struct {
 	Failed     string                `json:"failed,omitempty" doc:"Why the scenario could not be run to its end; its figures are then void."`
 }
 
-// Row is one figure, what it should be, and whether it is.
+// Row is one figure with its target and outcome.
 type Row struct {
 	Name    string   `json:"name" doc:"What was measured."`
 	Unit    string   `json:"unit" doc:"Unit of value and target."`
@@ -75,7 +75,7 @@ type Row struct {
 	Compare string   `json:"compare,omitempty" doc:"What others reach, for people."`
 }
 
-// Better is the direction of a figure.
+// Better is the better direction of a figure.
 type Better string
 
 // The directions.
@@ -84,7 +84,7 @@ const (
 	More Better = "more"
 )
 
-// Outcome says whether a figure is what it should be.
+// Outcome is the result of comparing a figure with its target.
 type Outcome string
 
 // The outcomes.
@@ -94,7 +94,8 @@ const (
 	None Outcome = "none"
 )
 
-// Judge sets the outcome. Figures of another scale than 1 have none: neither costs nor latencies grow linearly.
+// Judge returns the row with its outcome set. A figure at another scale than 1 gets None, because costs and latencies
+// do not grow linearly.
 func (r Row) Judge(scale float64) Row {
 	switch {
 	case r.Target == nil || scale != 1:
@@ -121,7 +122,7 @@ type Series struct {
 	Points [][2]float64 `json:"points" doc:"Seconds since the scenario began, and the value."`
 }
 
-// Process is what one process used while the scenario ran.
+// Process is the resource usage of one process during the scenario.
 type Process struct {
 	Name    string  `json:"name" doc:"A server's name, or harness."`
 	CPU     float64 `json:"cpu_seconds" doc:"Processor time, user and system."`
@@ -129,7 +130,8 @@ type Process struct {
 	LastRSS uint64  `json:"last_rss_bytes" doc:"Resident memory at the end, or when the process ended."`
 }
 
-// Traffic counts one resource type as the proxies saw it. Bytes are of gRPC messages with their prefixes.
+// Traffic counts the responses and requests of one resource type, as the proxies received and sent them. Bytes include
+// the prefixes of gRPC messages.
 type Traffic struct {
 	Responses uint64 `json:"responses" doc:"Responses."`
 	Resources uint64 `json:"resources" doc:"Resources in them."`
@@ -140,13 +142,13 @@ type Traffic struct {
 	Nacks     uint64 `json:"nacks" doc:"Refusals among the requests."`
 }
 
-// Violations counts what is wrong in one way.
+// Violations counts the violations of one kind.
 type Violations struct {
 	Count    uint64   `json:"count" doc:"How often it was seen."`
 	Examples []string `json:"examples,omitempty" doc:"The first few."`
 }
 
-// Violated is how many violations there were in all.
+// Violated returns the total number of violations.
 func (s Scenario) Violated() uint64 {
 	var n uint64
 	for _, v := range s.Violations {
@@ -155,7 +157,7 @@ func (s Scenario) Violated() uint64 {
 	return n
 }
 
-// Good says that nothing failed: every scenario ran to its end, no proxy found anything wrong, and no target was missed.
+// Good reports whether every scenario ran to its end, without violations and without a missed target.
 func (r Result) Good() bool {
 	for _, s := range r.Scenarios {
 		if s.Failed != "" || s.Violated() > 0 {
@@ -170,7 +172,7 @@ func (r Result) Good() bool {
 	return true
 }
 
-// read decodes a result. An error says when it is of another version, or has fields that this one does not know.
+// read parses a result. The error reports that it is not a result, has another version, or has unknown fields.
 func read(r io.Reader) (Result, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
@@ -194,8 +196,8 @@ func read(r io.Reader) (Result, error) {
 	return result, nil
 }
 
-// ReadFile reads a result from a file. An error: the file cannot be read, is no result, or is of another version, or has fields that this one
-// does not know.
+// ReadFile reads a result from a file. Errors: the file cannot be read, is not a result, has another version, or has
+// unknown fields.
 func ReadFile(name string) (Result, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -209,7 +211,7 @@ func ReadFile(name string) (Result, error) {
 	return result, nil
 }
 
-// WriteFile writes a result; the file is whole or not there. An error: a figure is infinite or not a number, or that of Replace.
+// WriteFile writes a result atomically. Errors: a figure is infinite or not a number, or that of Replace.
 func (r Result) WriteFile(name string) error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -218,7 +220,7 @@ func (r Result) WriteFile(name string) error {
 	return Replace(name, append(raw, '\n'))
 }
 
-// Replace writes a file that is whole or not there. The error is that of the file system; what was there before then stays.
+// Replace writes a file atomically. After an error of the file system the previous file is unchanged.
 func Replace(name string, data []byte) error {
 	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
 		return errors.Join(err, os.Remove(name+".new"))

@@ -16,7 +16,7 @@ import (
 
 func ptr(v float64) *float64 { return &v }
 
-// example has something in every field.
+// example returns a result with a value in every field.
 func example() Result {
 	h := &gauge.Histogram{}
 	for i := range 1000 {

@@ -68,7 +68,8 @@ func object(t *testing.T, typ reflect.Type) map[string]any {
 	return map[string]any{"type": "object", "properties": fields, "required": required, "additionalProperties": false}
 }
 
-// schema.json is what the types say, and names the version; whoever changes the types without a new version has to see it.
+// schema.json agrees with the types and contains the version, so that a change of the types without a new version is
+// noticed.
 func TestSchemaIsDocumented(t *testing.T) {
 	want := schema(t, reflect.TypeFor[Result]())
 	want["$schema"], want["title"] = "https://json-schema.org/draft/2020-12/schema", "Result of a Navarch load run"
@@ -92,7 +93,7 @@ func TestSchemaIsDocumented(t *testing.T) {
 	}
 }
 
-// What is written is what the schema allows, field by field.
+// Every field of a written result is defined in the schema.
 func TestResultsAreOfTheSchema(t *testing.T) {
 	raw, err := json.Marshal(example())
 	if err != nil {
@@ -123,7 +124,7 @@ func conforms(t *testing.T, at string, value any, rules map[string]any) {
 	}
 }
 
-// faults is the little of JSON Schema that the schema uses.
+// faults validates a value against the part of JSON Schema that the schema uses, and returns the violations.
 func faults(at string, value any, rules map[string]any) (all []string) {
 	if allowed, ok := rules["enum"].([]any); ok {
 		for _, one := range allowed {

@@ -11,7 +11,8 @@ import (
 	"text/tabwriter"
 )
 
-// Table prints the result for a terminal: a line for each figure, then what was found wrong.
+// Table prints the result for a terminal: one line for each figure, then violations and failures. The error is that of
+// w.
 func (r Result) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SCENARIO\tFIGURE\tVALUE\tTARGET\t\tOTHERS")
@@ -35,7 +36,7 @@ func (r Result) Table(w io.Writer) error {
 	return nil
 }
 
-// wrong lists what a reader must not miss.
+// wrong returns the lines about violations and failures.
 func (s Scenario) wrong() []string {
 	var lines []string
 	if s.Failed != "" {
@@ -48,7 +49,7 @@ func (s Scenario) wrong() []string {
 	return lines
 }
 
-// Mark is how an outcome is shown where colours cannot be relied on.
+// Mark returns a symbol for the outcome that does not depend on colours.
 func (o Outcome) Mark() string {
 	switch o {
 	case Pass:
@@ -60,10 +61,10 @@ func (o Outcome) Mark() string {
 	return ""
 }
 
-// Text is the value with its unit.
+// Text returns the value with its unit.
 func (r Row) Text() string { return Number(r.Value) + " " + r.Unit }
 
-// Goal is the target with its direction; empty where there is none.
+// Goal returns the target with its direction and unit; empty without a target.
 func (r Row) Goal() string {
 	if r.Target == nil {
 		return ""
@@ -75,7 +76,7 @@ func (r Row) Goal() string {
 	return sign + " " + Number(*r.Target) + " " + r.Unit
 }
 
-// Number has three significant digits, and no exponent.
+// Number formats a value with three significant digits and without an exponent.
 func Number(v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'f', -1, 64)

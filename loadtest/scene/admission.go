@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// admittedMetric counts what became of the streams that came.
+// admittedMetric counts the outcomes of new streams.
 const admittedMetric = "navarch_joins_total"
 
-// admitted is how many streams the servers have let in since they started; false where no metrics page says it.
+// admitted returns the number of streams that the servers have admitted since they started; false: no metrics page has
+// it.
 func (s *stage) admitted() (float64, bool, error) {
 	s.mu.Lock()
 	all := slices.Clone(s.measured)
@@ -29,9 +30,9 @@ func (s *stage) admitted() (float64, bool, error) {
 	return total, found, nil
 }
 
-// watchAdmission watches streams come, and gives a function that waits until so many were let in since. A proxy that holds everything is
-// answered nothing: it takes itself for served as soon as the server has read what it asked, also while it waits in line there.
-// For a server that does not say it nothing is waited for.
+// watchAdmission records the present number of admitted streams. letIn waits until that many streams more are admitted.
+// A proxy that holds everything gets no response, so it counts itself as served once the server has read its requests,
+// even while it waits for admission. For a server without the metric letIn returns at once.
 func (s *stage) watchAdmission() (letIn func(streams int) error, err error) {
 	before, found, err := s.admitted()
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *stage) watchAdmission() (letIn func(streams int) error, err error) {
 	}, nil
 }
 
-// letIn waits until the servers have let in so many streams more than before.
+// letIn waits until the servers have admitted a number of streams more than before.
 func (s *stage) letIn(before float64, streams int) error {
 	return s.await("all are let in", func() error {
 		now, _, err := s.admitted()

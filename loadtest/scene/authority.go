@@ -28,12 +28,13 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// Authority is a CA that proxies get their certificates from, as agents do: with a token of their service account.
+// Authority is a CA from which proxies get their certificates as agents do, by a token of their service account.
 type Authority struct {
 	Addr  string `json:"addr"`  // of istio.v1.auth.IstioCertificateService
-	Roots string `json:"roots"` // file of PEM: what it is verified against at first
-	Key   string `json:"key"`   // file of the key that tokens are signed with
-	// EachPod is whether each proxy has a token that is bound to its Pod and a certificate of its own, as in Kubernetes; else one of its account.
+	Roots string `json:"roots"` // PEM file with the CA's initial roots
+	Key   string `json:"key"`   // file of the key that signs tokens
+	// EachPod provides each proxy with a token that is bound to its Pod, and a certificate of its own, as in Kubernetes.
+	// Otherwise the proxies of an account share both.
 	EachPod bool `json:"each_pod,omitempty"`
 }
 
@@ -42,11 +43,11 @@ const (
 	tokenIssuer           = "https://load.harness.invalid"
 	fileIssuer, fileKeys  = "issuer.pem", "issuer.jwks"
 	tokenLife, answerTime = 12 * time.Hour, time.Minute
-	// holdersMethod is where navarch-agent says which roots its Envoy has (navarch.ca.v1.Holders).
+	// holdersMethod receives navarch-agent's reports about its Envoy's roots (navarch.ca.v1.Holders).
 	holdersMethod = "/navarch.ca.v1.Holders/Report"
 )
 
-// makeIssuer writes a key for tokens, and its public half as a JWKS. They are worth nothing outside of the run.
+// makeIssuer writes a key for tokens, and its public half as a JWKS. The key has no use outside of the run.
 func makeIssuer(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -56,7 +57,8 @@ func makeIssuer(dir string) error {
 	if err != nil {
 		return err
 	}
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "load", Algorithm: string(jose.ES256), Use: "sig"}}})
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(),
+		KeyID: "load", Algorithm: string(jose.ES256), Use: "sig"}}})
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func makeIssuer(dir string) error {
 		os.WriteFile(filepath.Join(dir, fileIssuer), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
 }
 
-// minter signs tokens such as Kubernetes gives to pods.
+// minter signs tokens in the form of Kubernetes' service-account tokens.
 type minter struct{ signer jose.Signer }
 
 func newMinter(file string) (*minter, error) {
@@ -84,7 +86,7 @@ func newMinter(file string) (*minter, error) {
 	return &minter{signer}, err
 }
 
-// token is one of an identity's service account, with bound of its Pod.
+// token returns a token of an identity's service account; bound also binds it to the Pod.
 func (m *minter) token(id proxy.Identity, bound bool) (string, error) {
 	now := time.Now()
 	type named struct {
@@ -95,12 +97,13 @@ func (m *minter) token(id proxy.Identity, bound bool) (string, error) {
 	if bound {
 		kubernetes["pod"] = named{id.Name, "uid-" + id.Name}
 	}
-	return jwt.Signed(m.signer).Claims(jwt.Claims{Issuer: tokenIssuer, Subject: "system:serviceaccount:" + id.Namespace + ":" + id.ServiceAccount,
+	return jwt.Signed(m.signer).Claims(jwt.Claims{Issuer: tokenIssuer,
+		Subject:  "system:serviceaccount:" + id.Namespace + ":" + id.ServiceAccount,
 		Audience: jwt.Audience{"istio-ca"}, IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(tokenLife))}).
 		Claims(map[string]any{"kubernetes.io": kubernetes}).Serialize()
 }
 
-// roots reads certificates of PEM into a pool.
+// rootsOf returns a pool with the certificates of a PEM text. The error uses the name `what`.
 func rootsOf(raw []byte, what string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(raw) {
@@ -109,7 +112,7 @@ func rootsOf(raw []byte, what string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// certificate asks for a leaf of an identity, as its agent does.
+// certificate requests a leaf certificate for an identity, as its agent does. Errors name the SPIFFE ID.
 func (c *certifier) certificate(id proxy.Identity) (*tls.Certificate, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, c.private)
 	if err != nil {
@@ -146,7 +149,8 @@ func (c *certifier) certificate(id proxy.Identity) (*tls.Certificate, error) {
 	}
 }
 
-// report says under an identity's certificate which roots its proxies hold, as navarch-agent does after Envoy's ACK.
+// report reports, with an identity's certificate, the roots that its proxies hold, as navarch-agent does after Envoy's
+// ACK.
 func (c *certifier) report(leaf *tls.Certificate, fingerprints []string) error {
 	conn, err := c.dial(leaf)
 	if err != nil {
@@ -162,7 +166,7 @@ func (c *certifier) report(leaf *tls.Certificate, fingerprints []string) error {
 	return conn.Invoke(ctx, holdersMethod, list, &emptypb.Empty{})
 }
 
-// dial connects to the CA, with a certificate where one is given.
+// dial connects to the CA, with a client certificate unless leaf is nil.
 func (c *certifier) dial(leaf *tls.Certificate) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	conf := &tls.Config{RootCAs: c.pool, ServerName: serverName, MinVersion: tls.VersionTLS12}

@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// cage is a cgroup whose processes have so much processor time together, and no more.
+// cage is a cgroup that limits the processor time of all its processes together.
 type cage struct{ dir string }
 
 const cagePeriod = 100_000 // microseconds, cpu.cfs_period_us; the kernel's own default
 
-// newCage makes a cgroup, of v1 or v2, as deep as this process may: below its own, or below one above that (cgroups(7)).
+// newCage creates a cgroup (v1 or v2) with a limit in cores. It is created below this process's own cgroup, or below
+// the nearest ancestor that permits it (cgroups(7)). The error lists why none permits it.
 func newCage(cores float64) (*cage, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -23,7 +24,7 @@ func newCage(cores float64) (*cage, error) {
 	}
 	var refused []error
 	for line := range strings.Lines(string(text)) {
-		part := strings.SplitN(strings.TrimSpace(line), ":", 3) // an id, controllers, a path
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3) // id, controllers, path
 		if len(part) != 3 {
 			continue
 		}
@@ -60,7 +61,7 @@ func makeCage(parent string, set map[string]string) (*cage, error) {
 	for name, value := range set {
 		err = errors.Join(err, write(filepath.Join(c.dir, name), value))
 	}
-	if err == nil { // one that takes nobody is of no use
+	if err == nil { // a cgroup that accepts no process is useless
 		if err = c.command("true").Run(); err != nil {
 			err = fmt.Errorf("no process can be put into %s: %w", c.dir, err)
 		}
@@ -71,7 +72,7 @@ func makeCage(parent string, set map[string]string) (*cage, error) {
 	return c, nil
 }
 
-// write writes to a file of the kernel's, which is there.
+// write writes to an existing file of the kernel.
 func write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -81,7 +82,7 @@ func write(file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// command runs a program in the cage from its first instruction on; without a cage (nil) where this process is.
+// command returns a command that runs in the cage from its first instruction on; a nil cage has no effect.
 func (c *cage) command(argv ...string) *exec.Cmd {
 	if c == nil {
 		return exec.Command(argv[0], argv[1:]...)
@@ -89,7 +90,7 @@ func (c *cage) command(argv ...string) *exec.Cmd {
 	return exec.Command("/bin/sh", append([]string{"-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(c.dir, "cgroup.procs")}, argv...)...)
 }
 
-// remove takes it away, which the kernel refuses for a moment after its last process has ended.
+// remove deletes the cgroup. It retries, because the kernel refuses for a moment after the last process has ended.
 func (c *cage) remove() error {
 	if c == nil {
 		return nil

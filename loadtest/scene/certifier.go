@@ -20,20 +20,20 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// certifier is the agents' half of a CA, for all proxies of a process: a certificate for each identity, or each Pod, the roots that are
-// pushed, and the word to the CA that they have come.
+// certifier is the agents' part of the communication with a CA, for all proxies of a process. It requests a certificate
+// for each identity or Pod, receives pushed roots, and reports to the CA that proxies hold them.
 type certifier struct {
 	authority Authority
 	minter    *minter
-	private   *ecdsa.PrivateKey // one for all: what is measured is the server
-	asking    chan struct{}     // how many ask at once
+	private   *ecdsa.PrivateKey // shared by all, because only the server's cost is measured
+	asking    chan struct{}     // limits concurrent requests
 
 	mu      sync.Mutex
 	pool    *x509.CertPool
-	bundle  string // hash of the newest roots that came
-	held    int    // proxies that have these
+	bundle  string // hash of the newest pushed roots
+	held    int    // proxies that hold these roots
 	all     map[string]*certified
-	trouble error // the first
+	trouble error // the first error
 }
 
 // certified is one identity with its certificate.
@@ -41,10 +41,10 @@ type certified struct {
 	once   sync.Once
 	leaf   *tls.Certificate
 	failed error
-	pods   map[string]string // its proxies: the roots that each has, by hash
+	pods   map[string]string // its proxies, with the hash of the roots that each holds
 }
 
-// atOnce is how many calls to the CA a process makes at a time.
+// atOnce is the limit of concurrent calls of a process to the CA.
 const atOnce = 16
 
 func newCertifier(a Authority) (*certifier, error) {
@@ -63,7 +63,7 @@ func newCertifier(a Authority) (*certifier, error) {
 	return c, err
 }
 
-// key is whose certificate a proxy has.
+// key returns the name under which a proxy's certificate is stored: the account's, or with EachPod the Pod's.
 func (c *certifier) key(id proxy.Identity) string {
 	if c.authority.EachPod {
 		return id.SPIFFE(trustDomain) + " " + id.Name
@@ -71,7 +71,7 @@ func (c *certifier) key(id proxy.Identity) string {
 	return id.SPIFFE(trustDomain)
 }
 
-// client is the configuration that a proxy dials with; its certificate is asked for once for each identity.
+// client returns a proxy's TLS configuration. The certificate is requested once for each key.
 func (c *certifier) client(id proxy.Identity) (*tls.Config, error) {
 	name := c.key(id)
 	c.mu.Lock()
@@ -91,7 +91,7 @@ func (c *certifier) client(id proxy.Identity) (*tls.Config, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if one.leaf, one.failed = leaf, err; err != nil && c.all[name] == one {
-			c.all[name] = &certified{pods: one.pods} // the next dial asks again
+			c.all[name] = &certified{pods: one.pods} // the next dial requests it again
 		}
 	})
 	c.mu.Lock()
@@ -102,7 +102,7 @@ func (c *certifier) client(id proxy.Identity) (*tls.Config, error) {
 	return &tls.Config{RootCAs: c.pool, ServerName: serverName, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*one.leaf}}, nil
 }
 
-// renew has every identity ask for a new certificate at its next dial.
+// renew makes every identity request a new certificate at its next dial.
 func (c *certifier) renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,8 @@ func (c *certifier) renew() {
 	}
 }
 
-// trust takes the roots that one proxy was pushed. When all proxies of its certificate have them, the CA is told.
+// trust processes the roots that were pushed to one proxy. Once all proxies with its certificate hold them, it reports
+// that to the CA.
 func (c *certifier) trust(id proxy.Identity, body []byte) error {
 	sum := sha256.Sum256(body)
 	bundle := hex.EncodeToString(sum[:])
@@ -142,7 +143,7 @@ func (c *certifier) trust(id proxy.Identity, body []byte) error {
 	return nil
 }
 
-// report reports, and keeps the first error: a rotation that never ends must say why.
+// reportHeld reports to the CA and keeps the first error, which explains a rotation that never ends.
 func (c *certifier) reportHeld(leaf *tls.Certificate, prints []string) {
 	c.asking <- struct{}{}
 	defer func() { <-c.asking }()
@@ -155,14 +156,14 @@ func (c *certifier) reportHeld(leaf *tls.Certificate, prints []string) {
 	}
 }
 
-// trusting is how many proxies have the newest roots, and what went wrong.
+// trusting returns the number of proxies with the newest roots, and the first error of a report.
 func (c *certifier) trusting() (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held, c.trouble
 }
 
-// certified counts the identities by who has signed their certificate: the key's id, hexadecimal.
+// certified counts the identities by the key that signed their certificate: the key's id in hexadecimal.
 func (c *certifier) certified() (map[string]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +193,7 @@ func (c *certifier) take(body []byte) error {
 	return err
 }
 
-// trusted is the PEM of a CertificateValidationContext.
+// trusted returns the PEM in a CertificateValidationContext.
 func trusted(body []byte) ([]byte, error) {
 	var v tlsv3.CertificateValidationContext
 	if err := proto.Unmarshal(body, &v); err != nil {
@@ -201,7 +202,7 @@ func trusted(body []byte) ([]byte, error) {
 	return v.GetTrustedCa().GetInlineBytes(), nil
 }
 
-// fingerprints names the roots of a CertificateValidationContext: SHA-256 of their DER, sorted.
+// fingerprints returns the SHA-256 of each root's DER in a CertificateValidationContext, sorted.
 func fingerprints(body []byte) ([]string, error) {
 	raw, err := trusted(body)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// played is what came of edits on a schedule.
+// played contains the results of edits on a schedule.
 type played struct {
 	mu      sync.Mutex
 	edits   int
-	missing int                         // ACKs that did not come
+	missing int                         // ACKs that did not arrive
 	acks    map[string]*gauge.Histogram // by kind of edit, from the scheduled time
 	failed  error
 }
 
-// play does an edit every so often, whatever the last one took. Latencies are from the scheduled time, so that a server
-// which holds the harness up does not hide it (coordinated omission).
+// play makes an edit at each interval, however long the last one took. Latencies are measured from the scheduled time,
+// so that a server which delays the harness does not hide it (coordinated omission).
 func (s *stage) play(every, span time.Duration, next func(i int) (string, mesh.Edit, error)) (*played, error) {
 	p := &played{acks: map[string]*gauge.Histogram{}}
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func (s *stage) play(every, span time.Duration, next func(i int) (string, mesh.E
 	return p, errors.Join(err, p.failed)
 }
 
-// collect waits for what one edit brings.
+// collect waits for the effects of one edit.
 func (s *stage) collect(p *played, kind, what string, probe Probe, at time.Time) {
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func (s *stage) collect(p *played, kind, what string, probe Probe, at time.Time)
 	}
 }
 
-// all is every kind together.
+// all returns the latencies of all kinds together.
 func (p *played) all() *gauge.Histogram {
 	sum := &gauge.Histogram{}
 	for _, h := range p.acks {
@@ -79,8 +79,7 @@ func (p *played) all() *gauge.Histogram {
 	return sum
 }
 
-// churn does all kinds of edits on a schedule, to proxies of both forms of the protocol: one in ten at least speaks state of
-// the world.
+// churn makes all kinds of edits on a schedule. At least one proxy in ten uses state of the world.
 func churn(s *stage) error {
 	if err := s.joined(func(spec *Spec) { spec.SotW = max(spec.SotW, .1) }); err != nil {
 		return err
@@ -106,16 +105,16 @@ func churn(s *stage) error {
 	return s.equal()
 }
 
-// ramp is the time over which a replica that joins takes its share, in the scenario that has one join: the default is a
+// ramp is the time over which a new replica gets its share, in the scenario with a new replica; the default is a
 // minute.
 const ramp = 5 * time.Second
 
-// grace is what the replica that leaves has for it there, with some hundred streams: the other scenarios' servers have a few
-// seconds, since nobody is left to be sent anywhere when they end.
+// grace is the shutdown time of the replica that leaves, with some hundred streams. Servers of other scenarios have a
+// few seconds, because their proxies have no other replica at the end.
 const grace = 30 * time.Second
 
-// scale adds a replica and takes it away again under churn, in turns with the steady state. The proxies follow their owner,
-// as navarch-agent does; a server that names no owner keeps them where they are.
+// scale adds a replica and removes it again under churn, alternating with the steady state. The proxies follow their
+// owner, as navarch-agent does; with a server that names no owner they stay where they are.
 func scale(s *stage) error {
 	if s.starter == nil {
 		return errors.New("replicas that were not started here are not scaled here")
@@ -147,22 +146,23 @@ func scale(s *stage) error {
 	s.row("streams moved to an owner", "", float64(moved))
 	s.row("turns while scaling, median", "ms", ms(median(m.took)))
 	s.row(rowMissing, "", float64(m.missing))
-	s.note("Medians of %d rounds, in which steady state, one replica more and one replica fewer took turns. A turn lasts until no stream moves any more.", len(m.steady))
+	s.note("Medians of %d rounds, in which steady state, one replica more and one replica fewer took turns. A turn lasts until no "+
+		"stream moves any more.", len(m.steady))
 	if moved == 0 {
 		s.note("No stream moved: the figures say nothing of scaling.")
 	}
 	return s.equal()
 }
 
-// moves is what a scenario that scales has measured: the p99 of each turn.
+// moves contains the measurements of a scenario that scales: the p99 of each turn.
 type moves struct {
 	endpoints      int
 	steady, moving []time.Duration
-	took           []time.Duration // of each turn in which streams move
+	took           []time.Duration // duration of each turn in which streams move
 	missing        int
 }
 
-// steadily edits endpoints for a while, and keeps the p99; nil: it is not kept.
+// steadily edits endpoints for a while and stores the p99; with a nil `into` it is discarded.
 func (s *stage) steadily(what string, span time.Duration, into *[]time.Duration, m *moves) error {
 	s.enter(what)
 	p, err := s.playEndpoints(s.span(span), m)
@@ -187,11 +187,10 @@ func (m *moves) keep(s *stage, what string, acks *gauge.Histogram, into *[]time.
 	s.latency(fmt.Sprintf("%s, %d", what, len(m.steady)), acks)
 }
 
-// movesLimit is how long a turn may last in which streams move.
+// movesLimit is the longest duration of a turn in which streams move.
 const movesLimit = 40 * time.Second
 
-// moving is steadily, until streams have moved and none does any more: a server that has them move slowly is not measured for
-// a part of it only.
+// moving repeats steadily until streams have moved and none moves any more, so that slow moves are measured completely.
 func (s *stage) moving(what string, m *moves) error {
 	s.enter(what)
 	began, acks := time.Now(), &gauge.Histogram{}
@@ -220,7 +219,7 @@ func (s *stage) moving(what string, m *moves) error {
 	return nil
 }
 
-// round is one turn of the steady state, of a replica that comes and takes its share, and of one that leaves.
+// round makes one turn each of the steady state, of a new replica that gets its share, and of a replica that leaves.
 func (s *stage) round(m *moves) error {
 	if err := s.quiet(); err != nil {
 		return err
@@ -253,7 +252,7 @@ func (s *stage) another() (*Server, error) {
 	return more, s.await("a replica starts", func() error { return more.loaded(s.ctx, s.mesh.Settings.Services) })
 }
 
-// replace ends the proxies of pods that an edit takes away, and starts those of the pods that come instead.
+// replace ends the proxies of Pods that an edit removes, and starts those of the Pods that it adds.
 func (s *stage) replace(e mesh.Edit) error {
 	if len(e.Gone) == 0 {
 		return nil
@@ -271,7 +270,7 @@ func (s *stage) replace(e mesh.Edit) error {
 	}
 	after, err := s.fleet.Stats()
 	if err != nil || after.Proxies == before.Proxies {
-		return err // those pods have no proxies here, so their successors have none
+		return err // those Pods, and so their successors, have no proxies here
 	}
 	var come []proxy.Identity
 	for _, w := range e.Come {
@@ -280,7 +279,8 @@ func (s *stage) replace(e mesh.Edit) error {
 	return s.fleet.Add(come)
 }
 
-// next is the i-th edit of the churn: mostly of endpoints, of ever other services. A deploy is under way all the time.
+// next returns the i-th edit of the churn: mostly of endpoints, each time of another service. A deploy is always under
+// way.
 func (s *stage) next(i int) (string, mesh.Edit, error) {
 	n, scoped := s.mesh.Settings.Services, s.mesh.Scoped()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// slow has one in a hundred proxies stop reading, and compares what the others see with what they saw before.
+// slow makes one proxy in a hundred stop reading, and compares the latencies of the others with those before.
 func slow(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -88,7 +88,7 @@ func kill(s *stage) error {
 	return s.equal()
 }
 
-// restart ends all replicas as crashes would, and starts them again at once, at their addresses.
+// restart ends all replicas as crashes would, and starts them again at once, at the same addresses.
 func restart(s *stage) error {
 	for _, one := range s.servers {
 		if one.cmd == nil {
@@ -142,14 +142,14 @@ func restart(s *stage) error {
 	return s.equal()
 }
 
-// remember adds a process to what is measured and watched over.
+// remember adds a process to the measured and supervised ones.
 func (s *stage) remember(one *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measured = append(slices.Clone(s.measured), one)
 }
 
-// forget takes a process out of what is measured and watched over.
+// forget removes a process from the measured and supervised ones.
 func (s *stage) forget(gone *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

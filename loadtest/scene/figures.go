@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// judged is the scale that outcomes are made by: another number of proxies than the table's is another scale.
+// judged returns the scale for outcomes: another number of proxies than the scenario's also counts as another scale.
 func (s *stage) judged() float64 {
 	if s.Proxies > 0 && s.Proxies != s.scenario.Proxies {
 		return float64(s.Proxies) / float64(s.scenario.Proxies)
@@ -20,7 +20,7 @@ func (s *stage) judged() float64 {
 	return s.Scale
 }
 
-// row adds a figure; its target is the scenario's of that name.
+// row adds a figure; its target is the scenario's target of that name.
 func (s *stage) row(name, unit string, value float64) {
 	t, aimed := s.scenario.Targets[name]
 	r := report.Row{Name: name, Unit: unit, Value: value, Better: report.Less, Compare: t.Others}
@@ -33,7 +33,7 @@ func (s *stage) row(name, unit string, value float64) {
 	s.result.Rows = append(s.result.Rows, r.Judge(s.judged()))
 }
 
-// cost adds a figure that is of the servers' processes; where none of them is known, there is none.
+// cost adds a figure about the servers' processes. If no process is known, it adds a note instead.
 func (s *stage) cost(name, unit string, value float64) {
 	if len(s.watched()) == 0 {
 		s.note("The servers' processes are not known: their processor time and memory were not measured.")
@@ -56,7 +56,7 @@ func (s *stage) latency(name string, h *gauge.Histogram) {
 	s.result.Latencies = append(s.result.Latencies, report.Latency{Name: name, Histogram: h})
 }
 
-// report adds what the proxies were sent and what they found.
+// report adds the proxies' traffic and violations.
 func (s *stage) report(stats proxy.Stats) {
 	for t, c := range stats.Types {
 		if c != (proxy.TypeStats{}) {

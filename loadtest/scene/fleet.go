@@ -8,15 +8,18 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"navarch.io/navarch/loadtest/attack"
 	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
 	"navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 )
 
-// Spec is what a fleet is made of, in a form that another process can be told.
+// Spec describes a fleet in a form that can be sent to another process.
 type Spec struct {
 	Addrs        []string      `json:"addrs"`
 	TLS          TLS           `json:"tls,omitzero"` // zero: plain text
@@ -24,26 +27,26 @@ type Spec struct {
 	Stock        bool          `json:"stock,omitempty"` // nodes as large as a stock Envoy's
 	IstioVersion string        `json:"istio_version,omitempty"`
 	Sample       float64       `json:"sample,omitempty"`
-	SotW         float64       `json:"sotw,omitempty"`      // share that speaks state of the world
+	SotW         float64       `json:"sotw,omitempty"`      // share of proxies that use state of the world
 	JoinRate     float64       `json:"join_rate,omitempty"` // proxies a second, in each process
 	Dialing      int           `json:"dialing,omitempty"`
 	BackOff      time.Duration `json:"back_off,omitempty"`
 	MaxBackOff   time.Duration `json:"max_back_off,omitempty"`
-	Follow       bool          `json:"follow,omitempty"` // as navarch-agent, to the owner
-	// WarmTimeout is how long a cluster or listener may wait for what it needs before that is a violation.
+	Follow       bool          `json:"follow,omitempty"` // move to the owner, as navarch-agent does
+	// WarmTimeout is the longest wait of a cluster or listener before it is a violation.
 	WarmTimeout time.Duration `json:"warm_timeout,omitempty"`
 }
 
-// Select says which proxies; the zero Select is all of them.
+// Select selects proxies; the zero Select selects all.
 type Select struct {
-	Share      float64  `json:"share,omitempty"`     // of each process's proxies the first so many (0 to 1, rounded up); 0: all
-	Namespaces []string `json:"namespaces,omitzero"` // empty and not nil: nobody
+	Share      float64  `json:"share,omitempty"`     // the first part of each process's proxies (0 to 1, rounded up); 0: all
+	Namespaces []string `json:"namespaces,omitzero"` // nil: all namespaces; empty and not nil: no proxy
 	Workload   string   `json:"workload,omitempty"`
 	Pods       []string `json:"pods,omitzero"`
-	Not        []string `json:"not,omitempty"` // pods that are left out
+	Not        []string `json:"not,omitempty"` // Pods to exclude
 }
 
-// matcher is the Select as a fleet of n proxies wants it.
+// matcher returns the Select as a function for a fleet of n proxies.
 func (s Select) matcher(n int) func(int, proxy.Identity) bool {
 	first := n
 	if s.Share > 0 {
@@ -51,11 +54,12 @@ func (s Select) matcher(n int) func(int, proxy.Identity) bool {
 	}
 	return func(i int, id proxy.Identity) bool {
 		return i < first && (s.Namespaces == nil || slices.Contains(s.Namespaces, id.Namespace)) &&
-			(s.Workload == "" || s.Workload == id.Workload) && (s.Pods == nil || slices.Contains(s.Pods, id.Name)) && !slices.Contains(s.Not, id.Name)
+			(s.Workload == "" || s.Workload == id.Workload) &&
+			(s.Pods == nil || slices.Contains(s.Pods, id.Name)) && !slices.Contains(s.Not, id.Name)
 	}
 }
 
-// Watch is a proxy.Change that another process can be told.
+// Watch is a proxy.Change in a form that can be sent to another process.
 type Watch struct {
 	Type   xds.Type `json:"type"`
 	Name   string   `json:"name"`
@@ -64,7 +68,7 @@ type Watch struct {
 	Among  Select   `json:"among,omitzero"`
 }
 
-// Fleet is proxies, in this process or in several.
+// Fleet is a fleet of proxies, in this process or in several. Errors are those of the processes.
 type Fleet interface {
 	Add(ids []proxy.Identity) error
 	Remove(Select) error
@@ -75,44 +79,50 @@ type Fleet interface {
 	Watch([]Watch) (Probe, error)
 	Reconnect(Select, proxy.Reconnect) error
 	Behave(Select, proxy.Behaviour) error
-	// CheckEqual counts proxies that do not hold what others of their View hold.
+	// CheckEqual returns the number of proxies that differ from another proxy of their View.
 	CheckEqual() (int, error)
-	// Footprint is the resident memory that the proxies take, bytes: of their processes after a garbage collection, beyond
-	// what these had before the first proxy.
+	// Footprint returns the resident memory of the proxies in bytes: of their processes after a garbage collection, minus
+	// the memory before the first proxy.
 	Footprint() (uint64, error)
-	// PIDs are the processes that the proxies live in.
+	// PIDs returns the processes that run the proxies.
 	PIDs() []int
-	// Trusting is how many proxies hold the newest roots that their CA has pushed. An error is what went wrong between an
-	// agent and the CA.
+	// Trusting returns the number of proxies that hold the newest roots that their CA has pushed. The error is that of an
+	// agent's request to the CA.
 	Trusting() (int, error)
-	// Certified counts the identities by the id of the key that has signed their certificates.
+	// Certified counts the identities by the id of the key that signed their certificates.
 	Certified() (map[string]int, error)
-	// Renew has every identity get a new certificate from the CA at its next dial.
+	// Renew makes every identity request a new certificate from the CA at its next dial.
 	Renew() error
 	Close() error
 }
 
-// Probe waits for what Watch was told.
+// Probe waits for the changes of a Watch.
 type Probe interface {
-	// Await returns when all have acknowledged, or the context ends: which, Outcome tells.
+	// Await returns when all proxies have acknowledged, or when ctx ends; Outcome reports which.
 	Await(context.Context) error
-	// Outcome ends the probe; times are from `committed`.
+	// Outcome ends the probe; times are relative to `committed`.
 	Outcome(committed time.Time) (proxy.Outcome, error)
 }
 
-// local is a fleet in this process.
+// local is a fleet in this process. Its methods implement Fleet.
 type local struct {
 	fleet *proxy.Fleet
-	base  uint64     // resident memory before the first proxy
+	base  uint64     // resident memory before the first proxy, in bytes
 	certs *certifier // nil: no CA
 	mu    sync.Mutex
-	n     int // added so far
+	n     int // number of proxies added so far
+}
+
+// dangling reports whether routes may name a cluster that does not exist: a missing destination of a gateway's routes,
+// or a cluster of an attacker's namespace, for whose Services there may be no room.
+func dangling(cluster string) bool {
+	return mesh.Missing(cluster) || strings.HasSuffix(cluster, "."+attack.TenantNamespace+".svc.cluster.local")
 }
 
 // newLocal makes a fleet in this process.
 func newLocal(s Spec) (*local, error) {
 	conf := proxy.Config{Addrs: s.Addrs, IstioVersion: s.IstioVersion, Sample: s.Sample, SotW: s.SotW, JoinRate: s.JoinRate, Dialing: s.Dialing,
-		BackOff: s.BackOff, MaxBackOff: s.MaxBackOff, Follow: s.Follow, WarmTimeout: s.WarmTimeout}
+		BackOff: s.BackOff, MaxBackOff: s.MaxBackOff, Follow: s.Follow, WarmTimeout: s.WarmTimeout, Dangling: dangling}
 	if s.Stock {
 		conf.Node = proxy.Stock
 	}
@@ -141,7 +151,7 @@ func newLocal(s Spec) (*local, error) {
 	return &local{fleet: fleet, base: base, certs: certs}, nil
 }
 
-// collected is the resident memory of this process without garbage: what pools hold is given up at the second collection.
+// collected returns the resident memory of this process without garbage. Pools are emptied by the second collection.
 func collected() (uint64, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -188,7 +198,7 @@ func (l *local) Add(ids []proxy.Identity) error {
 	return nil
 }
 
-// matcher picks from all proxies that were ever added.
+// matcher selects from all proxies that were ever added.
 func (l *local) matcher(s Select) func(int, proxy.Identity) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +257,7 @@ func (p localProbe) Await(ctx context.Context) error {
 
 func (p localProbe) Outcome(committed time.Time) (proxy.Outcome, error) {
 	over, cancel := context.WithCancel(context.Background())
-	cancel() // what was waited for has come, or will not
+	cancel() // the changes have arrived, or will not
 	sum := proxy.Outcome{}
 	for _, one := range p {
 		one.Committed(committed)

@@ -6,11 +6,11 @@ import (
 	"navarch.io/navarch/loadtest/gauge"
 )
 
-// spareFiles is how many files a process needs besides one for each proxy: some for itself, and some for proxies that move
-// and have two connections meanwhile.
+// spareFiles is the number of files that a process needs in addition to one for each proxy: its own, and the second
+// connections of proxies that move.
 const spareFiles = 500
 
-// workers is how many processes the proxies of this scenario are dealt out over; 0: they are in this one.
+// workers returns the number of processes for the proxies of this scenario; 0: they run in this process.
 func (s *stage) workers() int {
 	if s.Workers >= 0 {
 		return s.Workers
@@ -22,7 +22,7 @@ func (s *stage) workers() int {
 	return 0
 }
 
-// harness is what the processes of the simulated proxies have used so far.
+// harness returns the CPU time that the processes of the simulated proxies have used so far.
 func (s *stage) harness() (cpu time.Duration) {
 	for _, pid := range s.fleet.PIDs() {
 		if used, err := gauge.ReadCPU(pid); err == nil {
@@ -32,7 +32,7 @@ func (s *stage) harness() (cpu time.Duration) {
 	return cpu
 }
 
-// footprint adds the rows of what the harness itself takes: it must leave the machine to the servers.
+// footprint adds the rows about the harness's own usage, which must leave the machine to the servers.
 func (s *stage) footprint() error {
 	bytes, err := s.fleet.Footprint()
 	if err != nil {

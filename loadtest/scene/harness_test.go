@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/loadtest/mesh"
 )
 
-// A scenario's proxies are dealt out over as many processes as the limit of open files demands, and no more.
+// A scenario's proxies are distributed over as many processes as the limit of open files requires, and no more.
 func TestWorkersByFiles(t *testing.T) {
 	for _, c := range []struct{ workers, files, proxies, want int }{
 		{-1, 20000, 2000, 0}, {-1, 20000, 19500, 0}, {-1, 20000, 19501, 2}, {-1, 20000, 20000, 2}, {-1, 20000, 40000, 3}, {-1, 1024, 10000, 20},
@@ -20,7 +20,7 @@ func TestWorkersByFiles(t *testing.T) {
 	}
 }
 
-// What a process used is what it used while the scenario ran: from its start where the scenario has started it.
+// The usage of a process counts during the scenario, or from its start if the scenario has started it.
 func TestSamples(t *testing.T) {
 	at := time.Unix(0, 0)
 	for _, started := range []bool{true, false} {
@@ -43,7 +43,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// The services whose endpoints change in the scenario rate are all seen by the same proxies: one edit, so many pushes.
+// All services whose endpoints change in the scenario rate are seen by the same proxies, so every edit is sent to the
+// same number of proxies.
 func TestPopularServicesHaveOneAudience(t *testing.T) {
 	settings, err := mesh.Load("world-b")
 	if err != nil {

@@ -1,25 +1,20 @@
 package scene
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"navarch.io/navarch/loadtest/attack"
@@ -28,13 +23,13 @@ import (
 )
 
 const (
-	attackers   = "127.0.0.66"    // where they come from
-	goodSources = "127.0.0.1/32"  // where the proxies come from: thousands behind one address, as behind a gateway
-	attackRise  = 5 * time.Second // from the attackers' start until edits begin
+	attackers   = "127.0.0.66"    // source address of the attackers
+	goodSources = "127.0.0.1/32"  // source address of the proxies: thousands behind one address, as behind a gateway
+	attackRise  = 5 * time.Second // time from the attackers' start until edits begin
 )
 
-// attacked has the proxies join, prepares what the attack needs, waits until what all that took was given back, or it would count as the
-// attack's, and plays.
+// attacked lets the proxies join and prepares the attack. It waits until the memory for that is returned, which would
+// otherwise count as the attack's. Then it calls play.
 func (s *stage) attacked(prepare func() error, play func(*cage) error) (err error) {
 	c, err := s.attackersCage()
 	if err != nil {
@@ -54,7 +49,8 @@ func (s *stage) attacked(prepare func() error, play func(*cage) error) (err erro
 	return play(c)
 }
 
-// hostile edits endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server.
+// hostile edits endpoints of 2,000 proxies while all attacks go on at once: first aimed at a sink, then at the server,
+// then together with those of somebody who may write the objects of one namespace.
 func hostile(s *stage) error {
 	var credential []string
 	prepare := func() (err error) {
@@ -67,9 +63,13 @@ func hostile(s *stage) error {
 }
 
 func (s *stage) playHostile(c *cage, credential []string) error {
-	var services [2][]int // each is edited once at full size, see sides
+	var services [3][]int // each is edited once at full size, see sides
+	tenant, n := !s.scenario.oneAccount && len(s.Attacks) == 0, 2
+	if tenant {
+		n = 3
+	}
 	for i, k := range s.attackedServices() {
-		services[i%2] = append(services[i%2], k)
+		services[i%n] = append(services[i%n], k)
 	}
 	s.enter("edits of endpoints, attackers aimed at a sink")
 	sink, err := s.assault(c, append([]string{"--sink"}, credential...), services[0])
@@ -80,12 +80,42 @@ func (s *stage) playHostile(c *cage, credential []string) error {
 		return err
 	}
 	s.enter("edits of endpoints, attackers aimed at the server")
-	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr, "--pages", s.servers[0].Debug, "--webhooks", s.starter.webhooks}, credential...), services[1])
+	aimed := append([]string{"--addr", s.servers[0].Addr, "--pages", s.servers[0].Debug, "--webhooks", s.starter.webhooks}, credential...)
+	under, err := s.assault(c, aimed, services[1])
 	if err != nil {
 		return err
 	}
 	s.compareAssaults(sink, under)
+	if tenant {
+		if err := s.quiet(); err != nil {
+			return err
+		}
+		if err := s.assaultWithTenant(c, aimed, services[2]); err != nil {
+			return err
+		}
+	}
 	return s.equal()
+}
+
+// assaultWithTenant is an assault beside all attacks of a tenant at once.
+func (s *stage) assaultWithTenant(c *cage, args []string, services []int) error {
+	s.enter("edits of endpoints, attackers aimed at the server, and a tenant's objects")
+	all := attack.Tenants()
+	side, err := s.asTenant(all[len(all)-1])
+	if err != nil {
+		return err
+	}
+	both, err := s.assault(c, args, services)
+	if err := errors.Join(err, side.end()); err != nil {
+		return err
+	}
+	s.row(rowBothP99, "ms", ms(both.acks.Quantile(.99)))
+	s.row(rowBothLost, "", float64(s.lostTo("the server, with a tenant's objects", both)))
+	s.row(rowBothMissing, "", float64(both.missing))
+	s.row(rowBothForeign, "", float64(both.counts[attack.Impersonation].Answers))
+	s.cost(rowBothRSS, "MB", mb(both.peak))
+	s.latency("commit to ACK: attackers and a tenant", &both.acks)
+	return side.remove()
 }
 
 // attackedServices are those whose endpoints change: all, or those that the proxies of the one account see.
@@ -99,7 +129,8 @@ func (s *stage) attackedServices() (all []int) {
 	return all
 }
 
-// attackersCage is where the attackers of one server are to run that was started here; nil: nowhere in particular.
+// attackersCage returns the cgroup for the attackers; nil: they run without one. The error reports that the scenario
+// needs one server that was started here.
 func (s *stage) attackersCage() (*cage, error) {
 	if s.starter == nil || len(s.servers) > 1 {
 		return nil, errors.New("one server is attacked that was started here")
@@ -111,17 +142,17 @@ func (s *stage) attackersCage() (*cage, error) {
 	return nil, nil
 }
 
-// lasts is for how long attacks go on.
+// lasts returns the duration of the attacks.
 func (s *stage) lasts() time.Duration { return cmp.Or(s.AttackSpan, s.span(s.scenario.attack)) }
 
-// assault is what came of edits of endpoints during one attack.
+// assault contains the results of edits of endpoints during one attack.
 type assault struct {
 	*endpointEdits
-	lost      map[string]uint64 // good proxies' streams that ended, by how
+	lost      map[string]uint64 // ended streams of good proxies, by cause
 	example   map[string]string
-	peak      uint64 // of the servers' resident memory, bytes
+	peak      uint64 // largest resident memory of the servers, in bytes
 	cpu       time.Duration
-	attackers time.Duration // their processor time
+	attackers time.Duration // CPU time of the attackers
 	took      time.Duration
 	counts    map[string]attack.Count
 }
@@ -172,7 +203,7 @@ func (s *stage) assault(c *cage, args []string, services []int) (*assault, error
 	return a, errors.Join(err, s.servers[0].alive())
 }
 
-// peak is the most resident memory that the servers have until ctx ends.
+// peak returns the largest resident memory of the servers until ctx ends, in bytes.
 func (s *stage) peak(ctx context.Context) (most uint64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -192,7 +223,7 @@ func (s *stage) peak(ctx context.Context) (most uint64) {
 	}
 }
 
-// compareAssaults tells what an attack did, against the same one aimed at a sink.
+// compareAssaults adds the rows that compare an attack on the server with the same attack on a sink.
 func (s *stage) compareAssaults(sink, under *assault) {
 	p99 := func(a *assault) time.Duration { return a.acks.Quantile(.99) }
 	s.row(rowAtSink, "ms", ms(p99(sink)))
@@ -214,7 +245,7 @@ func (s *stage) compareAssaults(sink, under *assault) {
 	}
 }
 
-// lostTo is how many streams of good proxies ended, and notes why.
+// lostTo returns the number of ended streams of good proxies, and notes the causes.
 func (s *stage) lostTo(what string, a *assault) (lost uint64) {
 	for _, how := range slices.Sorted(maps.Keys(a.lost)) {
 		lost += a.lost[how]
@@ -223,7 +254,8 @@ func (s *stage) lostTo(what string, a *assault) (lost uint64) {
 	return lost
 }
 
-// stolen gets the credential of the first workload, of which proxies are connected, and gives the attackers' flags for it.
+// stolen obtains the credential of the first workload, whose proxies are connected, and returns the attackers' flags
+// for it.
 func (s *stage) stolen() ([]string, error) {
 	certs, err := newCertifier(*s.TLS.Authority)
 	if err != nil {
@@ -257,11 +289,13 @@ func (s *stage) stolen() ([]string, error) {
 		return path
 	}
 	scale := min(1, s.Scale)
-	args := []string{"--cert", file("stolen.pem", chain), "--key", file("stolen.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
+	args := []string{"--cert", file("stolen.pem", chain), "--key",
+		file("stolen.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
 		"--token-file", file("stolen.token", []byte(token)), "--from", s.attackersAddress(),
 		"--identity", thief.Namespace + "/" + thief.ServiceAccount, "--proxy", all[0].Pod + "." + thief.Namespace,
 		"--victim", all[victim].Namespace + "/" + all[victim].ServiceAccount + "/" + all[victim].Pod,
-		"--connections", strconv.Itoa(max(attack.MinConnections, int(attack.MaxConnections*scale))), "--names", strconv.Itoa(max(1000, int(200_000*scale)))}
+		"--connections", strconv.Itoa(max(attack.MinConnections,
+			int(attack.MaxConnections*scale))), "--names", strconv.Itoa(max(1000, int(200_000*scale)))}
 	if only := s.Attacks; len(only) > 0 {
 		args = append(args, "--only", strings.Join(only, ","))
 	} else if s.scenario.oneAccount {
@@ -270,90 +304,24 @@ func (s *stage) stolen() ([]string, error) {
 	return args, err
 }
 
-// group writes a WorkloadGroup of the workload whose credential is stolen, by which machines register themselves. No service selects them: they cost what they cost, and change no proxy.
+// group writes a WorkloadGroup of that workload, with which machines register themselves. No service selects these
+// machines: they cost work, and change no proxy.
 func (s *stage) group() error {
 	thief := s.identity(s.mesh.Workloads(1)[0])
-	text := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: vms, namespace: %s}\nspec: {metadata: {labels: {machine: stolen}}, template: {serviceAccount: %s}}\n",
+	text := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: vms, namespace: %s}\nspec: "+
+		"{metadata: {labels: {machine: stolen}}, template: {serviceAccount: %s}}\n",
 		thief.Namespace, thief.ServiceAccount)
 	return os.WriteFile(filepath.Join(s.dir, "workloadgroup.yaml"), []byte(text), 0o600)
 }
 
-// accountAttacks are what somebody does who wants the streams of an account for themselves.
+// accountAttacks are the attacks by which a client could get all streams of an account for itself.
 var accountAttacks = []string{"mints", "csrs", "nodes", "reconnects"}
 
-// attackersAddress is where they come from: where the proxies do, if they are to be one account behind one address.
+// attackersAddress returns the source address of the attackers. With oneAccount it is that of the proxies, because the
+// account is behind one address.
 func (s *stage) attackersAddress() string {
 	if s.scenario.oneAccount {
 		return netip.MustParsePrefix(goodSources).Addr().String()
 	}
 	return attackers
-}
-
-// attacking is the process of the attackers.
-type attacking struct {
-	cmd         *exec.Cmd
-	out, failed bytes.Buffer
-	gone        chan struct{} // closed when it has ended
-	ended       error
-}
-
-// startAttack starts argv, which must print its counts when it is asked to end, and returns when it can be asked.
-func startAttack(c *cage, argv []string) (*attacking, error) {
-	said, says, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("start the attackers: %w", err)
-	}
-	defer said.Close()
-	a := &attacking{cmd: c.command(append(slices.Clone(argv), "--ready-fd=3")...), gone: make(chan struct{})}
-	a.cmd.ExtraFiles = []*os.File{says} // its number is 3 (os/exec)
-	a.cmd.Stdout, a.cmd.Stderr = &a.out, &a.failed
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = launch(a.cmd.Start)
-	says.Close()
-	if err != nil {
-		return nil, fmt.Errorf("start the attackers: %w", err)
-	}
-	go func() {
-		defer close(a.gone)
-		a.ended = a.cmd.Wait()
-	}()
-	_ = said.SetReadDeadline(time.Now().Add(patience))
-	if _, err := said.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // the attackers close it, or end
-		a.kill()
-		return nil, fmt.Errorf("start the attackers: not ready: %w", err)
-	}
-	return a, nil
-}
-
-// early is the error of attackers that ended without being asked to.
-func (a *attacking) early() error {
-	return fmt.Errorf("the attackers ended by themselves (%v): %s", a.ended, a.failed.Bytes())
-}
-
-// end asks it to end, and gives its counts and its processor time. One that has ended before is an error.
-func (a *attacking) end() (counts map[string]attack.Count, cpu time.Duration, err error) {
-	select {
-	case <-a.gone:
-		return nil, 0, a.early()
-	default:
-	}
-	_ = a.cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
-	select {
-	case <-a.gone:
-	case <-time.After(patience):
-		return nil, 0, errors.New("the attackers do not end")
-	}
-	if err = a.ended; err == nil {
-		err = json.Unmarshal(a.out.Bytes(), &counts)
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("the attackers: %w: %s", err, a.failed.Bytes())
-	}
-	return counts, a.cmd.ProcessState.UserTime() + a.cmd.ProcessState.SystemTime(), nil
-}
-
-// kill ends it where it has not ended yet.
-func (a *attacking) kill() {
-	_ = a.cmd.Process.Kill() // it may have ended
-	<-a.gone
 }

@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// The figures compare the attack with its sink; streams of good proxies that ended are counted in both, and said why.
+// The figures compare the attack with that on a sink. Ended streams of valid proxies are counted in both, with their
+// causes.
 func TestHostileReports(t *testing.T) {
 	made := func(ack time.Duration, peak uint64, cpu time.Duration) *assault {
 		a := &assault{endpointEdits: &endpointEdits{}, peak: peak, cpu: cpu, attackers: 5 * time.Second, took: 10 * time.Second}
@@ -47,7 +48,8 @@ func TestHostileReports(t *testing.T) {
 	}
 }
 
-// One attack: edits of endpoints go on while a process attacks, what ended meanwhile is the difference, and the process is gone afterwards.
+// During one attack edits of endpoints continue while a process attacks. Streams that ended meanwhile are the
+// difference of the counts, and the process has ended afterwards.
 func TestAssault(t *testing.T) {
 	f := &scripted{began: time.Now(), outcome: func(int) (proxy.Outcome, error) { return proxy.Outcome{Ack: &gauge.Histogram{}}, nil }}
 	f.stats = func(time.Duration) (proxy.Stats, error) {
@@ -81,7 +83,7 @@ func TestAssault(t *testing.T) {
 	}
 }
 
-// Where no cgroup can be made the error says what it takes, and nothing is left.
+// If no cgroup can be created, the error names the requirements, and nothing is left behind.
 func TestCageThatIsRefused(t *testing.T) {
 	parent := t.TempDir() // no cgroup: it has no files of the kernel's
 	if _, err := makeCage(parent, map[string]string{"cpu.max": "50000 100000"}); err == nil || !strings.Contains(err.Error(), "cpu.max") {
@@ -97,7 +99,7 @@ func TestCageThatIsRefused(t *testing.T) {
 	}
 }
 
-// What is run in a cage is in it, with its quota, and the cage is gone afterwards.
+// A command in a cage is in its cgroup, with its quota, and the cgroup is deleted afterwards.
 func TestCage(t *testing.T) {
 	c, err := newCage(.5)
 	if err != nil {
@@ -109,7 +111,7 @@ func TestCage(t *testing.T) {
 	}
 	quota := ""
 	for _, name := range []string{"cpu.max", "cpu.cfs_quota_us"} {
-		text, _ := os.ReadFile(filepath.Join(c.dir, name)) // one of them is there
+		text, _ := os.ReadFile(filepath.Join(c.dir, name)) // one of the files exists
 		quota += string(text)
 	}
 	if !strings.HasPrefix(quota, fmt.Sprint(cagePeriod/2)) {
@@ -123,7 +125,7 @@ func TestCage(t *testing.T) {
 	}
 }
 
-// Each attack without a credential has its figures, with the limits of issue 12.
+// Each attack without a credential has its figures with limits.
 func TestPreauthReports(t *testing.T) {
 	s := &stage{ctx: t.Context(), result: &reportScenario{}, measured: []*Server{{PID: 1}}}
 	s.scenario.Targets, s.Scale = preauthTargets(), 1
@@ -150,7 +152,7 @@ func TestPreauthReports(t *testing.T) {
 	}
 }
 
-// All proxies of one account have names of their own, and its services are what changes.
+// All proxies of one account have their own names, and the account's services are the ones that are edited.
 func TestOneAccount(t *testing.T) {
 	s := small(t, nil)
 	s.scenario.oneAccount = true

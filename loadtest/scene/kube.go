@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/loadtest/mesh"
 )
 
-// The rows of a cluster. Latencies of edits are from the API server's answer.
+// Rows of scenarios in a cluster. Latencies of edits are measured from the API server's answer.
 const (
 	rowKubeReady  = "start to ready"
 	rowLeaderRSS  = "leader, RSS"
@@ -28,32 +28,46 @@ const (
 	rowClustersCPU = "leader with all clusters, at rest"
 )
 
-// leaderLease is how long a leader's lease is unless a flag says otherwise.
+// leaderLease is navarchd's default for --leader-lease.
 const leaderLease = 10 * time.Second
 
-// kubernetes is the table of issue 14: the configuration is in a real API server, with neither kubelets nor controllers.
+// kubernetes are the scenarios whose configuration is in a real API server, without kubelets and controllers.
 var kubernetes = []Scenario{
-	{Name: "kube-virtualservice", Title: "a cluster of 1,000 services and 4,000 Pods: a VirtualService is edited, 1,000 proxies see it", World: "world-a", Proxies: 1000, kube: true,
-		change: pods(4), run: oneVirtualService, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3}, rowEdit: {Value: 600}}},
-	{Name: "kube-virtualservices-50", Title: "50 VirtualServices are applied one after the other, 1,000 proxies see them", World: "world-a", Proxies: 1000, kube: true,
-		change: pods(4), run: fiftyVirtualServices, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3}, rowPushes: {Value: 2}}},
+	{Name: "kube-virtualservice", Title: "a cluster of 1,000 services and 4,000 Pods: a VirtualService is edited, 1,000 proxies see it",
+		World: "world-a", Proxies: 1000, kube: true,
+		change: pods(4), run: oneVirtualService, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3},
+			rowEdit: {Value: 600}}},
+	{Name: "kube-virtualservices-50", Title: "50 VirtualServices are applied one after the other, 1,000 proxies see them",
+		World: "world-a", Proxies: 1000, kube: true,
+		change: pods(4), run: fiftyVirtualServices, Limit: 15 * time.Minute, Targets: map[string]Target{rowKubeReady: {Value: 3},
+			rowPushes: {Value: 2}}},
 	{Name: "kube-endpoint", Title: "an EndpointSlice changes, 2,000 proxies see it", World: "world-a", Proxies: 2000, kube: true,
 		change: pods(4), run: endpointEdit, Limit: 15 * time.Minute, Targets: map[string]Target{rowEdit: {Value: 150}}},
-	{Name: "kube-leader", Title: "a cluster of 20,000 Pods: the leader's memory, Pods are replaced, the leader is killed", World: "world-a", Proxies: 200, Replicas: 2, kube: true,
+	{Name: "kube-leader", Title: "a cluster of 20,000 Pods: the leader's memory, Pods are replaced, the leader is killed",
+		World: "world-a", Proxies: 200, Replicas: 2, kube: true,
 		change: pods(20), run: kubeLeader, Limit: 25 * time.Minute, Targets: map[string]Target{
 			rowLeaderRSS: {Value: 200}, rowLeaderRoll: {Value: 1}, rowTakeover: {Value: (2*leaderLease + 5*time.Second).Seconds()},
 		}},
-	{Name: "kube-webhooks", Title: "200 reviews a second, of Pods that get a proxy and of Istio's objects", World: "world-a", Proxies: 100, kube: true, webhooks: true,
-		change: reviewed, run: webhooks, Limit: 15 * time.Minute, Targets: map[string]Target{rowInjection: {Value: 20}, rowFlooded: {Value: 1000}, rowValidation: {Value: 20}}},
-	{Name: "kube-reviews", Title: "20 objects a second are made through the API server, beside each attack on the webhooks that it asks, from four sources and by a tenant, and all at once",
-		World: "world-a", Proxies: 50, kube: true, webhooks: true, change: reviewed, run: besideReviews, Limit: 15 * time.Minute, Targets: reviewTargets()},
-	{Name: "kube-status", Title: "10,000 proxies come and go for 10 minutes while nothing changes", World: "world-a", Proxies: 10000, Replicas: 2, kube: true, env: []string{"PILOT_ENABLE_STATUS=true"},
+	{Name: "kube-webhooks", Title: "200 reviews a second, of Pods that get a proxy and of Istio's objects",
+		World: "world-a", Proxies: 100, kube: true, webhooks: true,
+		change: reviewed, run: webhooks, Limit: 15 * time.Minute, Targets: map[string]Target{rowInjection: {Value: 20},
+			rowFlooded: {Value: 1000}, rowValidation: {Value: 20}}},
+	{Name: "kube-reviews",
+		Title: "20 objects a second are made through the API server, beside each attack on the webhooks that it asks, from four " +
+			"sources and by a tenant, and all at once",
+		World: "world-a", Proxies: 50, kube: true, webhooks: true,
+		change: reviewed, run: besideReviews, Limit: 15 * time.Minute, Targets: reviewTargets()},
+	{Name: "kube-status", Title: "10,000 proxies come and go for 10 minutes while nothing changes",
+		World: "world-a", Proxies: 10000, Replicas: 2, kube: true, env: []string{"PILOT_ENABLE_STATUS=true"},
 		change: routed, run: kubeStatus, Limit: 40 * time.Minute, Targets: map[string]Target{rowStatusWrites: {Value: 0}}},
-	{Name: "kube-clusters", Title: "50 clusters of 300 services and 4,000 endpoints: 5 real API servers, one after the other, and 45 that are replayed", World: "world-a", Proxies: 100, Replicas: 2, kube: true,
-		change: oneOfMany, run: kubeClusters, Limit: 40 * time.Minute, Targets: map[string]Target{rowClustersRSS: {Value: 1000}, rowClustersCPU: {Value: .25}}},
+	{Name: "kube-clusters",
+		Title: "50 clusters of 300 services and 4,000 endpoints: 5 real API servers, one after the other, and 45 that are " +
+			"replayed", World: "world-a", Proxies: 100, Replicas: 2, kube: true,
+		change: oneOfMany, run: kubeClusters, Limit: 40 * time.Minute, Targets: map[string]Target{rowClustersRSS: {Value: 1000},
+			rowClustersCPU: {Value: .25}}},
 }
 
-// pods makes a mesh of twice as many services, with so many Pods each.
+// pods returns a change of settings: twice as many services, with `each` Pods.
 func pods(each int) func(*mesh.Settings) {
 	return func(s *mesh.Settings) { s.Services, s.Pods = 2*s.Services, each }
 }
@@ -114,7 +128,8 @@ func kubeLeader(s *stage) error {
 	return s.takeover(second)
 }
 
-// takeover kills the leader, changes an endpoint, and waits until all proxies have acknowledged that by the next one's doing.
+// takeover kills the leader, changes an endpoint, and waits until all proxies have acknowledged that change through the
+// next leader.
 func (s *stage) takeover(second *Server) error {
 	s.enter("the leader is killed")
 	e := s.churn.ToggleReadiness(s.seen())

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	realClusters     = 5  // API servers, the config cluster's among them
-	replayedClusters = 45 // and those that are replayed
+	realClusters     = 5  // number of API servers, the config cluster's included
+	replayedClusters = 45 // number of replayed API servers
 	atRest           = 30 * time.Second
 )
 
-// oneOfMany is one cluster of those whose number is the scenario's.
+// oneOfMany changes the settings to those of one cluster of the scenario.
 func oneOfMany(s *mesh.Settings) {
 	s.Services, s.Namespaces = s.Services*3/5, max(1, s.Namespaces*3/5)
 	s.Pods = 14
@@ -26,7 +26,7 @@ func oneOfMany(s *mesh.Settings) {
 // others are the clusters beside the config cluster, while a scenario runs.
 type others struct {
 	real   []*cluster.Cluster
-	replay *cluster.Replay // nil: there is none yet
+	replay *cluster.Replay // nil: not started yet
 	named  map[string]cluster.Address
 }
 
@@ -55,7 +55,8 @@ func kubeClusters(s *stage) error {
 			}
 		}
 		var err error
-		if rss[size], err = s.withClusters(size, fmt.Sprintf("leader with %d API servers, RSS", size), fmt.Sprintf("leader with %d API servers, at rest", size)); err != nil {
+		if rss[size], err = s.withClusters(size, fmt.Sprintf("leader with %d API servers, RSS", size),
+			fmt.Sprintf("leader with %d API servers, at rest", size)); err != nil {
 			return err
 		}
 	}
@@ -79,10 +80,10 @@ func kubeClusters(s *stage) error {
 	return s.equal()
 }
 
-// secretOfClusters names all clusters but the config cluster.
+// secretOfClusters is the Secret with the kubeconfigs of all clusters except the config cluster.
 const secretOfClusters = "clusters"
 
-// addCluster starts one more API server with the objects of the world, and names it to the servers.
+// addCluster starts one more API server with the objects of the world, and publishes it to the servers.
 func (s *stage) addCluster(o *others) error {
 	name := fmt.Sprintf("real-%d", len(o.real))
 	s.enter("starting the API server of cluster " + name)
@@ -102,8 +103,8 @@ func (s *stage) addCluster(o *others) error {
 	return s.cluster.Remote(s.ctx, secretOfClusters, o.named)
 }
 
-// withClusters waits until the replicas have the objects of so many clusters, and the leader is at rest, and gives its memory. The rows have
-// these names.
+// withClusters waits until the replicas have the objects of n clusters and the leader is at rest. It returns the
+// leader's resident memory in bytes, and adds rows with the two names.
 func (s *stage) withClusters(n int, memory, processor string) (rss uint64, err error) {
 	services := n * s.mesh.Settings.Services
 	err = s.await(fmt.Sprintf("%d clusters are read", n), func() error {

@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	comeAndGo   = 2 * time.Minute // for how long proxies come and go, at scale 1, for each of five repeats
-	statusRound = time.Second     // and how often others do
-	statusShare = 100             // a hundredth of them
-	calmFor     = 5 * time.Second // for so long no status has to be written before that begins
+	// duration of the changes of proxies, at scale 1, for each of five repeats
+	comeAndGo   = 2 * time.Minute
+	statusRound = time.Second     // interval of these changes
+	statusShare = 100             // each time one proxy in 100 is replaced
+	calmFor     = 5 * time.Second // duration without status writes before they begin
 )
 
-// routed is a world with objects that have a status.
+// routed changes the settings to a world with objects that have a status.
 func routed(s *mesh.Settings) {
 	s.VirtualServices, s.DestinationRules, s.PolicyEvery = s.Services/5, s.Services/5, 5
 }
 
-// kubeStatus counts what is written to the status of objects while proxies come and go, and nothing else changes.
+// kubeStatus counts the status writes while proxies come and go, and no other change happens.
 func kubeStatus(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -64,7 +65,7 @@ func kubeStatus(s *stage) error {
 	return s.equal()
 }
 
-// calm waits until no status was written for a while, and says how many were.
+// calm waits until no status was written for calmFor, and returns the number of writes so far.
 func (s *stage) calm() (float64, error) {
 	s.enter("waiting until no status is written")
 	last, since := -1.0, time.Now()

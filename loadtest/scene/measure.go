@@ -11,23 +11,24 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// patience is how long the ACKs of one edit are waited for.
+// patience is the longest wait for the ACKs of one edit.
 const patience = time.Minute
 
-// effects is what came of several edits of one kind.
+// effects contains the results of several edits of one kind.
 type effects struct {
 	edits    int
-	acks     gauge.Histogram // from the commit, every proxy's
+	acks     gauge.Histogram // from the commit, of every proxy
 	received gauge.Histogram
-	lasts    []time.Duration // from the commit, of each edit
-	edited   []time.Duration // from the edit, of each edit
+	lasts    []time.Duration // last ACK from the commit, of each edit
+	edited   []time.Duration // last ACK from the edit, of each edit
 	cpu      time.Duration
 	traffic  proxy.TypeStats // all types
-	expected int             // ACKs, of all edits
-	proxies  int             // that should see an edit, of all edits
+	expected int             // expected ACKs of all edits
+	proxies  int             // proxies that should see an edit, of all edits
 }
 
-// apply does one edit, waits until everybody who should has acknowledged it, and adds what that took.
+// apply makes one edit, waits until all expected proxies have acknowledged it, and adds the measurements. The error
+// names the edit whose ACKs did not arrive within `patience`.
 func (s *stage) apply(e mesh.Edit, into *effects) error {
 	before, err := s.fleet.Stats()
 	if err != nil {
@@ -35,17 +36,8 @@ func (s *stage) apply(e mesh.Edit, into *effects) error {
 	}
 	cpu := spent(s.watched())
 	watches := s.watches(e)
-	probe, err := s.fleet.Watch(watches)
+	probe, edited, err := s.edit(e, watches)
 	if err != nil {
-		return err
-	}
-	edited, err := e.Apply()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	if err := probe.Await(ctx); err != nil {
 		return err
 	}
 	after, err := s.rest(cpu)
@@ -71,6 +63,20 @@ func (s *stage) apply(e mesh.Edit, into *effects) error {
 	return nil
 }
 
+// edit makes an edit and waits until the watched resources are acknowledged, for `patience` at most. It returns the
+// time of the edit. Errors are those of the edit and of the fleet.
+func (s *stage) edit(e mesh.Edit, watches []Watch) (probe Probe, edited time.Time, err error) {
+	if probe, err = s.fleet.Watch(watches); err != nil {
+		return probe, edited, err
+	}
+	if edited, err = e.Apply(); err != nil {
+		return probe, edited, err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	return probe, edited, probe.Await(ctx)
+}
+
 func (f *effects) add(o proxy.Outcome, toCommit, cpu time.Duration, traffic proxy.TypeStats, watches int) {
 	f.edits++
 	f.acks.Merge(o.Ack)
@@ -85,10 +91,10 @@ func (f *effects) add(o proxy.Outcome, toCommit, cpu time.Duration, traffic prox
 	f.traffic.BytesIn += traffic.BytesIn
 }
 
-// committed is when an edit was committed; where the server does not tell, that is when it was made.
+// committed returns the time of an edit's commit, or the time of the edit if the server does not report commits.
 func (s *stage) committed(edited time.Time) time.Time {
 	if s.cluster != nil {
-		return edited // the API server's answer
+		return edited // the time of the API server's answer
 	}
 	at, ok := s.writer.committed(s.ctx, edited)
 	if !ok {
@@ -98,7 +104,7 @@ func (s *stage) committed(edited time.Time) time.Time {
 	return at
 }
 
-// rest waits until the servers have come to rest, two seconds at most, and gives their CPU time then.
+// rest waits until the servers are at rest, for two seconds at most, and returns their CPU time then.
 func (s *stage) rest(last time.Duration) (time.Duration, error) {
 	const step, quiet = 50 * time.Millisecond, 2
 	tick := time.NewTicker(step)
@@ -121,7 +127,7 @@ func (s *stage) rest(last time.Duration) (time.Duration, error) {
 	return last, nil
 }
 
-// pause lets time pass.
+// pause waits for d as a phase of its own. The error is that of the context.
 func (s *stage) pause(what string, d time.Duration) error {
 	s.enter(what)
 	timer := time.NewTimer(d)
@@ -134,11 +140,12 @@ func (s *stage) pause(what string, d time.Duration) error {
 	}
 }
 
-// Servers give memory back when they find the time, which may be half a minute after the last join.
+// settleLimit is the longest wait for settled memory: servers return memory to the system up to half a minute after the
+// last join. settleStill is the number of constant samples that end the wait.
 const settleLimit, settleStill = 40 * time.Second, 5
 
-// settledMemory waits until the servers' memory has fallen from a peak and stays where it is, or the limit has passed (less
-// at small scales): what an operator sees a minute later.
+// settledMemory waits until the servers' memory has fallen from a peak and stays constant, or until the limit has
+// passed (less at small scales). The result, in bytes, is the memory that an operator sees a minute later.
 func (s *stage) settledMemory(peak uint64) (uint64, error) {
 	step := max(time.Duration(min(1, s.Scale)*float64(time.Second)), 10*time.Millisecond)
 	now, lowest, still := peak, peak, 0

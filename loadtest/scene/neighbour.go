@@ -14,27 +14,27 @@ import (
 
 // The pace of the scenario's edits.
 const (
-	noisyRate  = 1000                   // edits of the noisy namespace a second
-	quietPause = 200 * time.Millisecond // between two edits of endpoints elsewhere
+	noisyRate  = 1000                   // edits of the noisy namespace per second
+	quietPause = 200 * time.Millisecond // time between two edits of endpoints elsewhere
 )
 
-// tenants keeps so many namespaces in a world that is scaled down.
+// tenants keeps at least that many namespaces in a world that is scaled down.
 func tenants(least int) func(*mesh.Settings) {
 	return func(s *mesh.Settings) { s.Namespaces = max(s.Namespaces, least) }
 }
 
-// endpointEdits is what came of edits of endpoints in quiet namespaces.
+// endpointEdits contains the results of edits of endpoints in quiet namespaces.
 type endpointEdits struct {
 	mu       sync.Mutex
 	count    int
 	missing  int
-	acks     gauge.Histogram // from the commit of the edit itself, every proxy's
-	waited   gauge.Histogram // in the ingester: from the oldest event in the batch of the edit to the commit
-	toCommit gauge.Histogram // from the edit of the file
+	acks     gauge.Histogram // from the commit of the edit itself, of every proxy
+	waited   gauge.Histogram // time in the ingester: from the oldest event of the edit's batch to the commit
+	toCommit gauge.Histogram // from the edit of the file to the commit
 	failed   error
 }
 
-// neighbour edits endpoints of quiet namespaces, first alone, then while the largest namespace is edited without end.
+// neighbour edits endpoints of quiet namespaces, first alone, then while the largest namespace is edited continuously.
 func neighbour(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -81,8 +81,8 @@ func neighbour(s *stage) error {
 	return s.equal()
 }
 
-// sides are the services of the largest namespace, and all others. At full size each of those is edited once at most: proxies that
-// lag would take an endpoint that comes back for a version that goes back.
+// sides returns the services of the largest namespace, and all others. At full size each of the others is edited at
+// most once: for proxies that lag, a repeated endpoint would look like a version that goes back.
 func (s *stage) sides() (noisy, quiet []int) {
 	busy := s.mesh.Namespaces()[0]
 	for k := range s.mesh.Settings.Services {
@@ -116,7 +116,7 @@ func (s *stage) editAll(services []int, span time.Duration) (*endpointEdits, err
 	return f, errors.Join(err, f.failed)
 }
 
-// acknowledged waits for what one edit brings.
+// acknowledged waits for the effects of one edit.
 func (s *stage) acknowledged(f *endpointEdits, e mesh.Edit, probe Probe, edited time.Time) {
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
@@ -143,10 +143,10 @@ func (s *stage) acknowledged(f *endpointEdits, e mesh.Edit, probe Probe, edited 
 	f.toCommit.Record(at.Sub(edited))
 }
 
-// noise edits the objects of one namespace, some at a time, without waiting for anything.
+// noise edits the objects of one namespace, several at a time, without waiting.
 type noise struct {
 	*stage
-	churn    *mesh.Churn // of its own: nobody else edits these services
+	churn    *mesh.Churn // a Churn of its own, for services that have no other edits
 	services []int
 	written  int64 // revision up to which objects were counted
 
@@ -175,8 +175,8 @@ func (n *noise) run(ctx context.Context) {
 	}
 }
 
-// next goes through the services with routes, then rules, then endpoints. Contents do not come back: proxies are sent the newest
-// some time later, and what comes back would look like a version that goes back.
+// next changes the services' routes first, then rules, then endpoints. Contents never repeat: proxies receive the
+// newest ones with a delay, and a repeated content would look like a version that goes back.
 func (n *noise) next(i int) mesh.Edit {
 	k := n.services[i%len(n.services)]
 	switch i / len(n.services) % 3 {
@@ -191,7 +191,7 @@ func (n *noise) next(i int) mesh.Edit {
 	return n.churn.Port(k)
 }
 
-// count adds up what the ingester wrote since the last time.
+// count adds the objects that the ingester has written since the last call.
 func (n *noise) count() {
 	var objects int
 	was := n.written
@@ -199,7 +199,8 @@ func (n *noise) count() {
 	n.objects += objects
 }
 
-// objectsSince is the newest revision, and how many objects the commits after another one wrote, of those that are remembered.
+// objectsSince returns the newest revision, and the number of objects that later commits than `since` wrote, as far as
+// the server remembers them.
 func (s *stage) objectsSince(since int64) (revision int64, objects int) {
 	var all []commit
 	if s.writer == nil || s.writer.page(s.ctx, commitsPage, &all) != nil {

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// small is a stage with a little world on disk and no servers.
+// small returns a stage with a small world on disk and without servers.
 func small(t *testing.T, f Fleet) *stage {
 	t.Helper()
 	settings, err := mesh.Load("tiny")
@@ -35,7 +35,8 @@ func small(t *testing.T, f Fleet) *stage {
 		churn: mesh.NewChurn(world, dir), began: time.Now(), fleet: f, make: func(Spec) (Fleet, error) { return f, nil }}
 }
 
-// The noisy side is the services of the largest namespace, the quiet one all others; each is on one side.
+// The noisy side contains the services of the largest namespace, the quiet side all others; each service is on one
+// side.
 func TestSides(t *testing.T) {
 	s := small(t, nil)
 	noisy, quiet := s.sides()
@@ -63,7 +64,7 @@ func TestSides(t *testing.T) {
 	}
 }
 
-// The noise is 1,000 edits a second, of routes, rules and endpoints in turns, and of no other namespace.
+// The noise is 1,000 edits a second, of routes, rules and endpoints in turn, all in one namespace.
 func TestNoise(t *testing.T) {
 	s := small(t, nil)
 	noisy, _ := s.sides()
@@ -98,7 +99,7 @@ func TestNoise(t *testing.T) {
 	})
 }
 
-// Objects are counted once each: those of the commits after the newest that was seen.
+// Each object is counted once: only objects of commits after the newest known commit.
 func TestObjectsSince(t *testing.T) {
 	page := []commit{{Revision: 5, Puts: 3}, {Revision: 6, Puts: 2, Deletes: 1}}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(page) }))
@@ -120,7 +121,7 @@ func TestObjectsSince(t *testing.T) {
 	}
 }
 
-// The latency of an endpoint is from the commit that wrote its own record, not from the first one that came after the edit.
+// The latency of an endpoint starts at the commit that wrote its own record, not at the first commit after the edit.
 func TestEndpointEdits(t *testing.T) {
 	edited := time.Now()
 	own := commit{Revision: 7, Event: edited.Add(10 * time.Millisecond), Committed: edited.Add(50 * time.Millisecond)}
@@ -157,7 +158,7 @@ func TestEndpointEdits(t *testing.T) {
 	}
 }
 
-// The scenario's figures: edits of endpoints alone, with the noise, and the difference; whatever was missed in either.
+// The scenario reports edits of endpoints alone and with the noise, the difference, and whatever was missed in either.
 func TestNeighbourReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const alone = 10 // edits of one part: 2 s at this scale

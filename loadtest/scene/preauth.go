@@ -23,10 +23,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// neighbours is where a good client connects from that shares no address with the attackers.
+// neighbours is the source address of a good client that shares no address with the attackers.
 const neighbours = "127.0.0.67"
 
-// The figures of each attack, of which the limits are those of issue 12, item 8.
+// The figures of each attack.
 const (
 	ofGrowth  = "RSS grown"
 	ofCPU     = "CPU beyond the same load on a sink"
@@ -36,7 +36,7 @@ const (
 
 func rowOfAttack(name, figure string) string { return name + ": " + figure }
 
-// preauthTargets are those of every attack that needs no credential.
+// preauthTargets returns the targets of every attack without a credential.
 func preauthTargets() map[string]Target {
 	all := map[string]Target{}
 	for _, a := range attack.All() {
@@ -44,7 +44,7 @@ func preauthTargets() map[string]Target {
 			continue
 		}
 		limits := map[string]float64{ofGrowth: 64, ofCPU: .2, ofAnother: 1000, ofSame: 5000}
-		if slices.Contains(attack.ReviewAttacks, a.Name) { // what it takes to read them is the attackers' to spend
+		if slices.Contains(attack.ReviewAttacks, a.Name) { // the attackers pay for the reading of these reviews
 			limits = map[string]float64{ofGrowth: 256, ofAnother: 1000, ofSame: 5000}
 		}
 		for figure, most := range limits {
@@ -54,10 +54,10 @@ func preauthTargets() map[string]Target {
 	return all
 }
 
-// overTLS has proxies speak mTLS in whatever world.
+// overTLS makes proxies use mTLS in any world.
 func overTLS(s *mesh.Settings) { s.MTLS = true }
 
-// preauth carries out each attack that needs no credential, first against a sink and then against the server.
+// preauth carries out each attack without a credential, first against a sink and then against the server.
 func preauth(s *stage) error {
 	var client *goodClient
 	prepare := func() (err error) {
@@ -87,15 +87,15 @@ func (s *stage) playPreauth(c *cage, client *goodClient) error {
 	return s.equal()
 }
 
-// siege is what one attack did.
+// siege contains the results of one attack.
 type siege struct {
-	before, peak  uint64  // of the servers' resident memory, bytes
-	cores         float64 // the servers' processor time
+	before, peak  uint64  // resident memory of the servers, in bytes
+	cores         float64 // CPU usage of the servers, in cores
 	another, same time.Duration
 	counts        map[string]attack.Count
 }
 
-// siege runs the attackers for the time of an attack, while a good client connects again and again, from two addresses.
+// siege runs the attackers for the duration of an attack, while a good client connects repeatedly from two addresses.
 func (s *stage) siege(c *cage, name string, client *goodClient, at ...string) (*siege, error) {
 	args := append(slices.Clone(s.AttackArgs), "--from", attackers, "--only", name, "--even",
 		"--connections", strconv.Itoa(max(attack.MinConnections, int(attack.MaxConnections*min(1, s.Scale)))))
@@ -130,14 +130,14 @@ func (s *stage) compareSieges(name string, sink, under *siege) {
 	s.note("Attack %s: %s.", name, under.counts[name])
 }
 
-// goodClient is a proxy of the mesh that has a certificate.
+// goodClient is a proxy of the mesh with a certificate.
 type goodClient struct {
 	addr string
 	conf *tls.Config
 	node *corev3.Node
 }
 
-// goodClient is the first workload's.
+// goodClient returns a client with the identity of the first workload.
 func (s *stage) goodClient() (*goodClient, error) {
 	certs, err := newCertifier(*s.TLS.Authority)
 	if err != nil {
@@ -152,23 +152,25 @@ func (s *stage) goodClient() (*goodClient, error) {
 	return &goodClient{addr: s.servers[0].Addr, conf: conf, node: nodeOf(id)}, nil
 }
 
-// nodeOf is as much of a node as a server needs to know whose it is.
+// nodeOf returns a node with the fields that identify its proxy.
 func nodeOf(id proxy.Identity) *corev3.Node {
 	fields := map[string]*structpb.Value{}
-	for key, value := range map[string]string{"NAME": id.Name, "NAMESPACE": id.Namespace, "SERVICE_ACCOUNT": id.ServiceAccount, "CLUSTER_ID": id.Cluster,
+	for key, value := range map[string]string{"NAME": id.Name,
+		"NAMESPACE": id.Namespace, "SERVICE_ACCOUNT": id.ServiceAccount, "CLUSTER_ID": id.Cluster,
 		"INSTANCE_IPS": id.IP, "NAVARCH_IDENTITY": "sds"} {
 		if value != "" {
 			fields[key] = structpb.NewStringValue(value)
 		}
 	}
-	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~%s.%s~%s.svc.cluster.local", id.IP, id.Name, id.Namespace, id.Namespace), Metadata: &structpb.Struct{Fields: fields}}
+	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~%s.%s~%s.svc.cluster.local", id.IP, id.Name, id.Namespace, id.Namespace),
+		Metadata: &structpb.Struct{Fields: fields}}
 }
 
-// connectLimit is when a client that does not come in is given up, and counts with this.
+// connectLimit is the longest connection attempt; a failed attempt counts with this duration.
 const connectLimit = 30 * time.Second
 
-// slowest connects from an address once a second until ctx ends, and says how long it took at most to get the first answer of a stream,
-// tries included. One that is on its way when ctx ends is waited for.
+// slowest connects from an address once a second until ctx ends. It returns the longest time to the first response of a
+// stream, retries included. An attempt that is under way when ctx ends is completed.
 func (g *goodClient) slowest(ctx context.Context, from string) (slowest time.Duration) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -193,7 +195,7 @@ func (g *goodClient) slowest(ctx context.Context, from string) (slowest time.Dur
 	return slowest
 }
 
-// connect makes a connection and a stream, and ends both at the first answer.
+// connect opens a connection and a stream, and closes both at the first response.
 func (g *goodClient) connect(ctx context.Context, from string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := grpc.NewClient("passthrough:///"+g.addr, grpc.WithTransportCredentials(credentials.NewTLS(g.conf)), grpc.WithDisableServiceConfig(),

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// prepare writes the world, starts the servers and waits until they have it.
+// prepare writes the world, starts the servers and waits until they have read it.
 func (s *stage) prepare() error {
 	settings, err := mesh.Load(s.scenario.World)
 	if err != nil {
@@ -48,14 +48,15 @@ func (s *stage) prepare() error {
 	if err := s.plane(base); err != nil {
 		return err
 	}
-	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: slices.Concat(s.Env, s.scenario.env), flags: s.scenario.flags}
+	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd,
+		mesh: filepath.Base(base), env: slices.Concat(s.Env, s.scenario.env), flags: s.scenario.flags}
 	if err := s.secure(base, settings.MTLS); err != nil {
 		return err
 	}
 	return s.serve()
 }
 
-// take has servers measured that somebody else has started.
+// take measures servers that the user has started.
 func (s *stage) take() error {
 	s.servers, s.measured = s.Servers, s.Servers
 	s.writer = s.Servers[0]
@@ -68,7 +69,7 @@ func (s *stage) take() error {
 	return s.await("reading the world", s.settled)
 }
 
-// serve starts the servers, and waits until they have the world.
+// serve starts the servers, and waits until they have read the world.
 func (s *stage) serve() (err error) {
 	n := max(1, s.Replicas, s.scenario.Replicas)
 	s.result.Replicas, s.result.MTLS = n, s.mesh.Settings.MTLS
@@ -98,21 +99,22 @@ func (s *stage) serve() (err error) {
 
 func makeDir(dir string) error { return os.MkdirAll(dir, 0o755) }
 
-// secure has the servers speak TLS where the world wants it: with certificates of the harness, or with their own CA's.
+// secure makes the servers use TLS if the world requires it, with certificates of the harness or of their own CA.
 func (s *stage) secure(base string, on bool) error {
 	switch {
 	case !on:
 		return nil
 	case s.scenario.authority:
 		s.starter.issuer = base
-		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"), Key: filepath.Join(base, fileIssuer), EachPod: s.scenario.oneAccount}}
+		s.TLS = TLS{Authority: &Authority{Roots: filepath.Join(base, "data", "root-cert.pem"),
+			Key: filepath.Join(base, fileIssuer), EachPod: s.scenario.oneAccount}}
 		return makeIssuer(base)
 	}
 	s.starter.ca, s.TLS = base, TLS{Dir: base}
 	return makeCA(base)
 }
 
-// ready is nil once all replicas have the whole world, and the CA has written its roots, which proxies need to dial.
+// ready returns nil once all replicas have the whole world, and the CA has written its roots, which proxies need.
 func (s *stage) ready() error {
 	if ca := s.TLS.Authority; ca != nil {
 		if _, err := os.Stat(ca.Roots); err != nil {
@@ -127,7 +129,8 @@ func (s *stage) ready() error {
 	return s.writer.alive()
 }
 
-// settled is ready for servers that are not ours: where they have no page that tells, time is.
+// settled works like ready, for servers that the user has started: without a debug page it waits for Options.Settle
+// instead.
 func (s *stage) settled() error {
 	settle := s.Settle
 	if settle == 0 {
@@ -141,7 +144,7 @@ func (s *stage) settled() error {
 	return nil
 }
 
-// await polls until is answers nil.
+// await polls until `is` returns nil. The error contains the last one of `is`.
 func (s *stage) await(what string, is func() error) error {
 	s.enter(what)
 	tick := time.NewTicker(50 * time.Millisecond)

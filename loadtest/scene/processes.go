@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// processes is a fleet in several processes: proxies are dealt out in turn.
+// processes is a fleet in several processes: proxies are distributed in turn. Its methods implement Fleet.
 type processes struct {
 	workers []*remote
 	next    int
@@ -29,7 +29,7 @@ func newProcesses(n int, argv []string, spec Spec) (*processes, error) {
 	return h, nil
 }
 
-// each makes a call to all workers at once.
+// each makes a call to all workers concurrently.
 func (h *processes) each(ctx context.Context, calls func(i int) call, got func(i int, a answer)) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func (h *processes) Behave(s Select, b proxy.Behaviour) error {
 	return h.all(call{Op: "behave", Select: s, Behaviour: &b})
 }
 
-// CheckEqual compares within each process.
+// CheckEqual implements Fleet. It compares proxies within each process only.
 func (h *processes) CheckEqual() (int, error) {
 	n := 0
 	err := h.each(context.Background(), func(int) call { return call{Op: "equal"} }, func(_ int, a answer) { n += a.N })
@@ -130,7 +130,8 @@ func (h *processes) Close() error {
 
 func (h *processes) Watch(all []Watch) (Probe, error) {
 	p := &processesProbe{processes: h, ids: make([]uint64, len(h.workers))}
-	err := h.each(context.Background(), func(int) call { return call{Op: "watch", Watch: all} }, func(i int, a answer) { p.ids[i] = uint64(a.N) })
+	err := h.each(context.Background(), func(int) call { return call{Op: "watch", Watch: all} },
+		func(i int, a answer) { p.ids[i] = uint64(a.N) })
 	return p, err
 }
 
@@ -142,7 +143,7 @@ type processesProbe struct {
 func (p *processesProbe) Await(ctx context.Context) error {
 	err := p.processes.each(ctx, func(i int) call { return call{Op: "await", Probe: p.ids[i]} }, nil)
 	if ctx.Err() != nil {
-		return nil // the outcome tells
+		return nil // the outcome reports it
 	}
 	return err
 }

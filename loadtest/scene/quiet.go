@@ -7,16 +7,17 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// It is quiet once nothing was said for quietLooks looks, one every quietStep. That is waited for as long as quietLimit.
+// Proxies are quiet when no message was exchanged at quietLooks checks, quietStep apart. The longest wait is
+// quietLimit.
 const (
 	quietStep  = 250 * time.Millisecond
 	quietLooks = 4
 	quietLimit = time.Minute
 )
 
-// quiet waits until all proxies are joined, have acknowledged everything, and neither ask nor are told anything for a second,
-// so that first answers are not counted as those of an edit. Where it does not become quiet the scenario goes on, and its
-// result says so.
+// quiet waits until all proxies have joined and acknowledged everything, and no request or response was seen for a
+// second. First responses are then not counted as those of an edit. If that does not happen within quietLimit, the
+// scenario continues with a note in its result.
 func (s *stage) quiet() error {
 	s.enter("waiting until the proxies are quiet")
 	tick := time.NewTicker(quietStep)
@@ -35,7 +36,8 @@ func (s *stage) quiet() error {
 			return nil
 		}
 		if time.Since(began) >= quietLimit {
-			s.note("The proxies were not quiet within %v, and what follows is measured beside that: %d of %d had joined, %d responses were not acknowledged, %d came in the last %v.",
+			s.note("The proxies were not quiet within %v, and what follows is measured beside that: %d of %d had joined, %d responses "+
+				"were not acknowledged, %d came in the last %v.",
 				quietLimit, now.Joined, now.Proxies, now.Unacked, total.Responses-last.Responses, quietStep)
 			return nil
 		}

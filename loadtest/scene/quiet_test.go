@@ -15,13 +15,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// traffic is what proxies were told and have said, in one type.
+// traffic returns counters of responses and requests, in one type.
 func traffic(responses, requests uint64) map[string]proxy.TypeStats {
 	return map[string]proxy.TypeStats{xds.Cluster.String(): {Responses: responses, Acks: responses, Requests: requests}}
 }
 
-// It is quiet a second after the last word, the last ACK or the last join, whichever was last; or it never is, and the result
-// says so.
+// Quiet begins a second after the last message, ACK or join, whichever is the latest. If it never begins, the result
+// reports that.
 func TestQuiet(t *testing.T) {
 	broken := errors.New("no figures")
 	for name, c := range map[string]struct {
@@ -76,6 +76,9 @@ func TestQuiet(t *testing.T) {
 // No scenario edits, reconnects or measures anything while proxies are still sent their first answers.
 func TestScenariosBeginInQuiet(t *testing.T) {
 	for _, sc := range All() {
+		if sc.Envoy { // it has no fleet
+			continue
+		}
 		synctest.Test(t, func(t *testing.T) {
 			f := &scripted{began: time.Now(), stats: func(since time.Duration) (proxy.Stats, error) {
 				return proxy.Stats{Proxies: 8, Joined: 8, Types: traffic(uint64(since/quietStep), 9)}, nil
@@ -92,7 +95,8 @@ func TestScenariosBeginInQuiet(t *testing.T) {
 	}
 }
 
-// How much of a phase is over goes by its schedule, by the number of its edits, or, where it has neither, by who has joined.
+// The completed part of a phase is computed from its schedule, from the number of its edits, or else from the number of
+// joined proxies.
 func TestShareOfAPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		joined := func(time.Duration) (proxy.Stats, error) { return proxy.Stats{Joined: 4}, nil }

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// roots changes the root of the mesh while proxies are connected over mTLS with certificates of the servers' own CA, and go
-// on connecting: the new root reaches all of them by push, their agents say so, the signer changes, and everybody gets a
-// certificate by the new one. No connection may break, none may fail.
+// roots changes the root of the mesh while proxies with certificates of the servers' own CA are connected over mTLS,
+// and keep connecting. The new root is pushed to all proxies, their agents report it, the signer changes, and every
+// proxy gets a certificate of the new root. No connection may break or fail.
 func roots(s *stage) error {
 	if s.starter == nil || len(s.Etcd) > 0 || len(s.servers) > 1 {
 		return errors.New("the root is changed of one server that was started here, with its own etcd")
@@ -37,7 +37,7 @@ func roots(s *stage) error {
 	if err := s.operate("rotate"); err != nil {
 		return err
 	}
-	// While the root changes, a proxy in ten opens its stream again, with the certificate that it has.
+	// While the root changes, one proxy in ten reopens its stream with its present certificate.
 	spread := s.span(10 * time.Second)
 	if err := s.fleet.Reconnect(Select{Share: .1}, proxy.Reconnect{Spread: spread}); err != nil {
 		return err
@@ -49,7 +49,7 @@ func roots(s *stage) error {
 	if err := s.await("all have the new root", s.hold(n)); err != nil {
 		return err
 	}
-	if err := s.again(before, n/10); err != nil { // or those that have not opened it yet would open it once, not twice
+	if err := s.again(before, n/10); err != nil { // otherwise proxies that have not reopened yet would reopen once instead of twice
 		return err
 	}
 	held, err := s.fleet.Trusting()
@@ -63,7 +63,7 @@ func roots(s *stage) error {
 	return s.unbroken(before, cpu0)
 }
 
-// recertify has every proxy get a certificate by the new root, and open its stream again with it.
+// recertify makes every proxy get a certificate of the new root, and reopen its stream with it.
 func (s *stage) recertify(before proxy.Stats, old map[string]int, spread time.Duration) error {
 	began, n := time.Now(), s.proxies()
 	if err := s.fleet.Renew(); err != nil {
@@ -91,7 +91,7 @@ func (s *stage) recertify(before proxy.Stats, old map[string]int, spread time.Du
 	return nil
 }
 
-// unbroken tells what became of connections since.
+// unbroken adds the rows about connections since `before`.
 func (s *stage) unbroken(before proxy.Stats, cpu0 time.Duration) error {
 	cpu, err := s.rest(cpu0)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *stage) unbroken(before proxy.Stats, cpu0 time.Duration) error {
 	return s.equal()
 }
 
-// hold is nil once so many proxies have the newest roots.
+// hold returns a check that succeeds once n proxies hold the newest roots.
 func (s *stage) hold(n int) func() error {
 	return func() error {
 		held, err := s.fleet.Trusting()
@@ -128,7 +128,7 @@ func (s *stage) hold(n int) func() error {
 	}
 }
 
-// operate runs navarchctl ca, which is beside navarchd.
+// operate runs navarchctl ca, from navarchd's folder.
 func (s *stage) operate(args ...string) error {
 	out, err := exec.CommandContext(s.ctx, filepath.Join(filepath.Dir(s.Navarchd), "navarchctl"),
 		append(append([]string{"ca"}, args...), "--data-dir", filepath.Join(s.starter.dir, "data"), "--mesh", s.starter.mesh)...).CombinedOutput()
@@ -138,10 +138,10 @@ func (s *stage) operate(args ...string) error {
 	return nil
 }
 
-// epochsMetric counts the servers' signing epochs by status: while an old root is still in use, it is retiring.
+// epochsMetric counts the servers' signing epochs by status; an old root in use is retiring.
 const epochsMetric = "navarch_keyring_epochs"
 
-// signs is an error until the new root signs.
+// signs returns an error until the new root signs.
 func (s *stage) signs() error {
 	if _, err := s.fleet.Trusting(); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// Package scene plays the scripted scenarios of a load run: it writes a world, starts servers (or takes those that are
-// there), lets a fleet of simulated proxies join, edits the world, and measures from outside what came of it.
+// Package scene runs the scripted scenarios of a load run. It writes a world, starts servers (or uses running ones),
+// lets a fleet of simulated proxies join, edits the world, and measures the effects from outside.
 //
-// Owns: the processes, folders and fleets of the scenario that runs.  Reads: loadtest/mesh, proxy, gauge, report; debug
-// pages; /proc.  Never: an import of what it measures; ends a process that it did not start.
+// Owns: the processes, folders and fleets of the running scenario. Reads: loadtest/mesh, proxy, gauge, report; debug
+// pages; /proc. Never: imports the measured program; ends a process that it did not start.
 package scene
 
 import (
@@ -19,48 +19,53 @@ import (
 type Scenario struct {
 	Name, Title string
 	World       string // preset
-	Proxies     int    // at scale 1
-	Replicas    int    // at least; 0: one
+	Proxies     int    // number of simulated proxies at scale 1
+	Replicas    int    // minimum; 0: one
+	Envoy       bool   // it needs a real Envoy (Options.Envoy), and has no simulated proxies
 	Limit       time.Duration
 	Targets     map[string]Target // by the name of the row
 
 	run        func(*stage) error
 	change     func(*mesh.Settings)
-	flags      []string      // of the servers that are started, besides those of all
-	env        []string      // and of their environment
-	oneAccount bool          // all proxies are Pods of the first workload's account, each with a certificate of its own
-	pace       time.Duration // between two changes of endpoints while attackers go on; 0: quietPause
+	flags      []string      // further flags of the started servers
+	env        []string      // further environment of the started servers
+	oneAccount bool          // all proxies are Pods of the first workload's account, each with its own certificate
+	pace       time.Duration // between two changes of endpoints during attacks; 0: quietPause
+	routers    bool          // the proxies are Pods of the mesh's gateway
 	kube       bool          // the mesh is in a real API server, not in a folder
-	webhooks   bool          // the server, one, answers reviews too
+	webhooks   bool          // the one server also answers reviews
 	authority  bool          // proxies get their certificates from the servers' CA
-	attack     time.Duration // for how long attackers go on, at scale 1
+	attack     time.Duration // duration of attacks at scale 1
 }
 
-// Target is what a figure should be, and what others reach.
+// Target is the target of a figure, and the figures of other servers.
 type Target struct {
 	Value  float64
-	Most   bool // at least, not at most
+	Most   bool // Value is a minimum, not a maximum
 	Others string
 }
 
-// limit bounds the scenario in time.
+// limit returns the time limit of the scenario.
 func (s Scenario) limit() time.Duration { return cmp.Or(s.Limit, 5*time.Minute) }
 
-// All are the scenarios, in the order in which a suite plays them.
+// All returns the scenarios in the order in which a suite runs them.
 func All() []Scenario {
-	return slices.Concat(meshA, meshB, hardening, kubernetes)
+	return slices.Concat(meshA, meshB, hardening, gatewayParts, kubernetes)
 }
 
-// Suites are the named sets. The standard one takes about five minutes on two quiet cores; full is everything.
+// Suites are named sets of scenarios. The standard one takes about five minutes on two quiet cores; full contains all.
 var Suites = map[string][]string{
-	"world-a":  {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect"},
-	"world-b":  {"memory", "storm", "endpoint-10000", "route-10000", "rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
+	"world-a": {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect"},
+	"world-b": {"memory", "storm", "endpoint-10000", "route-10000",
+		"rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
 	"standard": {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect", "memory", "storm", "churn", "roots"},
+	"gateways": namesOf(gatewayParts), // two of them need a real Envoy
 	"kube":     namesOf(kubernetes),
-	"full":     namesOf(slices.Concat(meshA, meshB, hardening)), // those of a cluster need the programs of make kube-tools
+	// scenarios of a cluster are excluded: they need the programs of make kube-tools
+	"full": namesOf(slices.Concat(meshA, meshB, hardening)),
 }
 
-// Find gives scenarios by the names of scenarios and suites. An error: there is none of a name; it says which there are.
+// Find returns scenarios by the names of scenarios and suites. The error names an unknown name and the known ones.
 func Find(names ...string) ([]Scenario, error) {
 	var found []Scenario
 	for _, name := range names {
@@ -81,7 +86,7 @@ func Find(names ...string) ([]Scenario, error) {
 	return found, nil
 }
 
-// Names are those of all scenarios.
+// Names returns the names of all scenarios.
 func Names() []string { return namesOf(All()) }
 
 func namesOf(all []Scenario) []string {

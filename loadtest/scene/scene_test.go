@@ -57,7 +57,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// A Select of no namespace must not become one of all of them on its way to a worker.
+// A Select of no namespace, encoded for a worker, does not become one of all namespaces.
 func TestSelectSurvivesItsWay(t *testing.T) {
 	raw, err := json.Marshal(Watch{Type: xds.Route, Name: "80", Among: Select{Namespaces: []string{}}})
 	if err != nil {
@@ -69,7 +69,7 @@ func TestSelectSurvivesItsWay(t *testing.T) {
 	}
 }
 
-// Every scenario and suite can be found, names are unique, and every target can be judged.
+// Every scenario and suite can be found, names are unique, and every target can be evaluated.
 func TestTheTableIsWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
@@ -91,7 +91,7 @@ func TestTheTableIsWhole(t *testing.T) {
 	}
 }
 
-// The schedule does not wait for what is slow: later calls are told the time at which they should have been.
+// The schedule does not wait for slow calls: later calls receive their scheduled times.
 func TestScheduleIsAnOpenLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{ctx: t.Context()}
@@ -122,7 +122,7 @@ func TestScheduleIsAnOpenLoop(t *testing.T) {
 	})
 }
 
-// The page of commits tells when an edit was committed: by the first commit after it, and only then.
+// The commit time of an edit, from the page of commits, is that of the first commit after it.
 func TestCommitsPage(t *testing.T) {
 	edit := time.Now()
 	page := []commit{{Revision: 1, Committed: edit.Add(-time.Second)}, {Revision: 2, Committed: edit.Add(30 * time.Millisecond)}, {Revision: 3, Committed: edit.Add(time.Second)}}
@@ -152,7 +152,7 @@ func TestCommitsPage(t *testing.T) {
 	}
 }
 
-// Figures of edits: medians and the slowest of each edit, CPU by edit, responses by proxy.
+// Edits are reported by medians and the slowest edit, CPU per edit, and responses per proxy.
 func TestEffects(t *testing.T) {
 	f := &effects{}
 	for i, last := range []time.Duration{10, 30, 20} {
@@ -185,7 +185,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Where no process is known, nothing is told of its cost; least of all that it was 0.
+// Without known processes there are no figures of their cost, and in particular no zeros.
 func TestUnknownProcessesHaveNoFigures(t *testing.T) {
 	s := &stage{result: &reportScenario{}, measured: []*Server{{Addr: "127.0.0.1:1"}}, Options: Options{Scale: 1}, scenario: Scenario{Targets: map[string]Target{rowCPU: {Value: 1}}}}
 	s.cost(rowCPU, "ms", 0)
@@ -198,7 +198,7 @@ func TestUnknownProcessesHaveNoFigures(t *testing.T) {
 	}
 }
 
-// Another number of proxies than the table's is not judged.
+// Results with another number of proxies than the table's are not compared with the targets.
 func TestOutcomesAreForTheTablesSizes(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
@@ -214,7 +214,7 @@ func TestOutcomesAreForTheTablesSizes(t *testing.T) {
 	}
 }
 
-// A worker answers every call by its id, refuses what makes no sense, and ends with its input.
+// A worker answers every call by its id, refuses invalid calls, and ends with its input.
 func TestWorkerProtocol(t *testing.T) {
 	in, out := io.Pipe()
 	var answers bytes.Buffer
@@ -261,7 +261,7 @@ func TestWorkerProtocol(t *testing.T) {
 	}
 }
 
-// A deadline of the caller is the worker's too: nobody waits for ever for proxies that do not come.
+// The caller's deadline applies in the worker: a wait for proxies that do not arrive ends.
 func TestWorkerKeepsDeadlines(t *testing.T) {
 	w := &worker{probes: map[uint64]Probe{}}
 	var a answer
@@ -277,7 +277,7 @@ func TestWorkerKeepsDeadlines(t *testing.T) {
 	}
 }
 
-// Proxies' certificates are of their identities, verify against the root, and are made once for each identity.
+// Proxies' certificates contain their identities, verify against the root, and are made once for each identity.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	if err := makeCA(dir); err != nil {

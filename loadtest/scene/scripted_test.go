@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// scripted is a fleet that measures what a test wants, and keeps what it was asked to do.
+// scripted is a fleet with the measurements of a test, which records its calls.
 type scripted struct {
 	stats   func(since time.Duration) (proxy.Stats, error)
 	outcome func(n int) (proxy.Outcome, error) // of the n-th probe that ends, from 0
@@ -27,7 +27,7 @@ func (f *scripted) do(what string) error {
 	return nil
 }
 
-// done is all that it was asked to do, in order.
+// done returns all recorded calls, in order.
 func (f *scripted) done() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// join measures what proxies cost that join: first one of each namespace, which are the base, then all others.
+// join measures the cost of proxies that join: first one of each namespace, which are the base, then all others.
 func join(s *stage) error {
 	if err := s.fleetOf(nil); err != nil {
 		return err
@@ -30,7 +30,7 @@ func join(s *stage) error {
 	if err != nil {
 		return err
 	}
-	calm := spent(s.watched()) // giving memory back costs a collection, which is nobody's join
+	calm := spent(s.watched()) // returning memory costs a collection that belongs to no join
 	own, began := s.harness(), time.Now()
 	if err := s.join(first, n); err != nil {
 		return err
@@ -72,7 +72,7 @@ func join(s *stage) error {
 
 func mb(n uint64) float64 { return float64(n) / 1e6 }
 
-// equal has proxies of one View compare what they hold, once nothing is sent to them any more: differences are violations.
+// equal makes proxies of one View compare their resources, once no more responses arrive: differences are violations.
 func (s *stage) equal() error {
 	if err := s.quiet(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *stage) equal() error {
 	return err
 }
 
-// joined makes a fleet of the scenario's proxies and has them join: once it is quiet, the scenario begins.
+// joined creates the scenario's fleet and lets its proxies join; the scenario begins once they are quiet.
 func (s *stage) joined(change func(*Spec)) error {
 	if err := s.fleetOf(change); err != nil {
 		return err
@@ -93,13 +93,13 @@ func (s *stage) joined(change func(*Spec)) error {
 	return s.quiet()
 }
 
-// repeat does an edit that nobody counts, and then those that are measured.
+// repeat makes one edit that is not counted, and then the measured ones.
 func (s *stage) repeat(what string, into *effects, edit func(i int) error) error {
 	for i := range s.Repeats + 1 {
 		s.enter(fmt.Sprintf("%s, %d of %d", what, i, s.Repeats))
 		s.measures(func() float64 { return float64(i) / float64(s.Repeats+1) })
 		if i == 1 {
-			*into = effects{} // the first was for practice
+			*into = effects{} // the first was a warm-up
 		}
 		if err := edit(i); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (s *stage) repeat(what string, into *effects, edit func(i int) error) error
 	return nil
 }
 
-// oneVirtualService edits one VirtualService, again and again. Only its route configuration may be sent.
+// oneVirtualService edits one VirtualService repeatedly. Only its route configuration may be sent.
 func oneVirtualService(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -123,7 +123,7 @@ func oneVirtualService(s *stage) error {
 	return s.equal()
 }
 
-// seen is a service that as many proxies as possible see: of a namespace that most others see.
+// seen returns a service that as many proxies as possible see: one of a namespace that most others see.
 func (s *stage) seen() int {
 	best, most := 0, -1
 	for k := range min(200, s.mesh.Settings.Services) {
@@ -139,7 +139,7 @@ func (s *stage) seen() int {
 	return best
 }
 
-// fiftyVirtualServices edits 50 (or as many as there are) in one change of one folder.
+// fiftyVirtualServices edits 50 VirtualServices (or all, if there are fewer) in one change of one folder.
 func fiftyVirtualServices(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -156,14 +156,14 @@ func fiftyVirtualServices(s *stage) error {
 	return s.equal()
 }
 
-// endpointEdit takes the readiness of an endpoint away and gives it back.
+// endpointEdit makes an endpoint not ready and ready again.
 func endpointEdit(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
 	k := s.seen()
 	f := &effects{}
-	s.Repeats *= 4 // they are cheap, and a tail wants many
+	s.Repeats *= 4 // these calls are cheap, and a tail needs many
 	if err := s.repeat("editing an endpoint", f, func(int) error { return s.apply(s.churn.ToggleReadiness(k), f) }); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func endpointEdit(s *stage) error {
 	return s.equal()
 }
 
-// reconnect has all proxies open new streams, claiming what they hold.
+// reconnect makes all proxies open new streams with claims of their resources.
 func reconnect(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -218,7 +218,7 @@ func reconnect(s *stage) error {
 	return s.equal()
 }
 
-// again waits until so many streams were opened since, and all proxies are joined.
+// again waits until that many streams were opened since `before`, and all proxies have joined.
 func (s *stage) again(before proxy.Stats, streams int) error {
 	return s.await("all are back", func() error {
 		now, err := s.fleet.Stats()
@@ -232,12 +232,11 @@ func (s *stage) again(before proxy.Stats, streams int) error {
 	})
 }
 
-// offered is how many pushes a second the scenario rate asks for: twice what a server should manage.
+// offered is the number of pushes per second that the scenario rate requires: twice the target of a server.
 const offered = 40000
 
-// rate edits endpoints on a schedule that asks for more than a server should manage, and counts what proxies acknowledge
-// meanwhile. A server that cannot send one push for each edit sends the newest state instead: what it leaves out is what
-// it could not do.
+// rate edits endpoints on a schedule beyond the capacity of a server, and counts the acknowledged pushes. A server that
+// cannot send one push for each edit sends the newest state instead; the missing pushes are beyond its capacity.
 func rate(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -279,11 +278,12 @@ func rate(s *stage) error {
 	s.cost("servers' CPU", "cores", (cpu1-cpu0).Seconds()/took)
 	s.row("harness, CPU per push", "us", 1000*ms(own)/max(1, pushes))
 	s.row("harness, CPU", "cores", own.Seconds()/took)
-	s.note("Endpoints of services that %d of the proxies see change on a schedule, one every %v, whatever the server does. Pushes are what was acknowledged in that time: a server that does not keep up sends the newest state instead of every one.", seers, every)
+	s.note("Endpoints of services that %d of the proxies see change on a schedule, one every %v, whatever the server does. Pushes "+
+		"are what was acknowledged in that time: a server that does not keep up sends the newest state instead of every one.", seers, every)
 	return s.equal()
 }
 
-// popular are up to 20 services that most proxies see.
+// popular returns up to 20 services that most proxies see.
 func (s *stage) popular() []int {
 	best := s.seen()
 	_, namespace := s.mesh.Host(best)
@@ -296,7 +296,8 @@ func (s *stage) popular() []int {
 	return all
 }
 
-// audience is how many proxies hold the endpoints of a service: those that one edit is pushed to.
+// audience returns the number of proxies that hold the endpoints of a service, which are those that an edit is pushed
+// to.
 func (s *stage) audience(k int) (int, error) {
 	f := &effects{}
 	if err := s.apply(s.churn.Port(k), f); err != nil {
@@ -305,12 +306,12 @@ func (s *stage) audience(k int) (int, error) {
 	return f.proxies, nil
 }
 
-// span is how long something that takes its time goes on: shorter at small scales, but never nothing.
+// span shortens a duration at small scales, to a minimum above zero.
 func (s *stage) span(d time.Duration) time.Duration {
 	return max(time.Duration(min(1, s.Scale)*float64(d)), d/10)
 }
 
-// schedule calls do every so often for a span, whether or not the last call was slow: an open loop.
+// schedule calls `do` at each interval for a span, whether or not the last call was slow: an open loop.
 func (s *stage) schedule(every, span time.Duration, do func(i int, at time.Time) error) error {
 	began := time.Now()
 	s.measures(func() float64 { return min(1, float64(time.Since(began))/float64(span)) })

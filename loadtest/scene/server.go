@@ -20,38 +20,38 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Server is one process that is measured: ours, or one that the user has started.
+// Server is one measured process, started by the harness or by the user.
 type Server struct {
 	Name  string
 	Addr  string // host:port of xDS
-	Debug string // host:port of the debug pages; empty: there are none
-	// Metrics is the host:port of a metrics page in Prometheus' format; empty: there is none.
+	Debug string // host:port of the debug pages; empty: unknown
+	// Metrics is the host:port of a metrics page in Prometheus' format; empty: unknown.
 	Metrics string
 	PID     int // 0: not on this machine
 
-	cmd    *exec.Cmd // nil: not ours
+	cmd    *exec.Cmd // nil: started by the user
 	args   []string
 	log    string
 	exited chan struct{}
 }
 
-// starter starts navarchd processes on loopback, and ends exactly those.
+// starter starts navarchd processes on loopback, and ends only those.
 type starter struct {
 	binary     string
-	dir        string // of this scenario: data, logs
+	dir        string // folder of this scenario for data and logs
 	config     string // the folder of YAML
-	kubeconfig string // of the cluster that is read in place of config; empty: none
+	kubeconfig string // of the cluster that replaces the folder config; empty: no cluster
 	ca         string // folder of certificates; empty: plain text
-	issuer     string // folder of a key for tokens: the servers are the CA too, in place of ca; empty: they are not
-	webhooks   string // host:port at which the one server answers reviews; empty: it does not
+	issuer     string // folder of a key for tokens, if the servers are the CA and replace the folder ca; empty: they are not
+	webhooks   string // host:port at which the one server answers reviews; empty: it has no webhooks
 	etcd       []string
 	mesh       string
 	env        []string
-	flags      []string // besides ours
+	flags      []string // further flags
 	all        []*Server
 }
 
-// start runs one process. It listens on loopback only.
+// start starts one process. It listens on loopback only.
 func (s *starter) start(name string, args ...string) (*Server, error) {
 	var ports [4]string
 	for i := range ports {
@@ -60,20 +60,23 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 			return nil, err
 		}
 	}
-	args = append(args, "--ctrlz-addr", "", "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
+	args = append(args, "--ctrlz-addr", "", "--http-addr", ports[1], "--monitoring-addr",
+		ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
 	args = append(args, s.flags...)
 	if s.issuer != "" {
 		args = append(args, "--secure-grpc-addr", ports[0], "--token-issuer", tokenIssuer, "--token-keys", filepath.Join(s.issuer, fileKeys))
 	} else if s.ca == "" {
 		args = append(args, "--grpc-addr", ports[0], "--secure-grpc-addr", "")
 	} else {
-		args = append(args, "--secure-grpc-addr", ports[0], "--tls-cert", filepath.Join(s.ca, fileServer), "--tls-key", filepath.Join(s.ca, fileServerKey),
+		args = append(args, "--secure-grpc-addr", ports[0], "--tls-cert",
+			filepath.Join(s.ca, fileServer), "--tls-key", filepath.Join(s.ca, fileServerKey),
 			"--tls-client-ca", filepath.Join(s.ca, fileRoot))
 	}
-	return s.launch(&Server{Name: name, Addr: ports[0], Debug: ports[1], Metrics: ports[2], args: args, log: filepath.Join(s.dir, name+".log")})
+	return s.launch(&Server{Name: name, Addr: ports[0],
+		Debug: ports[1], Metrics: ports[2], args: args, log: filepath.Join(s.dir, name+".log")})
 }
 
-// again starts one that has ended, at its addresses.
+// again starts a process that has ended, at the same addresses.
 func (s *starter) again(ended *Server) (*Server, error) {
 	return s.launch(&Server{Name: ended.Name, Addr: ended.Addr, Debug: ended.Debug, Metrics: ended.Metrics, args: ended.args, log: ended.log})
 }
@@ -86,22 +89,25 @@ func (s *starter) launch(one *Server) (*Server, error) {
 	defer out.Close()
 	one.exited = make(chan struct{})
 	one.cmd = exec.Command(s.binary, one.args...)
-	one.cmd.Stdout, one.cmd.Stderr, one.cmd.Env = out, out, append(append(os.Environ(), "NAVARCH_DUMPABLE=true"), s.env...) // its memory is measured
+	// Allows the harness to measure the server's memory.
+	one.cmd.Stdout, one.cmd.Stderr = out, out
+	// Backends are at loopback addresses.
+	one.cmd.Env = append(append(os.Environ(), "NAVARCH_DUMPABLE=true", "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true"), s.env...)
 	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := launch(one.cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", one.Name, err)
 	}
 	one.PID = one.cmd.Process.Pid
 	go func() {
-		_ = one.cmd.Wait() // how it ended is in ProcessState
+		_ = one.cmd.Wait() // ProcessState has the result
 		close(one.exited)
 	}()
 	s.all = append(s.all, one)
 	return one, nil
 }
 
-// launches are done by one thread that never ends: the kernel ends the processes when their parent, which is a thread,
-// dies, so a harness that is killed leaves nothing behind.
+// launches runs functions on one thread that never ends. The kernel ends child processes when their parent thread dies,
+// so a harness that is killed leaves no processes behind.
 var launches = sync.OnceValue(func() chan func() {
 	c := make(chan func())
 	go func() {
@@ -119,8 +125,8 @@ func launch(start func() error) error {
 	return <-done
 }
 
-// cluster starts n replicas: one process with everything in it, or one that writes and n that serve. The first result is
-// who writes.
+// cluster starts n replicas: one process with all roles, or one that writes and n that serve. writer is the process
+// that writes.
 func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error) {
 	store := append(s.store(), s.source()...)
 	if n == 1 {
@@ -147,7 +153,7 @@ func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error)
 	return writer, replicas, nil
 }
 
-// store says where etcd is.
+// store returns the flags of etcd.
 func (s *starter) store() []string {
 	if len(s.etcd) > 0 {
 		return []string{"--etcd-endpoints", strings.Join(s.etcd, ",")}
@@ -155,7 +161,7 @@ func (s *starter) store() []string {
 	return []string{"--data-dir", filepath.Join(s.dir, "data")}
 }
 
-// source says where the configuration is.
+// source returns the flags of the configuration's source.
 func (s *starter) source() []string {
 	if s.kubeconfig != "" {
 		return []string{"--kubeconfig", s.kubeconfig, "--https-addr=" + s.webhooks}
@@ -166,7 +172,7 @@ func (s *starter) source() []string {
 	return []string{"--config-dir", s.config}
 }
 
-// replica starts one more that serves only. Where etcd is embedded, it is reached over the writer's socket.
+// replica starts one more process that only serves. An embedded etcd is reached over the writer's socket.
 func (s *starter) replica() (*Server, error) {
 	endpoints := s.etcd
 	if len(endpoints) == 0 {
@@ -176,7 +182,7 @@ func (s *starter) replica() (*Server, error) {
 	return s.start(name, "--etcd-endpoints", strings.Join(endpoints, ","), "--roles", "xds")
 }
 
-// stop ends a process of ours: asked first, killed after the grace period.
+// stop ends a process of the harness: SIGTERM first, SIGKILL after the grace period.
 func (s *Server) stop(grace time.Duration) {
 	if s.cmd == nil {
 		return
@@ -189,7 +195,7 @@ func (s *Server) stop(grace time.Duration) {
 	}
 }
 
-// kill is what a crash looks like from outside.
+// kill ends a process as a crash would.
 func (s *Server) kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -203,7 +209,7 @@ func (s *starter) stop() {
 	}
 }
 
-// alive is an error when a process of ours has ended by itself; it has the end of its log.
+// alive returns an error, with the end of the log, if a process of the harness has ended by itself.
 func (s *Server) alive() error {
 	if s.cmd == nil {
 		return nil
@@ -217,7 +223,7 @@ func (s *Server) alive() error {
 	}
 }
 
-// errNoPage says that a server has no such debug page.
+// errNoPage is the error for a debug page that a server does not have.
 var errNoPage = errors.New("no such page")
 
 // page reads a JSON page of a server.
@@ -245,11 +251,11 @@ func (s *Server) page(ctx context.Context, path string, into any) error {
 	return fmt.Errorf("%s: %s", path, res.Status)
 }
 
-// commit is one entry of the page of commits: what the ingester wrote last.
+// commit is one entry of the page of commits: one batch that the ingester wrote.
 type commit struct {
 	Revision  int64     `json:"revision"`
-	Event     time.Time `json:"event"`     // of the oldest change in it, as the ingester was told
-	Committed time.Time `json:"committed"` // when etcd had answered
+	Event     time.Time `json:"event"`     // arrival of the oldest change in the batch
+	Committed time.Time `json:"committed"` // time of etcd's answer
 	Puts      int       `json:"puts"`      // objects written
 	Deletes   int       `json:"deletes"`
 }
@@ -257,7 +263,7 @@ type commit struct {
 // commitsPage lists the newest commits, oldest first.
 const commitsPage = "/debug/commits"
 
-// committed is when the first commit after an edit was made; ok is false where the server does not tell.
+// committed returns the time of the first commit after an edit; ok is false if the server does not report commits.
 func (s *Server) committed(ctx context.Context, edit time.Time) (at time.Time, ok bool) {
 	var all []commit
 	if s == nil || s.page(ctx, commitsPage, &all) != nil {
@@ -271,8 +277,8 @@ func (s *Server) committed(ctx context.Context, edit time.Time) (at time.Time, o
 	return time.Time{}, false
 }
 
-// wrote is when a record (kind/namespace/name) was first committed after an edit, and when the ingester had heard of the oldest
-// change of that batch; ok is false where the server does not tell.
+// wrote returns the time of the first commit of a record (kind/namespace/name) after an edit, and the arrival of the
+// oldest change of that batch; ok is false if the server does not report commits.
 func (s *Server) wrote(ctx context.Context, record string, edit time.Time) (at, event time.Time, ok bool) {
 	var all []commit
 	if s == nil || record == "" || s.page(ctx, commitsPage+"?record="+url.QueryEscape(record), &all) != nil {
@@ -295,7 +301,7 @@ func (s *Server) snapshot(ctx context.Context) (map[string]int, error) {
 	return snapshot.Records, err
 }
 
-// holds is nil once a replica has so many records of kinds.
+// holds returns nil once a replica has the given numbers of records by kind.
 func (s *Server) holds(ctx context.Context, want map[string]int) error {
 	records, err := s.snapshot(ctx)
 	if err != nil {
@@ -309,7 +315,7 @@ func (s *Server) holds(ctx context.Context, want map[string]int) error {
 	return nil
 }
 
-// loaded is nil once a replica has a snapshot with so many services.
+// loaded returns nil once a replica has a snapshot with that many services.
 func (s *Server) loaded(ctx context.Context, services int) error {
 	records, err := s.snapshot(ctx)
 	if err != nil {
@@ -321,7 +327,7 @@ func (s *Server) loaded(ctx context.Context, services int) error {
 	return nil
 }
 
-// spent sums up the CPU time of processes; those that are not on this machine, or have ended, count nothing.
+// spent returns the sum of the processes' CPU times. Processes that have ended or are not on this machine count as 0.
 func spent(servers []*Server) (cpu time.Duration) {
 	for _, s := range servers {
 		if s.PID == 0 {
@@ -334,7 +340,7 @@ func spent(servers []*Server) (cpu time.Duration) {
 	return cpu
 }
 
-// usage sums up what processes have used; those that are not on this machine, or have ended, count nothing.
+// usage returns the sums of the processes' CPU times and resident memory in bytes, under the same rule as spent.
 func usage(servers []*Server) (cpu time.Duration, rss uint64) {
 	for _, s := range servers {
 		if s.PID == 0 {

@@ -8,15 +8,15 @@ import (
 	"navarch.io/navarch/loadtest/gauge"
 )
 
-// viewsMetric counts what the servers have planned, by layer: what many proxies share.
+// viewsMetric counts the servers' planned views by layer; a layer may be shared by many proxies.
 const viewsMetric = "navarch_views"
 
-// shared adds how much of what the servers have planned is shared by proxies: scopes and the other layers of their views,
-// all replicas together. A server that has no such metric has none of these rows.
+// shared adds rows about the shared part of the servers' plans: scopes and other layers of views, of all replicas
+// together. For a server without the metric it adds none.
 func (s *stage) shared() {
 	layers, err := s.layers()
 	if err != nil {
-		s.note("What the servers have planned for the proxies could not be read: %v.", err)
+		s.note("The servers' plans for the proxies could not be read: %v.", err)
 		return
 	}
 	if len(layers) == 0 {
@@ -28,7 +28,7 @@ func (s *stage) shared() {
 	s.row(rowScopes, "%", 100*layers["scope"]/float64(s.proxies()))
 }
 
-// layers are the views of all replicas by layer; empty where no metrics page is known, or it does not tell.
+// layers returns the number of views of all replicas by layer; empty without the metric.
 func (s *stage) layers() (map[string]float64, error) {
 	sum := map[string]float64{}
 	for _, one := range s.servers {
@@ -46,7 +46,7 @@ func (s *stage) layers() (map[string]float64, error) {
 	return sum, nil
 }
 
-// metrics reads the page of one server.
+// metrics reads the metrics page of one server.
 func (s *Server) metrics(ctx context.Context) (gauge.Samples, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

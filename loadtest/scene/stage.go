@@ -14,57 +14,59 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// Options are what the user decides about all scenarios of a run.
+// Options are the user's settings for all scenarios of a run.
 type Options struct {
-	Scale    float64  // of worlds and fleets; 1 as the issue's tables say
-	Proxies  int      // 0: the scenario's
-	Repeats  int      // of each edit that is measured; 0: 5
-	Seed     uint64   // 0: the preset's
+	Scale    float64  // factor on the sizes of worlds and fleets
+	Proxies  int      // 0: the scenario's number
+	Repeats  int      // measurements of each edit; 0: 5
+	Seed     uint64   // 0: the preset's seed
 	Sample   float64  // share of proxies that validate contents
-	SotW     float64  // share of proxies that speak state of the world, not delta
+	SotW     float64  // share of proxies that use state of the world instead of delta
 	Stock    bool     // nodes as large as stock Envoys'
-	WorkDir  string   // for worlds, data and logs; must exist
-	Workers  int      // processes of simulated proxies besides this one; 0: in this process; below: as Files demands
-	WorkArgs []string // how a worker is started
-	Files    int      // files that a process may open; for Workers below 0
-	// AttackArgs is how attackers are started; AttackCPU how many cores they may use, in a cgroup. 0: there is none.
+	WorkDir  string   // folder for worlds, data and logs; must exist
+	Workers  int      // processes for simulated proxies; 0: this one; negative: as many as Files requires
+	WorkArgs []string // command line of a worker
+	Files    int      // limit of open files of a process, for negative Workers
+	// AttackArgs is the command line of attackers. AttackCPU is their limit in cores, enforced by a cgroup; 0: no limit.
 	AttackArgs []string
 	AttackCPU  float64
-	Attacks    []string      // names of those that are carried out; empty: all
-	AttackSpan time.Duration // how long attackers go on; 0: as the scenario says
-	// WarmTimeout is how long a cluster or listener may wait for what it needs; 0: a minute, and 50 ms for each proxy of the
-	// scenario, since all of them may join at once on two cores.
+	Attacks    []string      // names of the attacks to carry out; empty: all
+	AttackSpan time.Duration // duration of attacks; 0: the scenario's
+	// WarmTimeout is the longest wait of a cluster or listener for its resources. 0: a minute, plus 50 ms for each proxy
+	// of the scenario, because all may join at once on two cores.
 	WarmTimeout time.Duration
-	JoinRate    float64 // proxies a second; 0: as fast as it goes
+	JoinRate    float64 // proxies per second; 0: as many as possible
 
-	// Navarchd is the program that is started; empty: Servers are there already, and read ConfigDir.
+	// Navarchd is the program to start; empty: Servers are running, and read ConfigDir.
 	Navarchd  string
-	Env       []string // of navarchd, besides ours
-	Replicas  int      // 0: the scenario's
+	Envoy     string   // program of Envoy, for scenarios with a real one
+	Env       []string // further environment of navarchd
+	Replicas  int      // 0: the scenario's number
 	Etcd      []string // an etcd for navarchd; empty: an embedded one
 	Servers   []*Server
 	ConfigDir string
 	Form      mesh.Form
 	TLS       TLS // to Servers
 	Header    [][2]string
-	Settle    time.Duration // how long a server whose debug pages are not known is given to read the folder; 0: 10 s
+	// time for a server with unknown debug pages to read the folder; 0: 10 s
+	Settle time.Duration
 
-	// Show is told four times a second how things stand; nil: nobody watches. The next one waits for it.
+	// Show is called four times a second with the progress; the scenario waits for its return. nil: not called.
 	Show func(Progress)
 }
 
-// Progress is what a watcher sees.
+// Progress describes the running scenario.
 type Progress struct {
 	Scenario, Phase string
 	Elapsed         time.Duration
-	Share           float64 // of the phase that is over, 0 to 1; where that is not known, of the proxies that are joined
-	Proxies         int     // wanted
+	Share           float64 // completed part of the phase, 0 to 1; if unknown, the share of joined proxies
+	Proxies         int     // wanted number of proxies
 	Stats           proxy.Stats
-	CPU             float64 // of the servers, cores
+	CPU             float64 // usage of the servers in cores
 	RSS             uint64
 }
 
-// stage is one scenario while it runs.
+// stage is one running scenario.
 type stage struct {
 	Options
 	scenario Scenario
@@ -76,23 +78,23 @@ type stage struct {
 	churn    *mesh.Churn
 	starter  *starter
 	cluster  *cluster.Cluster // nil: the world is in a folder
-	writer   *Server          // who writes, and tells of commits; nil: not known
+	writer   *Server          // the process that writes and reports commits; nil: unknown
 	servers  []*Server
 	measured []*Server // servers, and the writer
 	fleet    Fleet
 	make     func(Spec) (Fleet, error) // nil: simulated proxies
 	began    time.Time
-	without  []string    // pods that are not waited for
-	deploys  []mesh.Edit // what is left of the rolling deploy that is under way
-	rolling  int         // its service
+	without  []string    // Pods that are not waited for
+	deploys  []mesh.Edit // remaining edits of the rolling deploy that is under way
+	rolling  int         // service of that deploy
 
-	mu      sync.Mutex // guards what follows, and result.Series
+	mu      sync.Mutex // guards the fields below, and result.Series
 	phase   string
-	share   func() float64 // of the phase that is over; nil: not known
+	share   func() float64 // completed part of the phase; nil: unknown
 	joining int
 }
 
-// Run runs one scenario and always gives its result; what kept it from its end is in Failed.
+// Run runs one scenario and always returns its result; Failed is the reason of an incomplete run.
 func Run(ctx context.Context, sc Scenario, o Options) report.Scenario {
 	result := report.Scenario{Name: sc.Name, Title: sc.Title, World: sc.World, Scale: o.Scale, Started: time.Now().UTC(), MTLS: false,
 		Rows: []report.Row{}, Violations: map[string]report.Violations{}, Traffic: map[string]report.Traffic{}}
@@ -119,7 +121,7 @@ func Run(ctx context.Context, sc Scenario, o Options) report.Scenario {
 	return result
 }
 
-// finish takes what the proxies found, and ends everything that the stage has started.
+// finish adds the proxies' observations, and ends all processes of the stage.
 func (s *stage) finish() error {
 	var failed error
 	if s.fleet != nil {
@@ -137,7 +139,7 @@ func (s *stage) finish() error {
 	return failed
 }
 
-// fleetOf makes the fleet, without proxies.
+// fleetOf creates the fleet, without proxies.
 func (s *stage) fleetOf(change func(*Spec)) (err error) {
 	if s.TLS.Authority != nil {
 		s.TLS.Authority.Addr = s.servers[0].Addr
@@ -168,9 +170,15 @@ func (s *stage) fleetOf(change func(*Spec)) (err error) {
 	return nil
 }
 
-// identities are those of the world's workloads from the from-th to the to-th.
+// identities returns the identities of workloads from index `from` up to `to`.
 func (s *stage) identities(from, to int) []proxy.Identity {
 	all := make([]proxy.Identity, 0, to-from)
+	if s.scenario.routers {
+		for i := from; i < to; i++ {
+			all = append(all, s.router(i))
+		}
+		return all
+	}
 	workloads := s.mesh.Workloads(to)
 	for i, w := range workloads[from:] {
 		if s.scenario.oneAccount {
@@ -188,12 +196,13 @@ func (s *stage) identity(w mesh.Workload) proxy.Identity {
 		id.Region, id.Zone = mesh.Region, w.Zone
 	}
 	if s.result.MTLS {
-		id.Metadata = map[string]string{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILES": "sds"} // its agent has a certificate for it, and serves files
+		// its agent has a certificate for it, and serves files
+		id.Metadata = map[string]string{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILES": "sds"}
 	}
 	return id
 }
 
-// join adds proxies from the from-th to the to-th and waits until all are warm.
+// join adds proxies from index `from` up to `to` and waits until all are warm.
 func (s *stage) join(from, to int) error {
 	s.enter(fmt.Sprintf("%d proxies join", to-from))
 	s.mu.Lock()
@@ -206,33 +215,36 @@ func (s *stage) join(from, to int) error {
 	return s.fleet.WaitJoined(s.ctx)
 }
 
-// proxies is how many the scenario has.
+// proxies returns the number of proxies of the scenario.
 func (s *stage) proxies() int {
 	if s.Proxies > 0 {
 		return s.Proxies
 	}
-	return max(2, int(float64(s.scenario.Proxies)*s.Scale))
+	return max(min(2, s.scenario.Proxies), int(float64(s.scenario.Proxies)*s.Scale))
 }
 
+// enter begins a phase.
 func (s *stage) enter(phase string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase, s.share = phase, nil
 }
 
-// measures says how much of the phase is over, from now on until the next begins.
+// measures sets the function that returns the completed part of the phase, until the next phase begins.
 func (s *stage) measures(share func() float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.share = share
 }
 
-// watches are the probes of an edit.
+// watches returns the probes of an edit.
 func (s *stage) watches(e mesh.Edit) []Watch {
 	var all []Watch
 	for _, x := range e.Expect {
 		for _, name := range x.Names {
-			all = append(all, Watch{Type: x.Type, Name: name, Marker: x.Marker, Gone: x.Removed, Among: Select{Namespaces: x.Namespaces, Workload: x.Workload, Not: s.without}})
+			all = append(all,
+				Watch{Type: x.Type, Name: name, Marker: x.Marker, Gone: x.Removed,
+					Among: Select{Namespaces: x.Namespaces, Workload: x.Workload, Not: s.without}})
 		}
 	}
 	return all

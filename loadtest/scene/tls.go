@@ -21,21 +21,21 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// trustDomain of the certificates that the harness makes.
+// trustDomain is the trust domain of the harness's certificates.
 const trustDomain = "cluster.local"
 
-// serverName is what the harness's servers are called in their certificate.
+// serverName is the DNS name in the harness's server certificate.
 const serverName = "istiod.istio-system.svc"
 
-// TLS is how proxies speak it. With Dir, each has a certificate of its identity by the CA that makeCA wrote there;
-// otherwise all have the same certificate, or none.
+// TLS describes the proxies' TLS. With Dir, each proxy has a certificate of its identity from the CA that makeCA wrote
+// there; otherwise all share one certificate or present no certificate.
 type TLS struct {
 	Dir        string `json:"dir,omitempty"`
-	Roots      string `json:"roots,omitempty"` // file of PEM: what the server's certificate is verified against
+	Roots      string `json:"roots,omitempty"` // PEM file for verifying the server's certificate
 	Cert       string `json:"cert,omitempty"`
 	Key        string `json:"key,omitempty"`
 	ServerName string `json:"server_name,omitempty"`
-	// Authority is a CA that each identity gets its certificate from; nil: none.
+	// Authority is a CA that issues each identity's certificate; nil: no such CA.
 	Authority *Authority `json:"authority,omitempty"`
 }
 
@@ -47,7 +47,7 @@ const (
 	fileServer, fileServerKey = "server.pem", "server.key"
 )
 
-// makeCA writes a root, its key, and a certificate with key for servers on loopback. The keys are worth nothing outside of
+// makeCA writes a root, its key, and a certificate with key for servers on loopback. The keys have no use outside of
 // the run.
 func makeCA(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,8 @@ func makeCA(dir string) error {
 func template(name string) *x509.Certificate {
 	now := time.Now()
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62)) // never fails
-	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 }
 
@@ -93,7 +94,7 @@ func writePEM(dir, certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) 
 		os.WriteFile(filepath.Join(dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
 }
 
-// client makes the TLS configuration of proxies; nil for plain text.
+// client returns the TLS configuration of proxies; nil for plain text. Errors name the file.
 func (t TLS) client() (func(proxy.Identity) (*tls.Config, error), error) {
 	if !t.on() {
 		return nil, nil
@@ -124,15 +125,16 @@ func (t TLS) client() (func(proxy.Identity) (*tls.Config, error), error) {
 	return func(proxy.Identity) (*tls.Config, error) { return base, nil }, nil
 }
 
-// asEnvoy is the client configuration of all proxies: key exchange and records are BoringSSL's as Envoy sets it up, without
-// the post-quantum key share of Go's clients. Each handshake verifies that the server has the key of its certificate; the
-// chain of one certificate is verified once, because the harness runs on the cores that it measures.
+// asEnvoy returns the client configuration of all proxies. Key exchange and records are those of BoringSSL as Envoy
+// configures it, without the post-quantum key share of Go's clients. Each handshake verifies that the server has the
+// key of its certificate. The chain of a certificate is verified only once, because the harness shares the cores that
+// it measures.
 func asEnvoy(roots *x509.CertPool, name string) *tls.Config {
-	var verified sync.Map // leaf, DER
+	var verified sync.Map // leaf certificate as DER
 	return &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}, DynamicRecordSizingDisabled: true,
 		InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
-			leaf := state.PeerCertificates[0] // there is one: no session is resumed, and servers have to show theirs
+			leaf := state.PeerCertificates[0] // never empty: sessions are not resumed, and servers must present a certificate
 			if _, known := verified.Load(string(leaf.Raw)); known {
 				return nil
 			}
@@ -148,13 +150,13 @@ func asEnvoy(roots *x509.CertPool, name string) *tls.Config {
 		}}
 }
 
-// issuer makes a certificate for each identity, once, and a configuration that its proxies share.
+// issuer returns a function that makes the configuration of an identity, with its certificate, once.
 func issuer(dir string, base *tls.Config) (func(proxy.Identity) (*tls.Config, error), error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileRoot), filepath.Join(dir, fileRootKey))
 	if err != nil {
 		return nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader) // one for all: what is measured is the server
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader) // shared by all, because only the server's cost is measured
 	if err != nil {
 		return nil, err
 	}

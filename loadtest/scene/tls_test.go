@@ -15,7 +15,7 @@ import (
 
 type reportScenario = report.Scenario
 
-// shakeHands has a client connect to a server with the CA's server certificate, which verifies the client's.
+// shakeHands connects a client to a server that has the CA's server certificate and verifies the client's.
 func shakeHands(t *testing.T, dir string, client *tls.Config, want string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileServer), filepath.Join(dir, fileServerKey))
@@ -43,7 +43,8 @@ func shakeHands(t *testing.T, dir string, client *tls.Config, want string) {
 	}
 }
 
-// A proxy takes a server whose chain it has verified, each time; one of another CA, or of another name, never.
+// On each connection a proxy accepts only a server whose chain it has verified: never one of another CA, or with
+// another name.
 func TestProxiesVerifyTheServer(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	if err := errors.Join(makeCA(dir), makeCA(other)); err != nil {
@@ -76,7 +77,7 @@ func TestProxiesVerifyTheServer(t *testing.T) {
 				defer close(done)
 				defer one.Close()
 				server := tls.Server(one, &tls.Config{Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true})
-				_ = server.HandshakeContext(t.Context()) // what the client says counts
+				_ = server.HandshakeContext(t.Context()) // the client's error decides
 				curve = server.ConnectionState().CurveID
 			}()
 			err := tls.Client(two, c.client).HandshakeContext(t.Context())

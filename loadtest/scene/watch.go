@@ -8,10 +8,10 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// harnessName is what the processes of the simulated proxies are called together.
+// harnessName is the common name of the processes of simulated proxies.
 const harnessName = "harness"
 
-// samples is what was sampled of the processes.
+// samples contains the samples of all processes.
 type samples struct {
 	order       []string
 	memory, cpu map[string]*report.Series
@@ -28,12 +28,13 @@ type sample struct {
 }
 
 func newSamples() *samples {
-	return &samples{memory: map[string]*report.Series{}, cpu: map[string]*report.Series{}, used: map[string]*report.Process{}, last: map[string]sample{},
+	return &samples{memory: map[string]*report.Series{}, cpu: map[string]*report.Series{},
+		used: map[string]*report.Process{}, last: map[string]sample{},
 		joined: report.Series{Name: "joined", Group: "proxies", Unit: "proxies"}}
 }
 
-// add takes a sample, and gives the cores that were used since the last one. What a process used before its first sample
-// counts as the scenario's where the scenario has started it.
+// add adds a sample, and returns the cores used since the last one. CPU time before the first sample counts for the
+// scenario only if the scenario has started the process.
 func (m *samples) add(name string, now sample, started bool, since float64) (cores float64) {
 	if m.memory[name] == nil {
 		m.order = append(m.order, name)
@@ -55,7 +56,7 @@ func (m *samples) add(name string, now sample, started bool, since float64) (cor
 	return cores
 }
 
-// watch samples the servers and the harness, and tells the watcher, until ctx ends.
+// watch samples the servers and the harness, and calls Show, until ctx ends.
 func (s *stage) watch(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -68,7 +69,7 @@ func (s *stage) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		since := time.Since(s.began).Seconds()
-		if n%4 == 0 { // once a second is enough for plots
+		if n%4 == 0 { // once a second suffices for plots
 			s.measure(m, &v, since)
 		}
 		s.look(&v, &m.joined, since)
@@ -101,7 +102,7 @@ func (s *stage) measure(m *samples, v *Progress, since float64) {
 	}
 }
 
-// look completes the view with the fleet's counters.
+// look adds the fleet's counters to the progress.
 func (s *stage) look(v *Progress, joined *report.Series, since float64) {
 	s.mu.Lock()
 	v.Phase, v.Proxies, v.Elapsed = s.phase, s.joining, time.Since(s.began)

@@ -30,17 +30,18 @@ import (
 )
 
 const (
-	reviewRate = 200 // a second, of each webhook
+	reviewRate = 200 // per second, of each webhook
 	reviewSpan = 20 * time.Second
 )
 
-// reviewed is a world with Istio's objects for a webhook to judge.
+// reviewed changes the settings to a world with Istio's objects for the validation webhook.
 func reviewed(s *mesh.Settings) {
 	overTLS(s)
 	s.VirtualServices, s.DestinationRules, s.PolicyEvery = s.Services, s.Services, 1
 }
 
-// webhooks sends reviews of the world's objects to one server, as an API server does, and measures its answers from the moment at which each was due.
+// webhooks sends reviews of the world's objects to one server, as an API server does. It measures each answer from the
+// moment at which the review was due.
 func webhooks(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
@@ -98,10 +99,10 @@ func webhooks(s *stage) error {
 	return nil
 }
 
-// flooders is how many reviews somebody without a credential keeps under way who wants to keep the API server waiting.
+// flooders is the number of concurrent reviews of an attacker without a credential who tries to delay the API server.
 const flooders = 128
 
-// flooded measures while a host other than the API server's sends reviews of Pods that take long, as many at once as it can.
+// flooded runs measure while another host than the API server's sends reviews of slow Pods, as many as possible.
 func (s *stage) flooded(url string, body []byte, measure func() error) error {
 	body, err := large(body)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *stage) flooded(url string, body []byte, measure func() error) error {
 	return err
 }
 
-// large is a review of a Pod with a hundred containers.
+// large returns a review of a Pod with a hundred containers.
 func large(body []byte) ([]byte, error) {
 	var whole struct {
 		metav1.TypeMeta
@@ -164,7 +165,7 @@ func large(body []byte) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// reviews asks at the rate, whether or not earlier answers have come, and says how often.
+// reviews sends reviews at the rate, whether or not earlier answers have arrived, and returns their number.
 func (s *stage) reviews(row, path string, ask func(i int) error) (n uint64, err error) {
 	s.enter(fmt.Sprintf("%d reviews a second to %s", reviewRate, path))
 	h := &gauge.Histogram{}
@@ -193,7 +194,8 @@ func (s *stage) reviews(row, path string, ask func(i int) error) (n uint64, err 
 	return h.Count(), nil
 }
 
-// reviewer is a client as an API server has one, at an address: connections stay open, and the server's certificate is verified.
+// reviewer returns an HTTP client like an API server's, with a source address: connections stay open, and the server's
+// certificate is verified.
 func reviewer(ca, from string) (*http.Client, error) {
 	raw, err := os.ReadFile(filepath.Join(ca, fileRoot))
 	if err != nil {
@@ -206,7 +208,7 @@ func reviewer(ca, from string) (*http.Client, error) {
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}, nil
 }
 
-// reviewsOf are the bodies by which an API server asks about the creation of objects of some kinds.
+// reviewsOf returns the bodies of an API server's reviews for the creation of objects of some kinds.
 func reviewsOf(objects []*unstructured.Unstructured, kinds map[string]bool) (bodies [][]byte, err error) {
 	for _, o := range objects {
 		if !kinds[o.GetKind()] {
@@ -219,8 +221,11 @@ func reviewsOf(objects []*unstructured.Unstructured, kinds map[string]bool) (bod
 			return nil, err
 		}
 		of := o.GroupVersionKind()
-		body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": admissionv1.AdmissionRequest{UID: types.UID(fmt.Sprint(len(bodies))),
-			Kind: metav1.GroupVersionKind{Group: of.Group, Version: of.Version, Kind: of.Kind}, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw}}})
+		body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+			"request": admissionv1.AdmissionRequest{UID: types.UID(fmt.Sprint(len(bodies))),
+				Kind: metav1.GroupVersionKind{Group: of.Group, Version: of.Version,
+					Kind: of.Kind}, Namespace: o.GetNamespace(),
+				Name: o.GetName(), Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw}}})
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +237,7 @@ func reviewsOf(objects []*unstructured.Unstructured, kinds map[string]bool) (bod
 	return bodies, err
 }
 
-// review asks once.
+// review sends one review.
 func review(client *http.Client, url string, body []byte) (*admissionv1.AdmissionResponse, error) {
 	res, err := client.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -253,7 +258,7 @@ func review(client *http.Client, url string, body []byte) (*admissionv1.Admissio
 	return answer.Response, nil
 }
 
-// allowed: an object of the world is right.
+// allowed returns an error if an object of the world was refused.
 func allowed(r *admissionv1.AdmissionResponse) error {
 	if !r.Allowed {
 		return fmt.Errorf("refused: %v", r.Result)
@@ -261,7 +266,7 @@ func allowed(r *admissionv1.AdmissionResponse) error {
 	return nil
 }
 
-// patched: a Pod of the world gets a proxy.
+// patched returns an error if a Pod of the world got no proxy.
 func patched(r *admissionv1.AdmissionResponse) error {
 	if err := allowed(r); err != nil || bytes.Contains(r.Patch, []byte("istio-proxy")) {
 		return err

@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/loadtest/proxy"
 )
 
-// The worker's protocol: one JSON value a line, requests on its standard input and answers on its standard output, matched
-// by id. A worker ends when its input does.
+// The worker's protocol has one JSON value per line: requests on standard input and answers on standard output, matched
+// by id. A worker ends with its input.
 
-// call is one request; Op says which of the arguments count.
+// call is one request; Op decides which arguments are used.
 type call struct {
 	ID         uint64           `json:"id"`
 	Op         string           `json:"op"`
@@ -33,7 +33,7 @@ type call struct {
 	Behaviour  *proxy.Behaviour `json:"behaviour,omitempty"`
 }
 
-// answer is what came of a call.
+// answer is the result of a call.
 type answer struct {
 	ID      uint64         `json:"id"`
 	Error   string         `json:"error,omitempty"`
@@ -44,8 +44,8 @@ type answer struct {
 	By      map[string]int `json:"by,omitempty"`
 }
 
-// Work serves one fleet to the process that started this one, until in ends. An error: what comes from in is no call. What goes wrong in a call is
-// its answer.
+// Work serves one fleet to the parent process until `in` ends. The error reports that the input is not a call. Errors
+// of a call are in its answer.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -71,10 +71,10 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 			a.ID = c.ID
 			mu.Lock()
 			defer mu.Unlock()
-			_ = encoder.Encode(a) // the other side is gone: the input ends too
+			_ = encoder.Encode(a) // without a parent the input ends too
 		}
 		if c.Op == "await" || c.Op == "join" {
-			wg.Go(serve) // these take long; all others are served in order
+			wg.Go(serve) // slow calls run concurrently
 		} else {
 			serve()
 		}
@@ -140,7 +140,7 @@ func (w *worker) do(ctx context.Context, c call, a *answer) (err error) {
 	return w.probe(ctx, c, a)
 }
 
-// probe does the calls that are about probes.
+// probe serves the calls about probes.
 func (w *worker) probe(ctx context.Context, c call, a *answer) error {
 	if c.Op == "watch" {
 		p, err := w.fleet.Watch(c.Watch)
@@ -171,7 +171,7 @@ func (w *worker) probe(ctx context.Context, c call, a *answer) error {
 	return fmt.Errorf("worker: unknown call %q", c.Op)
 }
 
-// remote is one worker process as its parent sees it.
+// remote is a worker process, as its parent sees it.
 type remote struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -181,11 +181,11 @@ type remote struct {
 	gone chan struct{}
 }
 
-// startRemote starts argv, which must come to Work, and has it make a fleet.
+// startRemote starts argv, which must call Work, and makes a fleet in it.
 func startRemote(argv []string, spec Spec) (*remote, error) {
 	r := &remote{cmd: exec.Command(argv[0], argv[1:]...), wait: map[uint64]chan answer{}, gone: make(chan struct{})}
 	r.cmd.Stderr = os.Stderr
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt of the terminal is the parent's to handle
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the parent handles interrupts of the terminal
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -250,7 +250,8 @@ func (r *remote) call(ctx context.Context, c call) (answer, error) {
 	}
 }
 
-// close ends the worker: by the end of its input, or else by a signal. Ten thousand TLS connections take their time.
+// close ends the worker by the end of its input, or after a while by a signal. Ten thousand TLS connections need time
+// to close.
 func (r *remote) close() error {
 	_ = r.in.Close()
 	select {
@@ -258,7 +259,7 @@ func (r *remote) close() error {
 		return r.cmd.Wait()
 	case <-time.After(30 * time.Second):
 		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait() // it was killed: what the scenario measured stands
+		_ = r.cmd.Wait() // the process was killed: the measurements stay valid
 		return nil
 	}
 }

@@ -30,7 +30,8 @@ func record(t *testing.T, kind model.Kind, namespace, text string) model.Record 
 	return r
 }
 
-// A binding of the identity's own namespace, or of all namespaces, grants to whom it names; nothing else does.
+// A binding in the identity's own namespace, or one for all namespaces, grants access to the subjects that it names; no
+// other binding does.
 func TestGranted(t *testing.T) {
 	for accounts, want := range map[string]bool{"shop/one": true, "shop/*": true, "*/*": true, "shop/two": false, "bank/one": false, "bank/*": false, "*": false, "shop/o": false} {
 		for namespace, counts := range map[string]bool{"shop": true, "": true, "bank": false, "istio-system": false} {
@@ -43,10 +44,11 @@ func TestGranted(t *testing.T) {
 	}
 }
 
-// What each kind of object refers to, and whom it selects.
+// The Secrets that each kind of object refers to, and the workloads that it selects.
 func TestUseOf(t *testing.T) {
 	const filter = `"configPatches": [{"patch": {"value": {"a": [{"b": {"name": "%"}}, 1, null, "kubernetes"]}}}]`
-	labels := map[string]string{"app": "gw", "tier": "edge"}
+	const target = `{"kind": "Gateway", "group": "gateway.networking.k8s.io", "name": `
+	labels := map[string]string{"app": "gw", "tier": "edge", model.GatewayName: "front"}
 	for _, c := range []struct {
 		name, namespace string
 		kind            model.Kind
@@ -65,13 +67,19 @@ func TestUseOf(t *testing.T) {
 		{"a subset's port", "shop", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "subsets": [{}, {"trafficPolicy": {"portLevelSettings": [{"tls": {"credentialName": "web"}}]}}]}`, Referred},
 		{"a rule for others", "shop", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "x"}}, "trafficPolicy": {"tls": {"credentialName": "web"}}}`, Unselected},
 		{"a rule elsewhere", "bank", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "trafficPolicy": {"tls": {"credentialName": "web"}}}`, Unreferred},
-		{"a rule without selector", "shop", model.KindDestinationRule, `{"trafficPolicy": {"tls": {"credentialName": "web"}}}`, Unreferred},
+		{"a rule without selector", "shop", model.KindDestinationRule, `{"trafficPolicy": {"tls": {"credentialName": "web"}}}`, Referred},
+		{"an exported rule", "bank", model.KindDestinationRule, `{"exportTo": ["*"], "trafficPolicy": {"tls": {"credentialName": "web"}}}`,
+			Unreferred},
 		{"a filter", "shop", model.KindEnvoyFilter, `{` + filter + `}`, Referred},
 		{"the root's filter", "root", model.KindEnvoyFilter, `{` + filter + `, "workloadSelector": {"labels": {"tier": "edge"}}}`, Referred},
 		{"a filter elsewhere", "bank", model.KindEnvoyFilter, `{` + filter + `}`, Unreferred},
 		{"a filter for others", "shop", model.KindEnvoyFilter, `{` + filter + `, "workloadSelector": {"labels": {"tier": "x"}}}`, Unselected},
-		{"a module", "shop", model.KindWasmPlugin, `{"wasm": {"url": "r.example/m", "imagePullSecret": "web"}}`, Unreferred}, // private keys are no credentials
-		{"a filter of a target", "shop", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [{"kind": "Gateway", "name": "x"}]}`, Unreferred},
+		// The credentials of a registry contain no private key.
+		{"a module", "shop", model.KindWasmPlugin, `{"wasm": {"url": "r.example/m", "imagePullSecret": "web"}}`, Unreferred},
+		{"a filter of a waypoint", "shop", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [{"kind": "Service", "name": "x"}]}`, Unreferred},
+		{"a filter of another Gateway", "shop", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [` + target + `"x"}]}`, Unselected},
+		{"a filter of a Gateway", "shop", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [` + target + `"x"}, ` + target + `"front"}]}`, Referred},
+		{"a filter of the root namespace's Gateway", "root", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [` + target + `"front"}]}`, Unreferred},
 	} {
 		for form, is := range map[string]bool{"kubernetes://web": true, "kubernetes://shop/web": true, "kubernetes-gateway://shop/web": true,
 			"web": false, "kubernetes-gateway://web": false, "kubernetes://bank/web": false, "kubernetes://shop/web/x": false} {
@@ -86,7 +94,7 @@ func TestUseOf(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %v", c.name, form, got, want)
 			}
 			unlabelled := UseOf(slices.Values([]model.Record{r}), "root", one, "web", func() []map[string]string { return nil })
-			if selector, _ := reaches(r, "root", "shop"); len(selector) > 0 && want > Unreferred && unlabelled != Unlabelled {
+			if !SelectsAll(Selectors(r)) && want > Unreferred && unlabelled != Unlabelled {
 				t.Errorf("%s, of which no labels are known: %v", c.name, unlabelled)
 			}
 		}
@@ -96,8 +104,9 @@ func TestUseOf(t *testing.T) {
 	}
 }
 
-// The Secrets that have to be there: with private keys, and with certificates of authorities; of the workloads' namespace.
+// The Secrets that must exist: those with private keys and those with CA certificates, in the workload's namespace.
 func TestSecretUses(t *testing.T) {
+	const target = `{"kind": "Gateway", "group": "gateway.networking.k8s.io", "name": `
 	edge := map[string]string{"app": "gw"}
 	any := func(names ...string) (all []SecretUse) {
 		for _, name := range names {
@@ -112,10 +121,18 @@ func TestSecretUses(t *testing.T) {
 		want            []SecretUse
 	}{
 		{"a Gateway", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "SIMPLE", "credentialName": "a"}}, {"tls": {"mode": "PASSTHROUGH", "credentialName": "x"}}]}`, any("a")},
-		{"a mutual one", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "MUTUAL", "credentialNames": ["a", "b"], "caCertCredentialName": "ca"}}]}`, any("a", "b", "ca", "a-cacert", "b-cacert")},
+		{"a mutual one", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "MUTUAL", "credentialNames": ["a", "b"], "caCertCredentialName": "ca"}}]}`, any("a", "b", "ca")},
+		{"a mutual one with its own authorities", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "MUTUAL", "credentialNames": ["a", "b"]}}]}`, any("a", "b", "a-cacert", "b-cacert")},
+		{"one with a ConfigMap", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "OPTIONAL_MUTUAL", "credentialName": "a", "caCertCredentialName": "configmap://trust/m-cacert"}}]}`,
+			append(any("a"), SecretUse{Name: "m-cacert", Of: "trust", Selector: edge, ConfigMap: true}, SecretUse{Name: "m", Of: "trust", Selector: edge, ConfigMap: true})},
+		{"a ConfigMap as a certificate", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "configmap://trust/m"}}]}`, nil},
 		{"by the long name", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "kubernetes-gateway://edge/a"}}]}`, []SecretUse{{Namespace: "edge", Name: "a"}}},
 		{"a rule", "apps", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "trafficPolicy": {"tls": {"mode": "MUTUAL", "credentialName": "a"}}}`,
 			[]SecretUse{{Namespace: "apps", Name: "a", Selector: edge}, {Namespace: "apps", Name: "a-cacert", Selector: edge}}},
+		{"a rule for gateways", "apps", model.KindDestinationRule, `{"trafficPolicy": {"tls": {"mode": "MUTUAL", "credentialName": "a"}}}`,
+			[]SecretUse{{Name: "a", Gateways: true}, {Name: "a-cacert", Gateways: true}}},
+		{"a rule with a ConfigMap", "apps", model.KindDestinationRule, `{"subsets": [{"name": "s", "trafficPolicy": {"portLevelSettings": [{"tls": {"mode": "SIMPLE", "caCertCredentialName": "configmap://trust/m"}}]}}]}`,
+			[]SecretUse{{Name: "m", Of: "trust", Gateways: true, ConfigMap: true}}},
 		{"a filter", "apps", model.KindEnvoyFilter, `{"configPatches": [{"patch": {"value": {"a": "kubernetes://a-cacert", "b": "kubernetes-gateway://edge/x"}}}]}`,
 			[]SecretUse{{Namespace: "apps", Name: "a"}, {Namespace: "apps", Name: "a-cacert"}}},
 		{"a filter of all", "root", model.KindEnvoyFilter, `{"configPatches": [{"patch": {"value": {"b": "kubernetes-gateway://edge/x"}}}]}`, []SecretUse{{Namespace: "edge", Name: "x"}}},
@@ -123,7 +140,9 @@ func TestSecretUses(t *testing.T) {
 			[]SecretUse{{Namespace: "apps", Name: "a", Selector: edge, Of: "apps"}}},
 		{"a module for all", "root", model.KindTrafficExtension, `{"wasm": {"url": "oci://r.example/m", "imagePullSecret": "a"}}`, []SecretUse{{Name: "a", Of: "root"}}},
 		{"a module that is no image", "root", model.KindTrafficExtension, `{"wasm": {"url": "https://r.example/m", "imagePullSecret": "a"}}`, nil},
-		{"a module for gateways", "apps", model.KindWasmPlugin, `{"targetRefs": [{"kind": "Gateway", "name": "g"}], "wasm": {"url": "r.example/m", "imagePullSecret": "a"}}`, nil},
+		{"a module for waypoints", "apps", model.KindWasmPlugin, `{"targetRefs": [{"kind": "Service", "name": "g"}], "wasm": {"url": "r.example/m", "imagePullSecret": "a"}}`, nil},
+		{"a module for Gateways", "root", model.KindWasmPlugin, `{"targetRefs": [` + target + `"g"}], "wasm": {"url": "r.example/m", "imagePullSecret": "a"}}`,
+			[]SecretUse{{Namespace: "root", Name: "a", Selector: map[string]string{model.GatewayName: "g"}, Of: "root"}}},
 	} {
 		got := SecretUses(record(t, c.kind, c.namespace, c.text), "root")
 		byName := func(a, b SecretUse) int {
@@ -131,8 +150,35 @@ func TestSecretUses(t *testing.T) {
 		}
 		slices.SortFunc(got, byName)
 		slices.SortFunc(c.want, byName)
-		if !slices.EqualFunc(got, c.want, func(a, b SecretUse) bool { return byName(a, b) == 0 && maps.Equal(a.Selector, b.Selector) }) {
+		if !slices.EqualFunc(got, c.want, func(a, b SecretUse) bool {
+			return byName(a, b) == 0 && maps.Equal(a.Selector, b.Selector) && a.Gateways == b.Gateways && a.ConfigMap == b.ConfigMap
+		}) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Each use names the field that a problem of the Secret is reported for.
+func TestFieldsOfUses(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"servers": [{}, {"tls": {"mode": "MUTUAL", "credentialNames": ["x", "a"]}}]}`:                                              "spec.servers[1].tls.credentialNames[1]",
+		`{"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "a"}}]}`:                                                          "spec.servers[0].tls.credentialName",
+		`{"servers": [{"tls": {"mode": "MUTUAL", "credentialName": "x", "caCertCredentialName": "a"}}]}`:                             "spec.servers[0].tls.caCertCredentialName",
+		`{"servers": [{"tls": {"mode": "MUTUAL", "credentialName": "x", "caCertCredentialName": "configmap://trust/a"}}]}`:           "spec.servers[0].tls.caCertCredentialName",
+		`{"subsets": [{"name": "s", "trafficPolicy": {"portLevelSettings": [{"tls": {"mode": "SIMPLE", "credentialName": "a"}}]}}]}`: "spec.subsets[0].trafficPolicy.portLevelSettings[0].tls.credentialName",
+	} {
+		kind := model.KindGateway
+		if strings.Contains(text, "subsets") {
+			kind = model.KindDestinationRule
+		}
+		got := ""
+		for _, u := range SecretUses(record(t, kind, "apps", text), "root") {
+			if u.Name == "a" {
+				got = u.Field
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -10,52 +10,55 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Settings say how long answers stand.
+// Settings are the times for which answers are valid.
 type Settings struct {
-	Yes  time.Duration // until it is asked again; 0: DefaultYes
-	No   time.Duration // until it is asked again; 0: DefaultNo
-	Away time.Duration // how long the last yes stands from when it was asked for, while the authoriser cannot say; 0: DefaultAway
+	Yes time.Duration // time after which a positive answer is queried again; 0: DefaultYes
+	No  time.Duration // time after which a negative answer is queried again; 0: DefaultNo
+	// Away is the time for which the last positive answer is used while the authoriser fails, from its query; 0:
+	// DefaultAway.
+	Away time.Duration
 }
 
-// The default settings (issue 12).
+// The default settings.
 const (
 	DefaultYes  = 5 * time.Minute
 	DefaultNo   = time.Minute
 	DefaultAway = 24 * time.Hour
 )
 
-// The pauses before an authoriser that could not say is asked again: the first, doubled by each further failure, and the longest.
+// The pauses before a failed authoriser is queried again: the first, which each further failure doubles, and the
+// maximum.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
 )
 
-// Standing is the right of one identity at a moment. Comparable.
+// Standing is the right of one identity at one time. Comparable.
 type Standing struct {
-	Known   bool   // false: nobody has asked yet, or the answer is too old and is being asked for
-	Allowed bool   // only where it is known
-	Why     string // for people: why it is not allowed
+	Known   bool   // false before the first answer, and while an outdated answer is queried again
+	Allowed bool   // true only if Known
+	Why     string // for people, the reason of a refusal
 }
 
-// Memory keeps what an authoriser said, one answer for each identity. It has no clock: the caller says what time it is. Not safe for
-// concurrent use.
+// Memory stores the answers of an authoriser, one for each identity. It has no clock: the caller passes the time. It is
+// not safe for concurrent use.
 type Memory struct {
 	settings Settings
-	answers  map[view.Identity]*remembered
+	answers  map[view.Identity]*state
 }
 
-// remembered is what is known of one identity.
-type remembered struct {
+// state is the state of one identity.
+type state struct {
 	answer   Answer
-	at       time.Time // when the answer was asked for; zero: there was none
-	failures int       // since then, in a row
-	failed   time.Time // when the last of them was
-	err      error     // of it
-	asking   time.Time // when the question was asked that goes on; zero: none does
-	doubted  bool      // to be asked again at once
+	at       time.Time // when the answer was queried; zero before the first answer
+	failures int       // consecutive failures since then
+	failed   time.Time // time of the last failure
+	err      error     // of the last failure
+	inFlight time.Time // when the running query began; zero if none runs
+	doubted  bool      // to be queried again at once
 }
 
-// NewMemory remembers nothing yet.
+// NewMemory returns a Memory without answers.
 func NewMemory(s Settings) *Memory {
 	for _, d := range []struct {
 		value     *time.Duration
@@ -65,10 +68,10 @@ func NewMemory(s Settings) *Memory {
 			*d.value = d.otherwise
 		}
 	}
-	return &Memory{settings: s, answers: map[view.Identity]*remembered{}}
+	return &Memory{settings: s, answers: map[view.Identity]*state{}}
 }
 
-// Standing is what is known of an identity now.
+// Standing returns the right of an identity at the given time.
 func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	r := m.answers[who]
 	if r == nil {
@@ -76,7 +79,7 @@ func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	}
 	said, age := !r.at.IsZero(), now.Sub(r.at)
 	switch {
-	case said && age < m.keep(r):
+	case said && age < m.validity(r):
 		return Standing{Known: true, Allowed: r.answer.Allowed, Why: r.answer.Why}
 	case r.failures == 0:
 		return Standing{}
@@ -90,79 +93,80 @@ func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	return Standing{Known: true, Why: fmt.Sprintf("nobody can say since %v whether it still may: %v", m.settings.Away, r.err)}
 }
 
-// keep is how long an answer stands without another.
-func (m *Memory) keep(r *remembered) time.Duration {
+// validity returns the time after which an answer is queried again.
+func (m *Memory) validity(r *state) time.Duration {
 	if r.answer.Allowed {
 		return m.settings.Yes
 	}
 	return m.settings.No
 }
 
-// Ask takes the identities that the authoriser is to be asked about now, of those that are wanted, and says how long until there
-// may be more. Answered or Failed ends each question. What is too old to matter, and not wanted, is forgotten.
-func (m *Memory) Ask(wanted iter.Seq[view.Identity], now time.Time) (questions []view.Identity, wait time.Duration) {
+// Queries returns those of the wanted identities that the authoriser has to be queried about now, sorted, and the time
+// until there may be more. The caller calls Answered or Failed for each. Outdated answers that are not wanted are
+// dropped.
+func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries []view.Identity, wait time.Duration) {
 	wait = time.Hour
 	want := map[view.Identity]bool{}
 	for who := range wanted {
 		want[who] = true
 		r := m.answers[who]
 		if r == nil {
-			r = &remembered{}
+			r = &state{}
 			m.answers[who] = r
 		}
-		if !r.asking.IsZero() {
+		if !r.inFlight.IsZero() {
 			continue
 		}
 		if in := m.due(r).Sub(now); in > 0 && !r.doubted {
 			wait = min(wait, in)
 			continue
 		}
-		r.asking, r.doubted = now, false
-		questions = append(questions, who)
+		r.inFlight, r.doubted = now, false
+		queries = append(queries, who)
 	}
-	maps.DeleteFunc(m.answers, func(who view.Identity, r *remembered) bool {
+	maps.DeleteFunc(m.answers, func(who view.Identity, r *state) bool {
 		old := !m.due(r).After(now)
 		if r.answer.Allowed {
 			old = now.Sub(r.at) >= m.settings.Away
 		}
-		return !want[who] && r.asking.IsZero() && old
+		return !want[who] && r.inFlight.IsZero() && old
 	})
-	slices.SortFunc(questions, view.Identity.Compare)
-	return questions, wait
+	slices.SortFunc(queries, view.Identity.Compare)
+	return queries, wait
 }
 
-// due is when an identity is to be asked about again.
-func (m *Memory) due(r *remembered) time.Time {
+// due returns the time at which an identity has to be queried again.
+func (m *Memory) due(r *state) time.Time {
 	switch {
 	case r.failures > 0:
 		return r.failed.Add(min(firstPause<<min(r.failures-1, 10), longestPause))
 	case r.at.IsZero():
 		return time.Time{}
 	}
-	return r.at.Add(m.keep(r))
+	return r.at.Add(m.validity(r))
 }
 
-// Doubt has an identity asked about again at once: something has changed that its right may hang on. What stands, stands until then;
-// an answer to a question that goes on may be the old one, and is asked for again.
+// Doubt marks an identity to be queried again at once, because its right may have changed. Until then the present
+// answer is used. The answer of a query that runs may be outdated, so it is queried again as well.
 func (m *Memory) Doubt(who view.Identity) {
 	if r := m.answers[who]; r != nil {
 		r.doubted = true
 	}
 }
 
-// Answered ends a question with an answer, which counts from when it was asked.
+// Answered stores the answer of a query. Its validity begins when the query began.
 func (m *Memory) Answered(who view.Identity, a Answer, now time.Time) {
 	if r := m.answers[who]; r != nil {
-		*r = remembered{answer: a, at: r.asking, doubted: r.doubted}
-		if r.at.IsZero() { // nobody has asked
+		*r = state{answer: a, at: r.inFlight, doubted: r.doubted}
+		if r.at.IsZero() { // no query was running
 			r.at = now
 		}
 	}
 }
 
-// Failed ends a question without one.
+// Failed records the failure of a query.
 func (m *Memory) Failed(who view.Identity, err error, now time.Time) {
 	if r := m.answers[who]; r != nil {
-		r.failures, r.failed, r.err, r.asking = r.failures+1, now, err, time.Time{}
+		r.failures, r.failed, r.err, r.inFlight = r.failures+1, now, err, time.Time{}
 	}
 }

@@ -17,7 +17,7 @@ var (
 	errAway  = errors.New("no route")
 )
 
-// clock drives a Memory.
+// clock runs a Memory in simulated time.
 type clock struct {
 	t   *testing.T
 	m   *Memory
@@ -26,11 +26,11 @@ type clock struct {
 
 func newClock(t *testing.T) *clock { return &clock{t, NewMemory(Settings{}), start} }
 
-// asks moves on and checks about whom is asked then, of those that are wanted.
+// asks advances the time and checks which of the wanted identities the Memory queries then.
 func (c *clock) asks(after time.Duration, wanted []view.Identity, want ...view.Identity) time.Duration {
 	c.t.Helper()
 	c.now = c.now.Add(after)
-	got, wait := c.m.Ask(slices.Values(wanted), c.now)
+	got, wait := c.m.Queries(slices.Values(wanted), c.now)
 	if !slices.Equal(got, want) {
 		c.t.Errorf("after %v: asks about %v, want %v", c.now.Sub(start), got, want)
 	}
@@ -50,12 +50,13 @@ var (
 	yes     = Standing{Known: true, Allowed: true}
 )
 
-// A yes is asked for again after five minutes, a no after one; until the answer is there, what was known before stands.
+// An allowed answer is renewed after five minutes, a denied one after one minute. Until the new answer arrives, the old
+// one applies.
 func TestAnswersAreKept(t *testing.T) {
 	c, both := newClock(t), []view.Identity{one, two}
 	c.asks(0, both, one, two)
 	c.stands(one, unknown)
-	c.asks(time.Second, both) // once, while it goes on
+	c.asks(time.Second, both) // one query at a time
 	c.m.Answered(one, Answer{Allowed: true}, c.now)
 	c.m.Answered(two, Answer{Why: "it may not"}, c.now)
 	c.stands(one, yes)
@@ -65,7 +66,7 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 	c.asks(DefaultNo-2*time.Second, both)
 	c.stands(two, Standing{Known: true, Why: "it may not"})
-	c.asks(time.Second, both, two) // a minute from when it was asked
+	c.asks(time.Second, both, two) // a minute after the query, not after its answer
 	c.stands(two, unknown)
 	c.m.Answered(two, Answer{Allowed: true}, c.now)
 	c.stands(two, yes)
@@ -75,8 +76,8 @@ func TestAnswersAreKept(t *testing.T) {
 	c.stands(one, Standing{Known: true, Why: "no more"})
 }
 
-// While the authoriser is away the last yes stands for a day, a no stays a no, and who was never asked about is denied; it is asked
-// again, at growing intervals.
+// While the authoriser does not answer, an allowed answer applies for a day and a denied one stays denied; an identity
+// without an answer is denied. Queries are repeated at growing intervals.
 func TestAuthoriserAway(t *testing.T) {
 	c, three := newClock(t), view.Identity{Namespace: "shop", Account: "three"}
 	known, all := []view.Identity{one, two}, []view.Identity{one, three, two}
@@ -112,7 +113,8 @@ func TestAuthoriserAway(t *testing.T) {
 	c.stands(three, yes)
 }
 
-// How long the last yes stands while the authoriser is away is the operator's to say: that long from when it was asked for, a day where nothing is said, and not a moment longer.
+// The operator sets how long an allowed answer applies while the authoriser does not answer: exactly that long after
+// the query for it; a day by default.
 func TestTimeThatAYesStands(t *testing.T) {
 	for stated, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 2 * time.Hour: 2 * time.Hour, 72 * time.Hour: 72 * time.Hour} {
 		c, it := newClock(t), []view.Identity{one}
@@ -124,17 +126,18 @@ func TestTimeThatAYesStands(t *testing.T) {
 		c.stands(one, yes)
 		c.now = c.now.Add(1)
 		c.stands(one, Standing{Known: true, Why: "nobody can say since " + want.String()})
-		c.asks(time.Second, nil) // whom nobody wants is forgotten then
+		c.asks(time.Second, nil) // the answer of an identity that is not wanted is then deleted
 		if len(c.m.answers) > 0 {
 			t.Errorf("%v: %v is remembered", stated, c.m.answers)
 		}
 	}
 }
 
-// What is doubted is asked about at once, also where a question goes on, whose answer may be the old one; what stands, stands.
+// A doubted answer is queried again at once, also if a query is in progress, since its result may be the old one. The
+// known answer applies until then.
 func TestDoubt(t *testing.T) {
 	c, it := newClock(t), []view.Identity{one}
-	c.m.Doubt(one) // nobody has asked
+	c.m.Doubt(one) // there was no query for it yet
 	c.asks(0, it, one)
 	c.m.Doubt(one)
 	c.asks(0, it)
@@ -150,8 +153,9 @@ func TestDoubt(t *testing.T) {
 	c.stands(one, yes)
 }
 
-// Whom nobody wants is not asked about; a yes is remembered for a day, since the authoriser may be away when it is wanted again, a no
-// for a minute, so that who comes and goes asks no more often; nothing longer.
+// An identity that is not wanted is not queried. Its allowed answer is kept for a day, since the authoriser may be
+// unavailable when the identity is wanted again; a denied one for a minute, so that an identity that comes and goes
+// causes no more queries than one that stays.
 func TestForgotten(t *testing.T) {
 	c, both := newClock(t), []view.Identity{one, two}
 	held := func() []view.Identity { return slices.SortedFunc(maps.Keys(c.m.answers), view.Identity.Compare) }
@@ -175,6 +179,6 @@ func TestForgotten(t *testing.T) {
 	if len(held()) > 0 {
 		t.Errorf("remembered: %v", held())
 	}
-	c.m.Answered(two, Answer{Allowed: true}, c.now) // too late for anybody
+	c.m.Answered(two, Answer{Allowed: true}, c.now) // too late: the identity was deleted
 	c.stands(two, unknown)
 }

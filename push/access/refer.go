@@ -1,35 +1,29 @@
 package access
 
 import (
-	"cmp"
 	"iter"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	typev1 "istio.io/api/type/v1beta1"
 
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
-)
-
-// The forms of names of Secrets (istio: pilot/pkg/model/credentials/resource.go).
-const (
-	SecretPrefix        = xds.SecretPrefix        // NAME, or NAMESPACE/NAME
-	GatewaySecretPrefix = "kubernetes-gateway://" // NAMESPACE/NAME
 )
 
 // Reference is a Secret that an object makes workloads use.
 type Reference struct {
-	Namespace string // of the Secret; empty: the workload's
+	Namespace string // of the Secret; empty for the workload's namespace
 	Name      string
 }
 
-// References are the Secrets that a record refers to, as workloads ask for them with their private keys; some may come twice. Kinds:
-// Gateway (the credentialNames of servers that end TLS), DestinationRule with a workloadSelector, EnvoyFilter (any text of a patch's
-// value that is the name of a Secret). Other kinds refer to none.
+// References yields the Secrets that a record refers to, by the names with which workloads subscribe to their private
+// keys. Secrets may repeat. The kinds are Gateway (the credentialNames of servers that terminate TLS), DestinationRule
+// (credentialName), and EnvoyFilter (any string in a patch's value that is the name of a Secret).
 func References(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		for name := range namesIn(r) {
@@ -40,18 +34,19 @@ func References(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// PullSecret is the Secret with whose credentials proxies fetch the module of a WasmPlugin or TrafficExtension: of the record's own namespace. False: it names
-// none, or fetches no image.
+// PullSecret returns the Secret with the credentials by which proxies fetch the module of a WasmPlugin or
+// TrafficExtension. It is in the record's own namespace. The result is false if the record fetches no image, or is of
+// another kind.
 func PullSecret(r model.Record) (ref Reference, ok bool) {
 	e, is := r.(*model.TrafficExtension)
-	if !is || len(e.Spec.GetTargetRefs()) > 0 {
+	if !is || len(Selectors(r)) == 0 {
 		return Reference{}, false
 	}
 	wasm := e.Spec.GetWasm()
 	return Reference{e.Key.Namespace, wasm.GetImagePullSecret()}, extension.Registry(wasm) != ""
 }
 
-// AllReferences are References, and PullSecret.
+// AllReferences yields the Secrets of PullSecret and References.
 func AllReferences(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		if ref, ok := PullSecret(r); ok && !yield(ref) {
@@ -65,77 +60,12 @@ func AllReferences(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// SecretUse is a Secret that a record makes workloads use, with or without its private key.
-type SecretUse struct {
-	Namespace string            // of these workloads; empty: of any
-	Name      string            // of the Secret
-	Selector  map[string]string // labels of these workloads; empty: all
-	Of        string            // namespace of the Secret; empty: that of the workload
-}
-
-// SecretUses are the Secrets that have to be there for a record to be served, some twice: those of References, and those with certificates of
-// authorities that go with them (caCertCredentialName; NAME-cacert, of a client or a mutual server; NAME of a NAME-cacert), and PullSecret. root is the mesh's
-// root namespace.
-func SecretUses(r model.Record, root string) (all []SecretUse) {
-	namespace := r.Meta().Key.Namespace
-	switch t := r.(type) {
-	case *model.Gateway:
-		namespace = ""
-	case *model.EnvoyFilter:
-		if len(t.Spec.GetTargetRefs()) > 0 {
-			return nil
-		}
-		if namespace == root {
-			namespace = ""
-		}
-	case *model.TrafficExtension:
-		ref, ok := PullSecret(r)
-		if !ok {
-			return nil
-		}
-		if namespace == root {
-			namespace = ""
-		}
-		return []SecretUse{{Namespace: namespace, Name: ref.Name, Selector: Selector(r), Of: ref.Namespace}}
-	}
-	add := func(name string) {
-		if ref, ok := ParseName(name); ok && (ref.Namespace == "" || namespace == "" || ref.Namespace == namespace) {
-			all = append(all, SecretUse{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name, Selector: Selector(r)})
-		}
-	}
-	for name := range namesIn(r) {
-		add(name)
-		if short, is := strings.CutSuffix(name, authorities); is {
-			add(short)
-		}
-		if _, is := r.(*model.DestinationRule); is {
-			add(name + authorities)
-		}
-	}
-	if g, is := r.(*model.Gateway); is {
-		for _, s := range g.Spec.GetServers() {
-			switch s.GetTls().GetMode() {
-			case networkingv1.ServerTLSSettings_MUTUAL, networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL:
-				add(s.GetTls().GetCaCertCredentialName())
-				for _, name := range append(s.GetTls().GetCredentialNames(), s.GetTls().GetCredentialName()) {
-					if name != "" {
-						add(name + authorities)
-					}
-				}
-			}
-		}
-	}
-	return all
-}
-
-const authorities = xds.AuthoritiesSuffix
-
-// ParseName reads the name of a Secret in any of its forms, of which a name alone, as credentialName has it, is one. False: it is
-// none.
+// ParseName parses the name of a Secret in any of its forms. A name alone, as in credentialName, is one of them. The
+// result is false for other names.
 func ParseName(name string) (ref Reference, ok bool) {
-	rest, qualified := strings.CutPrefix(name, GatewaySecretPrefix)
+	rest, qualified := strings.CutPrefix(name, model.GatewaySecretCredential)
 	if !qualified {
-		rest = strings.TrimPrefix(name, SecretPrefix)
+		rest = strings.TrimPrefix(name, model.SecretCredential)
 	}
 	if namespace, short, both := strings.Cut(rest, "/"); both {
 		return Reference{namespace, short}, namespace != "" && short != "" && !strings.Contains(short, "/")
@@ -143,21 +73,19 @@ func ParseName(name string) (ref Reference, ok bool) {
 	return Reference{Name: rest}, !qualified && rest != ""
 }
 
-// namesIn are the names in a record.
+// namesIn yields the names of Secrets in a record, in any of their forms. Names may be empty.
 func namesIn(r model.Record) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		switch t := r.(type) {
 		case *model.Gateway:
 			for _, s := range t.Spec.GetServers() {
-				if terminates(s.GetTls().GetMode()) && !all(append([]string{s.GetTls().GetCredentialName()}, s.GetTls().GetCredentialNames()...), yield) {
+				names := append([]string{s.GetTls().GetCredentialName()}, s.GetTls().GetCredentialNames()...)
+				if terminates(s.GetTls().GetMode()) && !all(names, yield) {
 					return
 				}
 			}
 		case *model.DestinationRule:
-			if len(t.Spec.GetWorkloadSelector().GetMatchLabels()) == 0 {
-				return // for gateways alone, and their clusters are not given Secrets yet
-			}
-			for p := range traffic.All(t.Spec) {
+			for _, p := range traffic.All(t.Spec) {
 				if !yield(p.GetTls().GetCredentialName()) {
 					return
 				}
@@ -172,6 +100,7 @@ func namesIn(r model.Record) iter.Seq[string] {
 	}
 }
 
+// all yields the names. The result is false if yield ended the iteration.
 func all(names []string, yield func(string) bool) bool {
 	for _, name := range names {
 		if !yield(name) {
@@ -181,23 +110,25 @@ func all(names []string, yield func(string) bool) bool {
 	return true
 }
 
-// terminates says whether a server in a mode shows a certificate of a Secret
+// terminates reports whether a server with a TLS mode needs a certificate from a Secret
 // (https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode).
 func terminates(m networkingv1.ServerTLSSettings_TLSmode) bool {
 	switch m {
 	case networkingv1.ServerTLSSettings_SIMPLE, networkingv1.ServerTLSSettings_MUTUAL, networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL:
 		return true
-	case networkingv1.ServerTLSSettings_PASSTHROUGH, networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH, networkingv1.ServerTLSSettings_ISTIO_MUTUAL:
+	case networkingv1.ServerTLSSettings_PASSTHROUGH, networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH,
+		networkingv1.ServerTLSSettings_ISTIO_MUTUAL:
 		return false
 	}
 	return false
 }
 
-// texts walks a value for names of Secrets that say of themselves what they are. False: stop.
+// texts yields the strings in a value, at any depth, that have the prefix of a name of a Secret. The result is false if
+// yield ended the iteration.
 func texts(v *structpb.Value, yield func(string) bool) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
-		if strings.HasPrefix(k.StringValue, SecretPrefix) || strings.HasPrefix(k.StringValue, GatewaySecretPrefix) {
+		if strings.HasPrefix(k.StringValue, model.SecretCredential) || strings.HasPrefix(k.StringValue, model.GatewaySecretCredential) {
 			return yield(k.StringValue)
 		}
 	case *structpb.Value_StructValue:
@@ -216,56 +147,80 @@ func texts(v *structpb.Value, yield func(string) bool) bool {
 	return true
 }
 
-// reaches says whether a record that refers to Secrets is for workloads of a namespace, and the labels that it selects among them;
-// none: all. A Gateway selects in all namespaces, as in Istio; an EnvoyFilter of the root namespace does, too.
-func reaches(r model.Record, root, namespace string) (selector map[string]string, ok bool) {
+// reaches reports whether a record that refers to Secrets applies to workloads of a namespace. As in Istio, a Gateway
+// selects in all namespaces, and so does an EnvoyFilter of the root namespace without targetRefs.
+func reaches(r model.Record, root, namespace string) (ok bool) {
 	switch t := r.(type) {
 	case *model.Gateway:
 		ok = true
 	case *model.DestinationRule:
 		ok = t.Key.Namespace == namespace
 	case *model.EnvoyFilter:
-		ok = (t.Key.Namespace == namespace || t.Key.Namespace == root) && len(t.Spec.GetTargetRefs()) == 0
+		ok = t.Key.Namespace == namespace || t.Key.Namespace == root && len(t.Spec.GetTargetRefs()) == 0
 	}
-	return Selector(r), ok
+	return ok
 }
 
-// Selector are the labels by which a record that may refer to Secrets selects workloads; empty: it selects all.
-func Selector(r model.Record) map[string]string {
+// Selectors returns the selectors of a record that may refer to Secrets: it applies to the workloads that one of them
+// matches. An empty selector matches all workloads. A record with targetRefs has one for each Gateway among them; for
+// targets of other kinds the result is empty.
+func Selectors(r model.Record) []map[string]string {
+	var selector map[string]string
+	var targets []*typev1.PolicyTargetReference
 	switch t := r.(type) {
 	case *model.Gateway:
-		return t.Spec.GetSelector()
+		selector = t.Spec.GetSelector()
 	case *model.DestinationRule:
-		return t.Spec.GetWorkloadSelector().GetMatchLabels()
+		selector = t.Spec.GetWorkloadSelector().GetMatchLabels()
 	case *model.EnvoyFilter:
-		return t.Spec.GetWorkloadSelector().GetLabels()
+		selector, targets = t.Spec.GetWorkloadSelector().GetLabels(), t.Spec.GetTargetRefs()
 	case *model.TrafficExtension:
-		return t.Spec.GetSelector().GetMatchLabels()
+		selector, targets = t.Spec.GetSelector().GetMatchLabels(), t.Spec.GetTargetRefs()
 	}
-	return nil
+	if len(targets) == 0 {
+		return []map[string]string{selector}
+	}
+	var all []map[string]string
+	for _, name := range model.TargetGateways(targets) {
+		all = append(all, map[string]string{model.GatewayName: name})
+	}
+	return all
 }
 
-// Use is whether some object makes a workload use a Secret.
+// Selected reports whether one of a record's selectors matches one of the sets of labels.
+func Selected(selectors, sets []map[string]string) bool {
+	return slices.ContainsFunc(selectors, func(selector map[string]string) bool {
+		return slices.ContainsFunc(sets, func(set map[string]string) bool { return model.Matches(selector, set) })
+	})
+}
+
+// SelectsAll reports whether one of a record's selectors matches all workloads.
+func SelectsAll(selectors []map[string]string) bool {
+	return slices.ContainsFunc(selectors, func(selector map[string]string) bool { return len(selector) == 0 })
+}
+
+// Use is the relation of a workload to a Secret, by the objects that refer to the Secret.
 type Use uint8
 
 // The values of Use.
 const (
-	Unreferred Use = iota // no object of its mesh that reaches the workload's namespace refers to it
-	Unselected            // some do, and select other workloads
-	Unlabelled            // some do, by labels, and the source knows none of the workload
+	Unreferred Use = iota // no object that applies to the workload's namespace refers to the Secret
+	Unselected            // some objects do, but select other workloads
+	Unlabelled            // some objects do, by labels, but the source knows no labels of the workload
 	Referred
 )
 
-// UseOf says whether one of the records that may refer to a Secret of an identity's own namespace does so for its workloads. labels
-// are the sets of labels that the source has for them; what a proxy says of itself is none. It is asked only where a selector decides.
+// UseOf returns the use of a Secret of an identity's own namespace by the identity's workloads. candidates are the
+// records that may refer to the Secret. labels returns the sets of labels that the source has for the workloads; a
+// proxy's own statement does not count. labels is only called if a selector decides.
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {
-		selector, reaches := reaches(r, root, who.Namespace)
-		if !reaches || !refers(r, who.Namespace, secret) {
+		selectors := Selectors(r)
+		if len(selectors) == 0 || !reaches(r, root, who.Namespace) || !refers(r, who.Namespace, secret) {
 			continue
 		}
-		if len(selector) == 0 {
+		if SelectsAll(selectors) {
 			return Referred
 		}
 		sets := labels()
@@ -274,15 +229,14 @@ func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, se
 		} else {
 			use = max(use, Unselected)
 		}
-		for _, set := range sets {
-			if model.Matches(selector, set) {
-				return Referred
-			}
+		if Selected(selectors, sets) {
+			return Referred
 		}
 	}
 	return use
 }
 
+// refers reports whether a record refers to a Secret of a namespace.
 func refers(r model.Record, namespace, secret string) bool {
 	for ref := range References(r) {
 		if ref.Name == secret && (ref.Namespace == "" || ref.Namespace == namespace) {

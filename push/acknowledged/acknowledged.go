@@ -1,23 +1,24 @@
-// Package acknowledged tells the leader up to which revision of the store the streams of all replicas have acknowledged their configuration,
-// and which objects proxies refuse. The leader asks about one revision (awaited/), and each replica answers once, when all of its streams have
-// reached it (acknowledged/, under a lease). So the number of writes follows the leader's questions, not the proxies or endpoints that come
-// and go.
+// Package acknowledged reports the state of the proxies' acknowledgements to the leader. It reports the revision of the
+// store up to which the streams of all replicas have acknowledged their configuration, and the objects that proxies
+// refuse. The leader writes one revision as a question (awaited/). Each replica writes its answer once, when all of its
+// streams have reached the revision (acknowledged/, under a lease). So the number of writes depends on the leader's
+// questions, not on the proxies or endpoints that come and go.
 //
-// Owns: this replica's answer in acknowledged/; at the leader awaited/, and what the answers say.  Reads: both, etcd through store/kv.  Never:
-// says anything about single proxies; decides what follows from it.
+// Owns: this replica's answer in acknowledged/; at the leader awaited/, and the content of all answers.  Reads: both,
+// etcd through store/kv.  Never: reports on single proxies; decides on the consequences.
 //
 // # One question
 //
 // The leader writes into an object's status whether proxies have its present generation (navarch.io/Delivered). The
-// source's events name the generation. Once nothing waits in the ingester, all generations are in the store at the
-// revision that the ingester wrote last, and the leader asks about that revision.
+// source's events have the generation. When the ingester's queue is empty, all generations are in the store at the
+// revision of the ingester's last write, and the leader's question is that revision.
 //
-// A replica whose plan has notified its streams of the revision notes which of them are not up to date at that moment
-// (serve.Unsettled), and answers when all of these are. So each stream is looked at once for a question, and the
-// answer does not wait for streams that join or move later. No proxy or endpoint that comes or goes causes a write to
-// etcd or to the API server.
+// The plan of a replica first notifies the streams of the revision. Then the replica records the streams that are not
+// up to date at that moment (serve.Unsettled), and answers when all of them are. So each stream is examined once for a
+// question, and the answer does not wait for streams that join or move later. No proxy or endpoint that comes or goes
+// causes a write to etcd or to the API server.
 //
-// Answers carry the epoch of the leader that asked, because revisions begin again where etcd is restored. A leader
+// Answers have the epoch of the leader's question, because revisions begin again when etcd is restored. A leader
 // without PILOT_ENABLE_STATUS deletes the question, and replicas then delete their answers. A version that is withheld
 // from one identity alone counts as refused only for objects of the identity's own namespace.
 package acknowledged
@@ -33,52 +34,55 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Where it is in etcd.
+// The places in etcd: the folder of the answers, and the folder and path of the question.
 const (
 	folder  = "acknowledged/"
 	awaited = "awaited/"
 	path    = awaited + "revision"
 )
 
+// Times of writes.
 const (
-	lease     = time.Minute // an answer ends so long after the replica that wrote it
-	writeTime = 5 * time.Second
+	lease     = time.Minute     // an answer expires so long after the replica that wrote it ended
+	writeTime = 5 * time.Second // limit of one write
 )
 
-// Bounds of one replica's answer. Objects are users', and texts proxies'.
+// Limits of one replica's answer: users control the objects, and proxies the texts.
 const (
 	maxRefusals = 200
-	maxText     = 256 // bytes; the rest is cut off
+	maxText     = 256 // bytes; longer texts are truncated
 	maxPath     = 1 << 10
 	maxEncoded  = 512 << 10
 )
 
-// Refusal is an object because of which proxies refuse something.
+// Refusal is an object because of which proxies refuse configuration.
 type Refusal struct {
 	Object model.Key
-	Text   string // in a proxy's words
+	Text   string // the error of one of the proxies
 }
 
-// question is what the leader asks. Each leader's answers are told apart by its epoch: revisions begin again where etcd is restored.
+// question is the leader's question. Its epoch tells the answers to different leaders apart: revisions begin again when
+// etcd is restored.
 type question struct {
 	Epoch    int64 `json:"epoch"`
 	Revision int64 `json:"revision"`
 }
 
-// answer is what a replica says.
+// answer is the answer of a replica.
 type answer struct {
-	question         // whose; revision is what was reached: what the leader asked for, or more
-	Replica  string  `json:"replica"`
-	Refused  []entry `json:"refused,omitempty"`
+	question               // its revision is the one that was reached: that of the leader's question, or a newer one
+	Replica  string        `json:"replica"`
+	Refused  []refusalJSON `json:"refused,omitempty"`
 }
 
-type entry struct {
+// refusalJSON is the encoding of a Refusal.
+type refusalJSON struct {
 	Record string `json:"record"` // its path below records/
 	Text   string `json:"text,omitempty"`
 }
 
-// entries bounds refusals: each object once, with its first text, in order.
-func entries(refused []Refusal) (all []entry) {
+// entries returns refusals within the limits: each object once, with its first text, sorted by object.
+func entries(refused []Refusal) (all []refusalJSON) {
 	seen := map[string]bool{}
 	for _, r := range refused {
 		at := r.Object.Path()
@@ -86,15 +90,17 @@ func entries(refused []Refusal) (all []entry) {
 			continue
 		}
 		seen[at] = true
-		all = append(all, entry{at, cut(r.Text)})
+		all = append(all, refusalJSON{at, truncate(r.Text)})
 	}
-	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.Record, b.Record) })
+	slices.SortFunc(all, func(a, b refusalJSON) int { return strings.Compare(a.Record, b.Record) })
 	return all[:min(len(all), maxRefusals)]
 }
 
-func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+// truncate cuts a text to maxText bytes of valid UTF-8.
+func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
-// decode reads another replica's answer, within the same bounds. Objects of a kind that this build does not know are left out.
+// decode decodes another replica's answer, within the same limits. Objects of a kind that this build does not know are
+// left out.
 func decode(raw []byte) (a answer, refused []Refusal, err error) {
 	if len(raw) > maxEncoded {
 		return a, nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)
@@ -104,13 +110,14 @@ func decode(raw []byte) (a answer, refused []Refusal, err error) {
 	}
 	for _, e := range a.Refused[:min(len(a.Refused), maxRefusals)] {
 		if key, err := model.ParsePath(e.Record); err == nil {
-			refused = append(refused, Refusal{key, cut(e.Text)})
+			refused = append(refused, Refusal{key, truncate(e.Text)})
 		}
 	}
 	return a, refused, nil
 }
 
-// questionIn is the question in the folder; the zero one: nothing is asked.
+// questionIn decodes the question in the folder awaited/. Without a question it returns the zero question. The error is
+// a question that does not decode.
 func questionIn(f kv.Folder) (q question, err error) {
 	for _, blob := range f.Blobs {
 		if blob.Path == path {

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// replica is a Loop whose streams a test plays.
+// replica is a Loop whose streams the test simulates.
 type replica struct {
 	notified, unsettled atomic.Int64
 	taken               atomic.Int64 // calls of Unsettled
@@ -30,7 +30,8 @@ func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
 }
 
-// says waits until the leader knows this: the revision that both replicas have acknowledged, who is waited for, and the refused objects.
+// says waits until the leader has this result: the revision that both replicas have acknowledged, the replicas that are
+// waited for, and the refused objects.
 func says(t *testing.T, c *Collector, upTo int64, want string) {
 	t.Helper()
 	got := ""
@@ -53,8 +54,8 @@ func object(name string) model.Key {
 	return model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: name}
 }
 
-// The leader asks for a revision; each replica answers once its streams know of it and have acknowledged it. Nobody writes while nothing is
-// asked, however the replicas move on; another leader is answered again, and refusals reach it as they come and go.
+// The leader asks for a revision; each replica answers once its streams have been notified and have acknowledged it.
+// Nothing is written while no leader asks. Another leader is answered again, and receives refusals as they come and go.
 func TestReplicasAnswer(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()
@@ -117,7 +118,8 @@ func TestReplicasAnswer(t *testing.T) {
 	says(t, c, 3, "0 [b] bad:no")
 }
 
-// A leader that asks nothing takes away what one before has asked, and replicas end their answers; one that leads no more takes nothing away.
+// A leader that asks no questions deletes the question of the one before, and replicas delete their answers; a deposed
+// leader deletes nothing.
 func TestQuestionIsWithdrawn(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store, log := etcd.Connect(), slog.New(slog.DiscardHandler)
@@ -163,7 +165,7 @@ func TestQuestionIsWithdrawn(t *testing.T) {
 	says(t, third, 8, "9 [] bad:no") // the first answer has the refusals
 }
 
-// revisionOf is the store's, which each write moves.
+// revisionOf returns the revision of the store, which each write increases.
 func revisionOf(t *testing.T, etcd *kvtest.Server) int64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +177,7 @@ func revisionOf(t *testing.T, etcd *kvtest.Server) int64 {
 	return (<-folders).Revision
 }
 
-// Nothing that a replica writes costs the leader more than its bounds.
+// Whatever a replica writes, the leader's cost is within its limits.
 func TestAnswersAreBounded(t *testing.T) {
 	var many []Refusal
 	for n := range 2 * maxRefusals {

@@ -17,30 +17,31 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Collector is the leader's end: what the replicas answer. Its methods may be called from any goroutine, Await from one.
+// Collector reads the answers of all replicas, at the leader. Its methods may be called from any goroutine, except
+// Await, which one goroutine calls.
 type Collector struct {
 	log   *slog.Logger
 	now   atomic.Pointer[Answers]
 	asked question
 }
 
-// Answers are those of all replicas to one leader. They never change.
+// Answers are the answers of all replicas to one leader. They are immutable.
 type Answers struct {
-	revisions map[string]int64 // by replica; of several processes of one name the newest answer
-	// Refused is each object because of which proxies refuse something, once, with the first text, in order of objects.
+	revisions map[string]int64 // by replica; the newest revision of several processes with one name
+	// Refused has each object because of which proxies refuse configuration once, with the first text, sorted by object.
 	Refused []Refusal
 }
 
-// NewCollector makes one that knows nothing; log nil is slog's default.
+// NewCollector returns a Collector without answers; log nil is slog's default.
 func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: cmp.Or(log, slog.Default())}
 }
 
-// Now is what the replicas have answered; nil: that is not known yet.
+// Now returns the current answers; nil before they are read.
 func (c *Collector) Now() *Answers { return c.now.Load() }
 
-// Acknowledged is the revision up to which all of these replicas have; where there are none, everything is. waiting are those that have not
-// answered up to a revision.
+// Acknowledged returns the revision that all of the replicas have acknowledged. Without replicas it is the greatest
+// one. The list waiting has the replicas that have not acknowledged the revision upTo.
 func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
 	revision = math.MaxInt64
 	for _, name := range replicas {
@@ -52,8 +53,8 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 	return revision, waiting
 }
 
-// Run follows the answers to a leader until the context ends, and forgets them then.
-// An error is of a folder without a name of the fleet's, which would be a mistake of this build.
+// Run follows the answers to the leader of an epoch until the context ends, and then forgets them. The error is a
+// folder that is not one of the fleet's, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -66,18 +67,20 @@ func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) er
 	return nil
 }
 
+// read returns the answers in a folder. An answer that does not decode is logged and left out.
 func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	out, refused := &Answers{revisions: map[string]int64{}}, map[model.Key]string{}
 	for _, blob := range f.Blobs {
 		a, objects, err := decode(blob.Raw)
 		if err != nil {
-			c.log.Warn("a replica's answer about acknowledged revisions cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
+			c.log.Warn("a replica's answer about acknowledged revisions cannot be read",
+				obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
 			continue
 		}
 		if a.Epoch == epoch {
 			out.revisions[a.Replica] = max(out.revisions[a.Replica], a.Revision)
 		}
-		for _, r := range objects { // also those said to the leader before: the refusals are the same
+		for _, r := range objects { // also from answers to the leader before: refusals do not depend on the question
 			if _, known := refused[r.Object]; !known {
 				refused[r.Object] = r.Text
 			}
@@ -90,7 +93,7 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	return out
 }
 
-// Await asks the replicas about a revision, where that is newer than what was asked under this epoch. The errors are those of
+// Await writes the question of a revision, unless it is older than the last one of this epoch. The error is one of
 // kv.Store.ChangeFenced.
 func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, revision int64) error {
 	q := question{epoch.Revision, revision}
@@ -109,9 +112,9 @@ func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, 
 	return err
 }
 
-// Withdraw takes away what leaders have asked before, so that replicas end their answers: for a leader that asks nothing. Where nothing was
-// asked, it writes nothing. It tries until that is done, the epoch leads no more, or the context ends; log nil is slog's default. The error is a
-// store that is closed.
+// Withdraw deletes the question of earlier leaders, so that replicas delete their answers. It is for a leader without
+// questions. It writes nothing if there is no question. It repeats failed writes until the question is deleted, the
+// epoch is deposed, or the context ends. log nil is slog's default. The error is a closed store.
 func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,12 +136,14 @@ func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Lo
 			return nil
 		}
 		if retry = nil; err != nil {
-			cmp.Or(log, slog.Default()).Warn("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it; trying again", obs.KeyError, err)
+			cmp.Or(log, slog.Default()).Warn("an earlier leader's question about acknowledged revisions cannot be deleted,"+
+				" so replicas go on answering it; trying again", obs.KeyError, err)
 			retry = time.After(time.Second)
 		}
 	}
 }
 
+// withdraw tries to delete the question once.
 func withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()

@@ -12,34 +12,37 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config is what a replica's Loop is made of.
+// Config holds the settings of a replica's Loop.
 type Config struct {
 	Name string // of the replica, in the fleet
-	// Notified is the revision up to which every stream knows whether it is to be sent something.
+	// Notified returns the revision up to which every stream knows whether it is behind.
 	Notified func() int64
-	// Unsettled takes the streams that have not acknowledged what they are to have by now; left says how many still have not.
+	// Unsettled records the streams that have not acknowledged their current configuration. Its result, left, returns the
+	// number of the recorded streams that still have not.
 	Unsettled func() (left func() int)
-	Refused   func() []Refusal // because of what proxies refuse something now
-	Every     time.Duration    // how often it looks while the leader waits; 0: 250 ms. Refusals are looked at every fourth time
-	Log       *slog.Logger     // nil: slog's default
+	// Refused returns the objects because of which proxies refuse configuration now.
+	Refused func() []Refusal
+	// Every is the interval of the checks while there is a question; 0: 250 ms. Refused is called at every fourth check.
+	Every time.Duration
+	Log   *slog.Logger // nil: slog's default
 }
 
-// Loop answers for one replica. While etcd is away what was answered stands for as long as its lease.
+// Loop writes the answers of one replica. While etcd is away, the written answer stays until its lease expires.
 type Loop struct {
 	cfg   Config
 	path  string // of this process's answer
 	blobs *kv.Leased
-	wrote []byte // of it; nil: nothing
+	wrote []byte // content of the answer; nil: it is not written
 
 	asked   question
 	reached question
-	target  int64      // that left is of
-	left    func() int // nil: nobody is waited for
-	refused []entry
-	looks   int // since the leader began to ask
+	target  int64      // the revision that is reached when left returns 0
+	left    func() int // the result of Unsettled; nil: no stream is waited for
+	refused []refusalJSON
+	ticks   int // number of checks since the question
 }
 
-// New makes the loop of a replica.
+// New returns the Loop of a replica.
 func New(cfg Config) *Loop {
 	if cfg.Every == 0 {
 		cfg.Every = 250 * time.Millisecond
@@ -50,7 +53,7 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8]}
 }
 
-// Run answers until the context ends; then the answer is taken away. An error is a store that is closed.
+// Run answers until the context ends, and then deletes the answer. The error is a closed store.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	questions, err := store.Follow(ctx, awaited)
 	if err != nil {
@@ -59,7 +62,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)
 	defer tick.Stop()
-	defer l.end()
+	defer l.deleteAnswer()
 	for {
 		select {
 		case f, open := <-questions:
@@ -71,29 +74,31 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 				l.cfg.Log.Warn("the leader's question about acknowledged revisions cannot be read", obs.KeyError, err)
 				continue
 			}
-			l.ask(q)
+			l.setQuestion(q)
 		case <-l.blobs.Lost():
 			l.blobs.Drop()
 			l.wrote = nil
 		case <-tick.C:
 			if l.asked.Epoch == 0 {
-				continue // no leader asks: nothing is to be said
+				continue // there is no question
 			}
-			if l.step(); l.looks%4 == 0 {
+			if l.checkStreams(); l.ticks%4 == 0 {
 				l.refused = entries(l.cfg.Refused())
 			}
-			l.looks++
-			if err := l.say(ctx); err != nil && ctx.Err() == nil {
-				l.cfg.Log.Warn("this replica's answer about acknowledged revisions cannot be written for the leader; trying again", obs.KeyError, err)
+			l.ticks++
+			if err := l.writeAnswer(ctx); err != nil && ctx.Err() == nil {
+				l.cfg.Log.Warn("this replica's answer about acknowledged revisions cannot be written for the leader; trying again",
+					obs.KeyError, err)
 			}
 		}
 	}
 }
 
-// ask takes the leader's question. Another leader is answered from scratch; where no leader asks any more, the answer ends.
-func (l *Loop) ask(q question) {
+// setQuestion sets the leader's question. With another leader the reached revision begins again; without a leader's
+// question the answer is deleted.
+func (l *Loop) setQuestion(q question) {
 	if q.Epoch == 0 {
-		l.end()
+		l.deleteAnswer()
 	}
 	if q.Epoch != l.asked.Epoch {
 		l.reached, l.left = question{Epoch: q.Epoch}, nil
@@ -101,8 +106,9 @@ func (l *Loop) ask(q question) {
 	l.asked = q
 }
 
-// step looks whether the streams are there.
-func (l *Loop) step() {
+// checkStreams updates the reached revision. It records the unsettled streams when the plan has notified them. When all
+// of these have settled, the revision is reached.
+func (l *Loop) checkStreams() {
 	if l.left == nil && l.reached.Revision < l.asked.Revision {
 		if notified := l.cfg.Notified(); notified >= l.asked.Revision {
 			l.target, l.left = notified, l.cfg.Unsettled()
@@ -113,8 +119,8 @@ func (l *Loop) step() {
 	}
 }
 
-// say writes the answer, where it is another one.
-func (l *Loop) say(ctx context.Context) error {
+// writeAnswer writes the answer if it has changed.
+func (l *Loop) writeAnswer(ctx context.Context) error {
 	raw, err := json.Marshal(answer{l.reached, l.cfg.Name, l.refused})
 	if err != nil || bytes.Equal(raw, l.wrote) {
 		return err
@@ -127,8 +133,8 @@ func (l *Loop) say(ctx context.Context) error {
 	return err
 }
 
-// end takes the answer away.
-func (l *Loop) end() {
+// deleteAnswer deletes the answer with its lease.
+func (l *Loop) deleteAnswer() {
 	l.blobs.End()
-	l.wrote, l.refused, l.looks = nil, nil, 0
+	l.wrote, l.refused, l.ticks = nil, nil, 0
 }

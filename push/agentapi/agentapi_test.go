@@ -21,7 +21,7 @@ func pack(t testing.TB, m proto.Message) *anypb.Any {
 	return body
 }
 
-// Agents and replicas of other versions read these: names and forms are as they always were.
+// Agents and replicas of other versions read these: the names and encodings never change.
 func TestWireForm(t *testing.T) {
 	want, err := structpb.NewStruct(map[string]any{"address": "10.0.0.1:15012", "self": true})
 	if err != nil {
@@ -134,8 +134,8 @@ func TestDecodeMetadata(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes whatever comes as everything that it may be meant as. What is taken is what is written: decoding the encoding of
-// it gives the same.
+// FuzzDecode decodes arbitrary input as each kind of message. An accepted message decodes to the same value after its
+// encoding.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []proto.Message{Owner{"10.0.0.1:15012", true}.Encode(), Owner{}.Encode(), Trust{Roots: []byte("r"), Lists: []byte("l")}.Encode(), &anypb.Any{}} {
 		body := pack(f, m)
@@ -171,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What system_version_info says of the store is read back; what others write there is nothing.
+// AppendVersion and DecodeVersion are inverse, and the texts of other control planes are refused.
 func TestVersion(t *testing.T) {
 	for _, place := range []string{"", "00000000000000ab.17.3"} {
 		if revision, got, ok := DecodeVersion(string(AppendVersion(nil, 42, place))); !ok || revision != 42 || got != place {

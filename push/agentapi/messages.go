@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// The types that agents ask for, and the name of the one resource of each.
+// The types that agents request, and the name of the one resource of each.
 const (
 	OwnerURL  = "navarch.io/owner"
 	OwnerName = "owner"
@@ -19,25 +19,27 @@ const (
 	TrustName = "ROOTCA"
 )
 
-// Owner says which replica a proxy belongs to.
+// Owner names the replica that a proxy belongs to.
 type Owner struct {
-	Address string // host:port; empty: the agent stays where it is
-	Self    bool   // the replica that answers is the owner
+	Address string // host:port; empty: the agent keeps its connection
+	Self    bool   // whether the replica that sends it is the owner
 }
 
+// The field names of Owner's Struct.
 const (
 	ownerAddress = "address"
 	ownerSelf    = "self"
 )
 
-// Encode is the body of the resource.
+// Encode encodes the body of the resource.
 func (o Owner) Encode() *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{
 		ownerAddress: structpb.NewStringValue(o.Address), ownerSelf: structpb.NewBoolValue(o.Self),
 	}}
 }
 
-// DecodeOwner reads the body of the resource. An error is another message than a Struct, or an address that is not host:port.
+// DecodeOwner decodes the body of the resource. The error is a message that is not a Struct, or an address that is not
+// host:port.
 func DecodeOwner(body *anypb.Any) (Owner, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {
@@ -53,29 +55,30 @@ func DecodeOwner(body *anypb.Any) (Owner, error) {
 	return o, nil
 }
 
-// Trust is what the certificates of the mesh are verified against. Roots and lists travel together, so that an agent never has a root
-// without the revocation lists that there are of its certificates.
+// Trust holds the roots and revocation lists by which certificates of the mesh are verified. They travel together, so
+// that an agent never has a root without the existing revocation lists of its certificates.
 type Trust struct {
 	Roots []byte // certificates, PEM
-	Lists []byte // certificate revocation lists of leaves, PEM; empty: none
+	Lists []byte // certificate revocation lists of leaf certificates, PEM; empty: no lists
 }
 
-// Encode is the body of the resource.
+// Encode encodes the body of the resource.
 func (t Trust) Encode() *tlsv3.CertificateValidationContext {
 	m := &tlsv3.CertificateValidationContext{TrustedCa: inline(t.Roots)}
 	if len(t.Lists) > 0 {
-		// Lists are for leaves alone: nobody makes one for the issuers of intermediates.
+		// The lists are of leaf certificates alone; no list exists for the issuers of intermediate ones.
 		m.Crl, m.OnlyVerifyLeafCertCrl = inline(t.Lists), true
 	}
 	return m
 }
 
+// inline returns a data source with these bytes.
 func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }
 
-// DecodeTrust reads the body of the resource. An error is another message than a CertificateValidationContext. Whether roots and lists
-// are certificates and lists is for the caller to see.
+// DecodeTrust decodes the body of the resource. The error is a message that is not a CertificateValidationContext. The
+// caller validates the roots and lists.
 func DecodeTrust(body *anypb.Any) (Trust, error) {
 	var m tlsv3.CertificateValidationContext
 	if err := body.UnmarshalTo(&m); err != nil {

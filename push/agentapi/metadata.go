@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
+// The headers and the trailer of a stream.
 const (
 	storeHeader    = "navarch-store"
 	revisionHeader = "navarch-revision"
@@ -15,20 +16,21 @@ const (
 	behindTrailer  = "navarch-behind"
 )
 
-// MinRevision is the newest revision of the store that a proxy was served, by any replica: it must not be taken back behind it.
+// MinRevision is the newest revision of the store of which a proxy was sent configuration, by any replica. No replica
+// may send it configuration of an older revision.
 type MinRevision struct {
-	Store    string // which store; empty: the agent does not know
-	Revision int64  // 0: none
-	// Place is where the newest of what it was served stands among all that the leaders have written, as replicas say it: opaque. Revisions
-	// start again where etcd is restored, places do not. Empty: it is not known.
+	Store    string // name of the store; empty: unknown
+	Revision int64  // 0: the proxy was sent no configuration
+	// Place is the position of that configuration among all writes of leaders, as replicas state it: opaque. Revisions
+	// begin again when etcd is restored, places do not. Empty: unknown.
 	Place string
 }
 
-// maxPlace is the most bytes of a place that are taken from a header.
+// maxPlace is the length of the longest accepted place, in bytes.
 const maxPlace = 64
 
-// Encode adds it to the metadata of a stream that is about to be opened. No revision is no header; the header of the place is there
-// without one too, since it asks for places (EncodeVersion).
+// Encode adds m to the metadata of a stream that is about to be opened. Without a revision only the place is added,
+// which is always present because it requests places (AppendVersion).
 func (m MinRevision) Encode(md metadata.MD) {
 	md.Set(placeHeader, m.Place)
 	if m.Revision <= 0 {
@@ -40,9 +42,9 @@ func (m MinRevision) Encode(md metadata.MD) {
 	}
 }
 
-// DecodeMinRevision reads it from the metadata of a stream that was opened, which is in the stream's context. What is not a revision, or is
-// too long for a place, is none: who forges one is the only one that waits for it. places: the client understands places in
-// system_version_info.
+// DecodeMinRevision decodes the metadata of an opened stream from its context. An invalid revision, or a place that is
+// too long, counts as absent; a client that forges one only delays its own stream. places reports whether the client
+// understands places in system_version_info.
 func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	header := metadata.ValueFromIncomingContext(ctx, placeHeader)
 	if place := single(header); len(place) <= maxPlace {
@@ -54,27 +56,31 @@ func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	return m, len(header) == 1
 }
 
-// EncodeStore adds the name of a replica's store to the header of its answer; empty, while it is not known: nothing.
+// EncodeStore adds the name of a replica's store to the header of its response. It adds nothing for an empty name,
+// which is not known yet.
 func EncodeStore(md metadata.MD, store string) {
 	if store != "" {
 		md.Set(storeHeader, store)
 	}
 }
 
-// DecodeStore is the name of a replica's store; empty: it does not say.
+// DecodeStore returns the name of a replica's store; empty if the header has no name.
 func DecodeStore(header metadata.MD) string { return single(header.Get(storeHeader)) }
 
-// EncodeBehind is the trailer of a stream that a replica refuses because it is behind the client's MinRevision; revision is what it has.
+// EncodeBehind returns the trailer of a stream that a replica refuses because it is behind the client's MinRevision.
+// The revision is the replica's.
 func EncodeBehind(revision int64) metadata.MD {
 	return metadata.Pairs(behindTrailer, encodeRevision(revision))
 }
 
-// DecodeBehind is the revision that a replica has which refused a stream; false: that was not the reason.
+// DecodeBehind returns the revision of a replica that refused a stream because it is behind. It returns false if the
+// stream ended for another reason.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return decodeRevision(single(trailer.Get(behindTrailer)))
 }
 
-// AppendVersion appends what system_version_info says of the store: the revision, and for clients that understand it, the place.
+// AppendVersion appends the text of system_version_info: the revision and, unless it is empty, the place, which only
+// some clients understand.
 func AppendVersion(b []byte, revision int64, place string) []byte {
 	b = strconv.AppendInt(b, revision, 10)
 	if place != "" {
@@ -83,7 +89,7 @@ func AppendVersion(b []byte, revision int64, place string) []byte {
 	return b
 }
 
-// DecodeVersion is the inverse of AppendVersion; false: the text is none. Other control planes write other things.
+// DecodeVersion is the inverse of AppendVersion. It returns false for other texts, as other control planes write them.
 func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	number, place, _ := strings.Cut(text, " ")
 	revision, ok = decodeRevision(number)
@@ -93,10 +99,10 @@ func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	return revision, place, true
 }
 
-// encodeRevision is a revision of the store in a header.
+// encodeRevision returns the header's text of a revision.
 func encodeRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// decodeRevision is the inverse of encodeRevision; false: the text is none.
+// decodeRevision is the inverse of encodeRevision. It returns false for other texts.
 func decodeRevision(text string) (revision int64, ok bool) {
 	revision, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || revision < 0 {
@@ -105,7 +111,7 @@ func decodeRevision(text string) (revision int64, ok bool) {
 	return revision, true
 }
 
-// single is the value of a header that was sent once; empty: it was not.
+// single returns the value of a header that was sent once; empty if it was sent never or repeatedly.
 func single(values []string) string {
 	if len(values) == 1 {
 		return values[0]

@@ -10,24 +10,24 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// NameTableURL is the type by which agents ask for the names of the mesh, stock ones too: the agent answers DNS with them. Its one resource has
-// no name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
+// NameTableURL is the type that agents request, stock ones too, for the names of the mesh, with which they answer DNS.
+// Its one resource has no name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
 const NameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
-// RegistryKubernetes is the registry of Kubernetes Services: agents answer for their short names, too. Any other registry has full names
-// alone.
+// RegistryKubernetes is the registry of Kubernetes Services, which agents resolve by short names too. Names of other
+// registries are resolved in full alone.
 const RegistryKubernetes = "Kubernetes"
 
-// Name is what DNS says of one host.
+// Name holds the DNS records of one host.
 type Name struct {
 	Host      string       // lower case, without a dot at the end; may begin with "*."
 	Addresses []netip.Addr // at least one
-	Registry  string
-	Shortname string // of a Service, or of a Pod below one; RegistryKubernetes alone
-	Namespace string // the same
+	Registry  string       // RegistryKubernetes, or another registry of istiod's
+	Shortname string       // of the Service, or of a Pod of a headless one; RegistryKubernetes alone
+	Namespace string       // of the Service; RegistryKubernetes alone
 }
 
-// The numbers of the fields of NameTable and NameInfo.
+// The field numbers of NameTable and NameInfo.
 const (
 	tableEntries = 1
 	entryHost    = 1
@@ -38,7 +38,7 @@ const (
 	infoSpace    = 4
 )
 
-// AppendName appends a name as one entry of an encoded table: a table is its entries, one after the other.
+// AppendName appends a name as one entry of an encoded table; a table is the concatenation of its entries.
 func AppendName(b []byte, n Name) []byte {
 	var info []byte
 	for _, a := range n.Addresses {
@@ -54,6 +54,7 @@ func AppendName(b []byte, n Name) []byte {
 	return protowire.AppendBytes(b, entry)
 }
 
+// appendText appends a string field, unless it is empty.
 func appendText(b []byte, field protowire.Number, text string) []byte {
 	if text == "" {
 		return b
@@ -61,8 +62,8 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// DecodeNames reads the body of a name table. Addresses that are none are left out, and with them names without any. An error is another
-// message, or one that is not encoded as described here; unknown fields are passed over.
+// DecodeNames decodes the body of a name table. Invalid addresses are left out, and names without any address too;
+// unknown fields are ignored. The error is a body of another type, or one that does not decode.
 func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	if body.GetTypeUrl() != NameTableURL {
 		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())
@@ -72,7 +73,7 @@ func DecodeNames(body *anypb.Any) (names []Name, err error) {
 			return nil
 		}
 		n := Name{}
-		if err := fields(value, n.takeEntry); err != nil {
+		if err := fields(value, n.decodeEntry); err != nil {
 			return err
 		}
 		if n.Host != "" && len(n.Addresses) > 0 {
@@ -86,17 +87,19 @@ func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	return names, nil
 }
 
-func (n *Name) takeEntry(number protowire.Number, value []byte) error {
+// decodeEntry decodes a field of an entry: the host, or the information on it.
+func (n *Name) decodeEntry(number protowire.Number, value []byte) error {
 	switch number {
 	case entryHost:
 		n.Host = strings.TrimSuffix(strings.ToLower(string(value)), ".")
 	case entryInfo:
-		return fields(value, n.takeInfo)
+		return fields(value, n.decodeInfo)
 	}
 	return nil
 }
 
-func (n *Name) takeInfo(number protowire.Number, value []byte) error {
+// decodeInfo decodes a field of NameInfo.
+func (n *Name) decodeInfo(number protowire.Number, value []byte) error {
 	switch number {
 	case infoIPs:
 		if a, err := netip.ParseAddr(string(value)); err == nil {
@@ -112,7 +115,8 @@ func (n *Name) takeInfo(number protowire.Number, value []byte) error {
 	return nil
 }
 
-// fields calls f with each field of a message that has a length; all other fields are passed over.
+// fields calls f with each length-delimited field of a message; other fields are skipped. The error is one of f, or a
+// message that does not decode.
 func fields(b []byte, f func(number protowire.Number, value []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

@@ -21,7 +21,7 @@ func TestNamesAreReadAsTheyWereWritten(t *testing.T) {
 	for _, n := range names() {
 		body = AppendName(body, n)
 	}
-	// A newer control plane may say more: name_info of a table, a number in between, alternative hosts of an entry.
+	// A newer control plane may send more: name_info of a table, a number in between, alternative hosts of an entry.
 	body = protowire.AppendVarint(protowire.AppendTag(body, 9, protowire.VarintType), 7)
 	body = protowire.AppendString(protowire.AppendTag(body, 2, protowire.BytesType), "x")
 	got, err := DecodeNames(&anypb.Any{TypeUrl: NameTableURL, Value: body})
@@ -30,7 +30,8 @@ func TestNamesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// The bytes are those of the message that istiod sends (pkg/dns/proto/nds.proto): NameTable{table: {"a.b": {ips: ["1.2.3.4"], registry: "R"}}}.
+// The bytes equal those of istiod's message (pkg/dns/proto/nds.proto): NameTable{table: {"a.b": {ips: ["1.2.3.4"],
+// registry: "R"}}}.
 func TestNamesOnTheWire(t *testing.T) {
 	got := AppendName(nil, Name{Host: "a.b", Addresses: []netip.Addr{netip.MustParseAddr("1.2.3.4")}, Registry: "R"})
 	want := "\x0a\x13" + "\x0a\x03a.b" + "\x12\x0c" + "\x0a\x071.2.3.4" + "\x12\x01R"

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// learn updates the known workloads of an identity, if they matter and are out of date.
-func (l *Ledger) learn(identity string, matters func(*account) bool) {
+// refreshKnown updates the known workloads of an identity, if matters returns true for it and they are out of date.
+func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
 	a := l.accounts[identity]
@@ -43,7 +43,7 @@ func (l *Ledger) credential(h Holder) *credential {
 	return c
 }
 
-// most returns the bound of an identity's streams. Proven streams of light credentials may exceed it.
+// most returns the limit of an identity's streams. Proven streams of light credentials may exceed it.
 func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
 // proven reports whether a stream is of a known workload.
@@ -52,8 +52,7 @@ func (a *account) proven(h Holder) bool {
 	return h.Pod || known
 }
 
-// loser returns the stream that must end so that another may enter; nil: no stream must. The error refuses the new
-// stream.
+// loser returns the stream that must end so that e may enter; nil if no stream must end. The error refuses e.
 func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	a := c.account
 	if a.streams < l.most(a) {
@@ -71,8 +70,9 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	case greedy == nil && !proven && a.unbound >= max(l.most(a), l.cfg.Workload):
 		return nil, full
 	case greedy == nil:
-		return nil, nil // all are light
-	case c.streams.Len()+1 >= greedy.streams.Len(): // the credential has most itself, or would have, and the two would displace each other
+		return nil, nil // all credentials are light
+	case c.streams.Len()+1 >= greedy.streams.Len():
+		// With e the credential would have the most streams itself, so that the two credentials would displace each other.
 		if loser = a.newestUnproven(c); proven && loser != nil {
 			return loser, nil
 		}
@@ -87,6 +87,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	return loser, nil
 }
 
+// newestUnproven returns the newest stream of a credential that is not proven, or nil.
 func (a *account) newestUnproven(c *credential) *Entry {
 	for at := c.streams.Back(); at != nil; at = at.Prev() {
 		if e := at.Value.(*Entry); !a.proven(e.holder) {
@@ -96,6 +97,7 @@ func (a *account) newestUnproven(c *credential) *Entry {
 	return nil
 }
 
+// add counts a stream of a credential.
 func (l *Ledger) add(c *credential, e *Entry) {
 	e.credential = c
 	e.place = c.streams.PushBack(e)
@@ -111,7 +113,7 @@ func (l *Ledger) add(c *credential, e *Entry) {
 	}
 }
 
-// becomesIdle notes that a credential has no streams.
+// becomesIdle records that a credential has no streams.
 func (l *Ledger) becomesIdle(c *credential) {
 	c.idleAt = l.cfg.Now()
 	c.place = l.idle.PushBack(c)
@@ -137,7 +139,7 @@ func (e *Entry) join(node string) (oldest *Entry) {
 	return oldest
 }
 
-// remove frees a stream's place. Its memory of names stays counted until it leaves.
+// remove ends the count of a stream. Its bytes of names stay counted until it leaves.
 func (e *Entry) remove() {
 	if e.place == nil {
 		return
@@ -162,8 +164,8 @@ func (e *Entry) remove() {
 	}
 }
 
-// spend implements Spend. One credential may have a quarter of its identity's bytes; streams that are not proven may
-// have three quarters together.
+// spend implements Spend. One credential may use a quarter of its identity's bytes, and streams that are not proven may
+// use three quarters together.
 func (e *Entry) spend(bytes int) (granted int) {
 	l, c := e.ledger, e.credential
 	a, free := c.account, l.cfg.NamesFree
@@ -187,14 +189,14 @@ func (e *Entry) spend(bytes int) (granted int) {
 	return bytes
 }
 
-// pace bounds events: a burst at once, and one more in each period.
+// pace limits the rate of events: a burst at once, and one more in each period.
 type pace struct {
 	used  int
 	since time.Time // the time up to which used was reduced
 }
 
-// take counts one event; false: the bound is reached.
-func (p *pace) take(now time.Time, burst int, every time.Duration) bool {
+// allow counts one event. It returns false, without counting, if the limit is reached.
+func (p *pace) allow(now time.Time, burst int, every time.Duration) bool {
 	if !p.room(now, burst, every) {
 		return false
 	}
@@ -202,7 +204,7 @@ func (p *pace) take(now time.Time, burst int, every time.Duration) bool {
 	return true
 }
 
-// room reports whether one more event is within the bound.
+// room reports whether one more event is within the limit.
 func (p *pace) room(now time.Time, burst int, every time.Duration) bool {
 	if gone := int(now.Sub(p.since) / every); p.used == 0 || gone >= p.used {
 		p.used, p.since = 0, now

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The source is asked for the workloads of a heavy identity once in ten seconds only, and then again, so that the bound
-// grows with them.
+// The source is queried for the workloads of a heavy identity once in ten seconds, and again after that, so that the
+// limit grows with them.
 func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
 	w := newBudgetTest(t, Limits{Least: 2})
 	w.open(Holder{Credential: "a"}, "a") // half of what it may have: from here on it is asked
@@ -21,7 +21,7 @@ func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
 	}
 }
 
-// The default bounds of an identity are the figures of deploy/docs/security.md.
+// The default limits of an identity are the figures of deploy/docs/security.md.
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{Workload: 8, Least: 1024, PerKnown: 4, Names: 32 << 20, NamesPerKnown: 4 << 10, NamesFree: 16 << 10,
 		Messages: 128 << 20, MessagesPerKnown: 512 << 10, MessagesPerCredential: 16 << 20, MessagesInAll: 512 << 20,

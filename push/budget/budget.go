@@ -1,16 +1,16 @@
-// Package budget bounds the memory and the work that callers with a valid credential cause in a replica, so that a
-// heavy user only takes from its own share.
+// Package budget limits the memory and the work that callers with a valid credential cause in a replica. A heavy user
+// exhausts only its own share.
 //
 // An identity is a service account, which thousands of Pods may have. Its *credentials* distinguish them and cannot be
 // forged: a token and the certificates that follow from it are one credential. Where several proxies share a
 // credential, node ids distinguish them too, but they are unverified. A credential is *light* while it has no more
-// streams than one proxy needs. Actions of others then never end its streams. The bounds of an identity are for
-// credentials with more streams, and for credentials without a Pod. They grow with the workloads that the source knows
-// of the identity. They have a minimum, because Pods behind no Service are unknown. A stream is *proven* to be of a
+// streams than one proxy needs. Other callers can then never end its streams. The limits of an identity apply to
+// credentials with more streams, and to credentials without a Pod. These limits grow with the identity's workloads that
+// the source knows. They have a minimum, because Pods without a Service are unknown. A stream is *proven* to be of a
 // known workload if its token is bound to a Pod, or its connection comes from a known workload's address. Streams that
-// are not proven neither displace nor refuse it.
+// are not proven can neither displace a proven stream nor cause its refusal.
 //
-// Owns: the counts. Reads: nothing. Never: closes anything while its lock is held; trusts a node's statements about
+// Owns: the counts.  Reads: nothing.  Never: closes a stream while its lock is held; trusts a node's statements about
 // itself.
 package budget
 
@@ -23,29 +23,29 @@ import (
 	"time"
 )
 
-// Limits are the numbers of the rules; 0 stands for the default.
+// Limits are the limits of all counts. In each field 0 means the default.
 type Limits struct {
-	Workload int // streams of one workload, and of a light credential; 0: 8, because Envoy's and agents' streams overlap when they reconnect
-	Least    int // streams of an identity whose credentials are not light, or not bound to a Pod; 0: 1,024
-	PerKnown int // in addition, for each known workload; 0: 4
+	Workload int // streams of one workload, and of a light credential; 0: 8, because streams overlap at reconnects
+	Least    int // streams of an identity; proven streams of light credentials may exceed it; 0: 1,024
+	PerKnown int // added to Least for each known workload; 0: 4
 
 	Names         int // bytes that an identity's streams may keep for names without a resource; 0: 32 MiB
-	NamesPerKnown int // in addition, for each known workload; 0: 4 KiB
+	NamesPerKnown int // added to Names for each known workload; 0: 4 KiB
 	NamesFree     int // bytes of each stream that are not counted; 0: 16 KiB
 
 	Messages              int // bytes of messages that are kept for an identity (Entry.Hold); 0: 128 MiB
-	MessagesPerKnown      int // in addition, for each known workload; 0: 512 KiB
-	MessagesPerCredential int // of one credential; 0: 16 MiB
-	MessagesInAll         int // of all identities; 0: 512 MiB
+	MessagesPerKnown      int // added to Messages for each known workload; 0: 512 KiB
+	MessagesPerCredential int // bytes of messages of one credential; 0: 16 MiB
+	MessagesInAll         int // bytes of messages of all identities; 0: 512 MiB
 
 	Work         int // cost per second of frames of one credential's connections, in units (Entry.Work); 0: 20,000
-	WorkInAll    int // of an identity's connections that are not proven; 0: 100,000
-	WorkPerKnown int // in addition, for each known workload; 0: 20
+	WorkInAll    int // cost per second of an identity's connections that are not proven, together; 0: 100,000
+	WorkPerKnown int // added to WorkInAll for each known workload; 0: 20
 
 	Asks int // concurrent requests of tools (istioctl) of an identity; 0: 4
 }
 
-// Config configures a Ledger. The zero Config is ready for use.
+// Config holds the settings of a Ledger. The zero Config is valid.
 type Config struct {
 	Limits
 	// Workloads returns the addresses of the workloads that the source knows of an identity. It is called for identities
@@ -61,36 +61,36 @@ type Holder struct {
 	// not distinguished.
 	Credential string
 	Pod        bool       // the credential is bound to a Pod
-	From       netip.Addr // address of the connection's peer; zero: not known
+	From       netip.Addr // address of the connection's peer; zero: unknown
 }
 
-// ErrExhausted is matched by the errors of this package: the identity has reached a bound.
+// ErrExhausted is matched by the errors of this package: the identity has reached a limit.
 var ErrExhausted = errors.New("as much as this identity may have")
 
 // errNewer is the reason for the end of a workload's oldest stream.
 var errNewer = fmt.Errorf("%w: newer ones of the same proxy took its place", ErrExhausted)
 
-// errDisplaced is the reason for the end of a stream of a credential with many streams.
+// errDisplaced is the reason for the end of a stream whose credential has the most streams.
 var errDisplaced = fmt.Errorf("%w: its credential has most of what the identity has open, and others need a place", ErrExhausted)
 
 // Paces and periods.
 const (
-	joinsBurst, joinsEvery = 16, 2 * time.Second // of one credential
-	joinsPeriod            = 30 * time.Second    // an identity may join in it as often as it may have streams
-	blamesBurst            = 64                  // refusals of an identity whose objects are looked up
+	joinsBurst, joinsEvery = 16, 2 * time.Second // pace of a credential's joins
+	joinsPeriod            = 30 * time.Second    // period in which an identity may join as often as it may have streams
+	blamesBurst            = 64                  // Blame's pace of an identity: this burst, then one in blamesEvery
 	blamesEvery            = time.Second / 4
-	blamesShare            = 4                // a credential may have a quarter, streams that are not proven three quarters together
+	blamesShare            = 4                // a credential may use 1/4 of that pace, streams that are not proven 3/4 together
 	knownFor               = 10 * time.Second // life of a result of Config.Workloads
-	forgetAfter            = time.Minute      // without streams; every pace is back at its beginning by then
+	forgetAfter            = time.Minute      // life of a credential without streams; its paces are unused by then
 )
 
-// Ledger holds the counts. It is safe for concurrent use.
+// Ledger holds the counts of all identities. It is safe for concurrent use.
 type Ledger struct {
 	cfg Config
 
-	mu       sync.Mutex // a leaf
+	mu       sync.Mutex // a leaf lock: guards the fields below
 	accounts map[string]*account
-	idle     list.List // of *credential: those without streams, the longest without first
+	idle     list.List // of *credential without streams, the longest idle first
 	held     int       // bytes of messages (Entry.Hold)
 }
 
@@ -128,7 +128,7 @@ type credential struct {
 	idleAt    time.Time
 }
 
-// Entry holds the counts of one stream. The methods of a nil Entry allow everything.
+// Entry holds the counts of one stream or connection. The methods of a nil Entry allow everything.
 type Entry struct {
 	ledger     *Ledger
 	credential *credential
@@ -139,7 +139,7 @@ type Entry struct {
 	among      *list.Element // in credential.workloads
 	spent      int           // bytes of names
 	held       int           // bytes of messages (Entry.Hold)
-	dropped    bool          // held counts no more
+	dropped    bool          // messages are no longer counted
 }
 
 // New returns an empty Ledger.
@@ -163,10 +163,10 @@ func New(c Config) *Ledger {
 	return &Ledger{cfg: c, accounts: map[string]*account{}}
 }
 
-// Enter counts a stream of a holder. end is called, from any goroutine, if another stream takes its place. An error
-// matches ErrExhausted and states the identity's count.
+// Enter counts a stream of a holder. The function end is called, from any goroutine, if the stream must end so that
+// another may enter. The error matches ErrExhausted and states the identity's number of streams.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
-	l.learn(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
+	l.refreshKnown(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}
 	l.mu.Lock()
 	c := l.credential(h)
@@ -183,7 +183,7 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	}
 	l.add(c, e)
 	oldest := (*Entry)(nil)
-	if h.Pod { // the Pod counts, whatever its node ids are
+	if h.Pod { // the credential is one workload's, whatever its node ids are
 		oldest = e.join("")
 	}
 	l.mu.Unlock()
@@ -196,8 +196,8 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	return e, nil
 }
 
-// Node sets the node of the stream. If its workload then has too many streams, the oldest of them ends, so that remains
-// of old connections never keep out a client that reconnects.
+// Node sets the node of the stream. If its workload then has too many streams, the oldest of them ends, so that a
+// client that reconnects is never refused because of its own old connections.
 func (e *Entry) Node(id string) {
 	if e == nil || e.holder.Pod {
 		return
@@ -210,7 +210,7 @@ func (e *Entry) Node(id string) {
 	}
 }
 
-// Leave releases everything. Further calls have no effect.
+// Leave ends all counts of the stream. Further calls have no effect.
 func (e *Entry) Leave() {
 	if e == nil {
 		return
@@ -229,7 +229,7 @@ func (e *Entry) Spend(bytes int) (granted int) {
 		return bytes
 	}
 	l := e.ledger
-	l.learn(e.holder.Identity, func(a *account) bool { return a.spent >= l.cfg.Names/4 })
+	l.refreshKnown(e.holder.Identity, func(a *account) bool { return a.spent >= l.cfg.Names/4 })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.place == nil {
@@ -238,7 +238,7 @@ func (e *Entry) Spend(bytes int) (granted int) {
 	return e.spend(bytes)
 }
 
-// Join returns nil if the stream may have a view planned now; otherwise an error that matches ErrExhausted. Each
+// Join returns nil if a view may be planned for the stream now; otherwise an error that matches ErrExhausted. Each
 // credential has a pace of its own; joins beyond it count for the identity's pace.
 func (e *Entry) Join() error {
 	if e == nil {
@@ -249,17 +249,17 @@ func (e *Entry) Join() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, a := e.credential, e.credential.account
-	if c.joins.take(now, joinsBurst, joinsEvery) {
+	if c.joins.allow(now, joinsBurst, joinsEvery) {
 		return nil
 	}
-	if most := l.most(a); a.joins.take(now, most, joinsPeriod/time.Duration(most)) {
+	if most := l.most(a); a.joins.allow(now, most, joinsPeriod/time.Duration(most)) {
 		return nil
 	}
 	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
 }
 
-// Ask returns a function that ends one request of a tool, or an error that matches ErrExhausted if too many are in
-// progress.
+// Ask counts one request of a tool, and returns a function that ends it. The error matches ErrExhausted: too many
+// requests are in progress.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil
@@ -291,10 +291,10 @@ func (e *Entry) Blame() bool {
 	if !a.blames.room(now, blamesBurst, blamesEvery) || !c.blames.room(now, blamesBurst/blamesShare, blamesEvery*blamesShare) {
 		return false
 	}
-	if !a.proven(e.holder) && !a.unprovenBlames.take(now, blamesBurst*(blamesShare-1)/blamesShare, blamesEvery*blamesShare/(blamesShare-1)) {
+	if !a.proven(e.holder) && !a.unprovenBlames.allow(now, blamesBurst*(blamesShare-1)/blamesShare, blamesEvery*blamesShare/(blamesShare-1)) {
 		return false
 	}
-	return c.blames.take(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.take(now, blamesBurst, blamesEvery)
+	return c.blames.allow(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.allow(now, blamesBurst, blamesEvery)
 }
 
 // Tick forgets credentials without streams after some time. Call it about every second. Its cost is that of the

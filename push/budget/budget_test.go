@@ -11,7 +11,7 @@ import (
 
 const web = "spiffe://mesh/ns/shop/sa/web"
 
-// budgetTest is a ledger, with a clock and streams that note how they ended.
+// budgetTest is a ledger with a clock, and with streams that record the reason of their end.
 type budgetTest struct {
 	*Ledger
 	t     *testing.T
@@ -34,7 +34,7 @@ type stream struct {
 	ended error
 }
 
-// open opens a stream of a credential; nil: it was refused.
+// open opens a stream of a credential; nil if it was refused.
 func (w *budgetTest) open(h Holder, node string) *stream {
 	w.t.Helper()
 	if h.Identity == "" {
@@ -64,9 +64,9 @@ func address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// 10,000 good agents of one account, each with the credential of its Pod, come from one address, join, reconnect while their old streams are still there, and renew
-// their certificates, with and without an attacker there who has one credential of the account, or 50, and invents node ids. None
-// of the good ones is refused or ended but by its own newer streams.
+// 10,000 good agents of one account, each with the credential of its Pod, come from one address, join, reconnect while
+// their old streams still exist, and renew their certificates. An attacker may have one credential of the account, or
+// 50, and invent node ids. No good agent is refused, and its streams end only because of its own newer ones.
 func TestTenThousandAgents(t *testing.T) {
 	const agents = 10_000
 	gateway := netip.MustParseAddr("192.0.2.1")
@@ -154,8 +154,8 @@ func TestOldestOfAWorkload(t *testing.T) {
 	}
 }
 
-// Over the cap of an identity the credential that has most loses its newest stream, and streams that are proven to be of known
-// workloads are spared; the cap grows with these.
+// Above the limit of an identity, the credential with the most streams loses its newest, and streams that are proven to
+// be of known workloads stay; the limit grows with the known workloads.
 func TestCapOfAnIdentity(t *testing.T) {
 	w := newBudgetTest(t, Limits{Workload: 2, Least: 20, PerKnown: 1})
 	var greedy []*stream
@@ -193,7 +193,7 @@ func TestCapOfAnIdentity(t *testing.T) {
 	}
 }
 
-// Two credentials that many proxies share do not end each other's streams in turn.
+// Two credentials that many proxies share do not displace each other's streams in turn.
 func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 	w := newBudgetTest(t, Limits{Workload: 2, Least: 21})
 	ended := 0
@@ -209,7 +209,7 @@ func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 	}
 }
 
-// Light credentials are bounded, too, but for those of Pods and of known workloads.
+// Light credentials are limited too, except those of Pods and of known workloads.
 func TestCapOfLightCredentials(t *testing.T) {
 	w := newBudgetTest(t, Limits{Least: 50, PerKnown: 1})
 	w.known[address(1)] = struct{}{}
@@ -224,7 +224,7 @@ func TestCapOfLightCredentials(t *testing.T) {
 	}
 }
 
-// Names are bounded for each credential, for streams that are not proven, and for the identity. Each stream may always
+// Names are limited for each credential, for streams that are not proven, and for the identity. Each stream may always
 // keep a few, and all bytes are returned.
 func TestSpend(t *testing.T) {
 	w := newBudgetTest(t, Limits{Names: 1000, NamesFree: 10})
@@ -265,7 +265,7 @@ func TestSpend(t *testing.T) {
 	}
 }
 
-// Joins of a credential have a pace, and beyond it the identity's; other credentials and identities keep theirs.
+// Joins of a credential have a pace, and beyond it the identity's; other credentials and identities have their own.
 func TestJoins(t *testing.T) {
 	w := newBudgetTest(t, Limits{Least: 100})
 	s, other := w.open(Holder{Credential: "a"}, "n"), w.open(Holder{Credential: "b"}, "n")
@@ -323,8 +323,8 @@ func TestAskAndBlame(t *testing.T) {
 	}
 }
 
-// One credential has a quarter of what its identity may have looked for, those that no Pod has three quarters together, and all of them no
-// more than the identity may.
+// One credential may use a quarter of its identity's look-ups, and all credentials without a Pod three quarters
+// together; all of them never exceed the identity's limit.
 func TestBlamesAreShared(t *testing.T) {
 	w := newBudgetTest(t, Limits{})
 	count := func(h Holder) (n int) {
@@ -363,7 +363,7 @@ func TestBlamesAreShared(t *testing.T) {
 	}
 }
 
-// Nothing is kept of credentials that are gone.
+// Nothing is kept of credentials without streams.
 func TestForgotten(t *testing.T) {
 	w := newBudgetTest(t, Limits{Least: 10})
 	for i := range 1000 {
@@ -381,7 +381,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// A stream of nobody is bounded by nothing here.
+// A nil Entry has no limits.
 func TestNobody(t *testing.T) {
 	var e *Entry
 	e.Node("n")

@@ -2,19 +2,20 @@ package budget
 
 import "fmt"
 
-// ErrMessages is the reason for the end of a connection with the most bytes of incomplete messages, or of a stream with
-// the most bytes of waiting messages. It matches ErrExhausted.
-var ErrMessages = fmt.Errorf("%w: messages that are not complete, or wait", ErrExhausted)
+// ErrMessages is the reason for the end of a connection or stream because of its messages. The connection has the most
+// bytes of incomplete messages, or the stream the most bytes of waiting messages. It matches ErrExhausted.
+var ErrMessages = fmt.Errorf("%w: bytes of incomplete or waiting messages exceed their limit", ErrExhausted)
 
-// Hold counts bytes of messages that are kept because they are incomplete (in a connection's ledger), or wait to be
-// handled (in a stream's). Negative bytes are released. If a credential, an identity or all together exceed their
-// bound, the entry with the most bytes ends with ErrMessages; it may be this one.
+// Hold counts bytes of kept messages; negative bytes are released. The ledger of connections counts incomplete
+// messages. The ledger of streams counts messages that wait to be handled. If a credential, an identity or the ledger
+// exceeds its limit, the entry with the most bytes of that credential, identity or ledger ends with ErrMessages. That
+// entry may be e. A nil entry counts nothing.
 func (e *Entry) Hold(bytes int) {
 	if e == nil {
 		return
 	}
 	l := e.ledger
-	l.learn(e.holder.Identity, func(a *account) bool { return a.held >= l.cfg.Messages/2 })
+	l.refreshKnown(e.holder.Identity, func(a *account) bool { return a.held >= l.cfg.Messages/2 })
 	l.mu.Lock()
 	e.hold(bytes)
 	loser := (*Entry)(nil)
@@ -33,6 +34,7 @@ func (e *Entry) Hold(bytes int) {
 
 // The caller of the functions below holds the lock.
 
+// hold adds bytes to all counts of messages, unless they were dropped.
 func (e *Entry) hold(bytes int) {
 	if !e.dropped {
 		e.held += bytes
@@ -52,7 +54,7 @@ func (e *Entry) drop() {
 func (l *Ledger) largest(e *Entry) (most *Entry) {
 	c := e.credential
 	a := c.account
-	look := func(c *credential) {
+	scan := func(c *credential) {
 		for at := c.streams.Front(); at != nil; at = at.Next() {
 			if other := at.Value.(*Entry); most == nil || other.held > most.held {
 				most = other
@@ -61,15 +63,15 @@ func (l *Ledger) largest(e *Entry) (most *Entry) {
 	}
 	switch {
 	case c.held > l.cfg.MessagesPerCredential:
-		look(c)
+		scan(c)
 	case a.held > l.cfg.Messages+l.cfg.MessagesPerKnown*len(a.known):
 		for _, c := range a.credentials {
-			look(c)
+			scan(c)
 		}
 	case l.held > l.cfg.MessagesInAll:
 		for _, a := range l.accounts {
 			for _, c := range a.credentials {
-				look(c)
+				scan(c)
 			}
 		}
 	}

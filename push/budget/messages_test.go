@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A caller with incomplete messages loses the connection with the most of them, and no other caller loses one: one
-// credential has a part of its identity's bytes, an identity a part of all.
+// A caller with incomplete messages loses the connection with the most of them, and no other caller loses one: a
+// credential has a part of its identity's bytes, and an identity a part of all.
 func TestMessagesThatDoNotEnd(t *testing.T) {
 	w := newBudgetTest(t, Limits{Workload: 16, Messages: 1000, MessagesPerKnown: 100, MessagesPerCredential: 300, MessagesInAll: 5000})
 	good, other := w.open(Holder{Credential: "good"}, "good"), w.open(Holder{Identity: "other", Credential: "other"}, "other")

@@ -6,16 +6,16 @@ import "time"
 // requests.
 const workBurst = 25 * time.Second
 
-// Work counts the cost of handling frames of a connection, in units of about a microsecond. It returns how long the
-// connection must not be read; 0: it may be read. Each credential has a pace. Connections that are not proven also
-// count for the identity's pace, so that a caller with many credentials, its own or others', does not have as many
-// paces. Work does not block.
+// Work counts the cost of handling frames of a connection, in units of about a microsecond. It returns the time for
+// which the connection must not be read; 0: it may be read. Units count against the pace of the credential. Units of
+// connections that are not proven also count against one pace of the identity, so a caller gains nothing by many
+// credentials. Work does not block.
 func (e *Entry) Work(units int) (wait time.Duration) {
 	if e == nil {
 		return 0
 	}
 	l := e.ledger
-	l.learn(e.holder.Identity, func(a *account) bool { return !a.proven(e.holder) })
+	l.refreshKnown(e.holder.Identity, func(a *account) bool { return !a.proven(e.holder) })
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +27,7 @@ func (e *Entry) Work(units int) (wait time.Duration) {
 	return wait
 }
 
-// reserve counts units, of which rate are allowed per second, and returns the time until they are.
+// reserve counts units, and returns the time until all counted units are within rate per second and the burst.
 func (p *pace) reserve(now time.Time, units, rate int) time.Duration {
 	every := time.Second / time.Duration(rate)
 	burst := int(workBurst / every)

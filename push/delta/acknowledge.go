@@ -49,7 +49,8 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	switch {
 	case r.Failed && isDynamic(r.Type):
 		return s.refuseDynamic(r, f, out)
-	case r.Failed && (f.version == "" || r.Version != f.version): // otherwise an older response failed, and this one was accepted
+	// The last condition excludes the refusal of an older response after this one was accepted.
+	case r.Failed && (f.version == "" || r.Version != f.version):
 		return s.refuse(r, f, out)
 	}
 	ty.accept(f)

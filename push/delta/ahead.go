@@ -16,7 +16,7 @@ type ahead struct {
 // maxAhead bounds the number that a stream remembers.
 const maxAhead = 256
 
-// goesAhead notes the resources of a response that are ahead of clusters. It is called before the response counts as
+// goesAhead records the resources of a response that are ahead of clusters. It is called before the response counts as
 // sent.
 func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	if t != xds.Listener && t != xds.Route {

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// subscription is an encoded first request for names.
+// subscription returns an encoded first request for names.
 func subscription(t xds.Type, names ...string) []byte {
 	raw := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), t.URL())
 	for _, name := range names {
@@ -19,7 +20,7 @@ func subscription(t xds.Type, names ...string) []byte {
 	return raw
 }
 
-// great is a set of so many clusters with endpoints, and one route configuration.
+// great returns a set of n clusters with endpoints, and one route configuration.
 func great(n int) (set *manifest.Set, names []string) {
 	set = &manifest.Set{Revision: 1}
 	var clusters, endpoints []*xds.Resource
@@ -36,7 +37,7 @@ func great(n int) (set *manifest.Set, names []string) {
 	return set, names
 }
 
-// join plays the requests and responses of a proxy without resources until it has everything.
+// join exchanges the requests and responses of a proxy without resources until it has all; it returns their number.
 func join(t testing.TB, s *State, requests ...[]byte) (resources int) {
 	say := func(raw []byte) {
 		m, err := ParseDelta(raw)
@@ -45,7 +46,7 @@ func join(t testing.TB, s *State, requests ...[]byte) (resources int) {
 		}
 		s.Request(m.Request, nil)
 	}
-	var late []Reply // clusters are acknowledged when their endpoints are there
+	var late []Reply // clusters are acknowledged after their endpoints
 	for _, raw := range requests {
 		say(raw)
 		for r, ok := s.Next(); ok; r, ok = s.Next() {
@@ -67,7 +68,7 @@ func join(t testing.TB, s *State, requests ...[]byte) (resources int) {
 	return resources
 }
 
-// BenchmarkJoin is the protocol's work for one proxy that joins with nothing, in a mesh of 1,000 clusters.
+// BenchmarkJoin measures the protocol's work for a proxy that joins without resources, in a mesh of 1,000 clusters.
 func BenchmarkJoin(b *testing.B) {
 	set, names := great(1000)
 	shared := &Names{}
@@ -80,7 +81,7 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-// BenchmarkResume is the same for one that has everything.
+// BenchmarkResume measures it for a proxy that has all resources.
 func BenchmarkResume(b *testing.B) {
 	set, names := great(1000)
 	shared := &Names{}
@@ -99,7 +100,7 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// A proxy that joins costs no override for each name: what is allocated beside names and lists does not grow with them.
+// A joining proxy needs no override for each name: beside names and lists, its allocations do not grow with the names.
 func TestJoinBuildsNoMaps(t *testing.T) {
 	set, names := great(500)
 	s := New(Config{}, set)
@@ -120,7 +121,7 @@ func TestJoinBuildsNoMaps(t *testing.T) {
 	}
 }
 
-// A client that claims all that there is and asks for one thing more is answered about that.
+// A client that claims all existing resources and subscribes to one more name receives a response for that name.
 func TestResumeAsksForMore(t *testing.T) {
 	set, names := great(3)
 	var held [][2]string
@@ -135,5 +136,37 @@ func TestResumeAsksForMore(t *testing.T) {
 	s.Request(m.Request, nil)
 	if r, ok := s.Next(); !ok || len(r.Set) != 1 || r.Set[0].Name != "absent" {
 		t.Errorf("answered %v %v, want an empty assignment for the one that there is not", ok, r)
+	}
+}
+
+// BenchmarkRemovals is the protocol's work for one proxy when 1,000 of 1,500 clusters are deleted at once. The proxy
+// unsubscribes from their endpoints.
+func BenchmarkRemovals(b *testing.B) {
+	set, names := great(1500)
+	left := &manifest.Set{Revision: 2, Types: set.Types}
+	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint} {
+		left.Types[t][manifest.Scope] = set.Types[t][manifest.Scope].With(nil, names[500:])
+	}
+	left.Types[xds.Route][manifest.Scope] = manifest.Of(thing(xds.Route, "80@2"))
+	cfg := Config{Names: &Names{}, Diffs: &Diffs{}}
+	requests := [][]byte{subscription(xds.Cluster), subscription(xds.Endpoint, names...), subscription(xds.Route, "80")}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		s := New(cfg, set)
+		join(b, s, requests...)
+		b.StartTimer()
+		s.Target(left)
+		removed := 0
+		for r, ok := s.Next(); ok; r, ok = s.Next() {
+			again := Request{Type: r.Type, Nonce: r.Nonce}
+			if s.Request(again, nil); r.Type == xds.Cluster {
+				removed += len(r.Removed)
+				s.Request(Request{Type: xds.Endpoint, Unsubscribe: slices.Values(r.Removed)}, nil)
+			}
+		}
+		if removed != 1000 {
+			b.Fatalf("%d clusters were removed", removed)
+		}
 	}
 }

@@ -54,9 +54,10 @@ func cost(t xds.Type, length int) int {
 // LeftOut returns the number of names that were left out so far.
 func (s *State) LeftOut() int { return int(s.leftOut) }
 
-// Again reports whether the client must reconnect, because names that were left out may matter by now. For a type of
-// which it is sent everything, that is after it was told of the others; for other types, when the resources of the type
-// have changed. Envoy then requests all that it wants, and lists what it holds. The call is cheap.
+// Again reports whether the client must reconnect, because resources of names that were left out may exist by now. If
+// the client is sent all resources of a type, this is so when all the others were sent; for other types, when the
+// resources of the type have changed. Envoy then requests all that it wants, and lists the resources that it has. The
+// call is cheap.
 func (s *State) Again() bool {
 	if s.leftOut == 0 {
 		return false
@@ -232,6 +233,7 @@ func (s *State) room(t xds.Type, names []string) room {
 	return room{total: 3*few - have, names: few - u.names, bytes: bytes - (u.bytes - u.names*costUnknown)}
 }
 
+// lengths returns the sum of the names' lengths, in bytes.
 func lengths(names []string) (n int) {
 	for _, name := range names {
 		n += len(name)
@@ -251,7 +253,7 @@ func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	return false
 }
 
-// cut notes that relevant names of a type were left out, and the present resources.
+// cut records that relevant names of a type were left out, and the present resources.
 func (s *State) cut(t xds.Type) {
 	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
@@ -357,10 +359,10 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	}
 }
 
-// Grant is the event that the stream may keep this many bytes more.
+// Grant permits the stream to keep this many more bytes.
 func (s *State) Grant(bytes int) { s.granted += bytes }
 
-// Surplus returns the granted bytes that are no longer used. The stream gives them up.
+// Surplus returns the granted bytes that are no longer used. They no longer count as granted.
 func (s *State) Surplus() (bytes int) {
 	unused := s.granted - s.used
 	if !s.cfg.Paid || unused <= 2*spendAtOnce {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// invented are names of which there is nothing.
+// invented returns n names without resources.
 func invented(from, n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("outbound|80||invented-%07d.nowhere.svc.cluster.local", from+i))
@@ -20,7 +20,7 @@ func invented(from, n int) (names []string) {
 	return names
 }
 
-// kept counts the names in a stream's state, over all types.
+// kept returns the number of names in a stream's state, over all types.
 func kept(s *State) (n int) {
 	for t := range s.types {
 		n += s.types[t].names.Len() + len(s.types[t].overrides)
@@ -35,7 +35,8 @@ func ask(s *State, t xds.Type, names ...string) {
 	s.Request(Request{Type: t, Subscribe: slices.Values(names)}, nil)
 }
 
-// takeAll has a client take and acknowledge everything; it returns the names that it was sent, and those that were removed.
+// takeAll lets a client accept and acknowledge all responses; it returns the names that were sent, and those that were
+// removed.
 func takeAll(s *State) (set, removed []string) {
 	for r, ok := s.Next(); ok; r, ok = s.Next() {
 		for _, one := range r.Set {
@@ -47,17 +48,17 @@ func takeAll(s *State) (set, removed []string) {
 	return set, removed
 }
 
-// Names beyond the bounds are not even copied: a message has room for hundreds of thousands of names, and tens of
-// streams may send one at once. Existing resources among them are served, wherever they are in the list.
+// Names beyond the limits are not copied: a message may contain hundreds of thousands of names, and dozens of streams
+// may send one at the same time. Existing resources among the names are served at any position in the list.
 func TestManyNamesAreNotCopied(t *testing.T) {
 	set, there := great(10)
 	for _, sotw := range []bool{false, true} {
 		list := invented(0, 200_000)
-		list = slices.Concat(list, there, list) // and each twice
+		list = slices.Concat(list, there, list) // each existing name twice
 		s := New(Config{SotW: sotw}, set)
 		request := Request{Type: xds.Endpoint, Subscribe: slices.Values(list), Unsubscribe: slices.Values(list[:100_000])}
 		request.digest()
-		for i := range 2 { // the first of the type, and another one
+		for i := range 2 { // the first request of the type, and a later one
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			s.Request(request, nil)
@@ -78,8 +79,8 @@ func TestManyNamesAreNotCopied(t *testing.T) {
 	}
 }
 
-// However many names a client asks for of which there is nothing, in whatever way, a stream keeps a bounded number, and serves
-// what there is as if they were not there.
+// Whatever a client requests, and in whatever way, a stream keeps a limited number of names without resources, and
+// serves existing resources as if those names were absent.
 func TestUnknownNamesAreBounded(t *testing.T) {
 	const most = 4 * 2 * fewNames // of each type: in the list, and as an override
 	for _, sotw := range []bool{false, true} {
@@ -126,8 +127,8 @@ func subset(some, of []string) bool {
 	return !slices.ContainsFunc(some, func(n string) bool { return !slices.Contains(of, n) })
 }
 
-// Only streams keep remembered lists alive: a list that was not kept, or whose stream has ended, is collected. A
-// bounded number of lists is remembered, however many were sent.
+// Only streams keep shared lists alive: a list without a stream is freed by the garbage collector. A limited number of
+// lists is remembered, however many were sent.
 func TestRememberedListsAreNotHeld(t *testing.T) {
 	var shared Names
 	kept, _ := shared.intern(slices.Values(invented(0, 100)), sumOf(invented(0, 100)))
@@ -154,7 +155,7 @@ func TestRememberedListsAreNotHeld(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// Names before they come into being are ordinary: within the bound they are served when they do.
+// A name may be requested before its resource exists: within the limit it is served when the resource appears.
 func TestUnknownNamesAreServedLater(t *testing.T) {
 	set, names := great(3000)
 	s := New(Config{}, &manifest.Set{})
@@ -178,7 +179,8 @@ func TestUnknownNamesAreServedLater(t *testing.T) {
 // grants is a budget that many streams share.
 type grants struct{ size, spent int }
 
-// request gives a stream a request, with what of its cost there is, and takes back what the stream does not use.
+// request passes a request to a stream with as much of its cost as the budget has, and returns the unused part to the
+// budget.
 func (p *grants) request(s *State, r Request) {
 	granted := min(s.Cost(r), p.size-p.spent)
 	p.spent += granted
@@ -191,8 +193,8 @@ func (p *grants) ask(s *State, t xds.Type, names ...string) {
 	p.request(s, Request{Type: t, Subscribe: slices.Values(names)})
 }
 
-// A proxy that comes after a mass removal, to a replica that never saw what was removed, loses all of it: at once, or where that
-// cannot be paid for by coming again.
+// A proxy connects after a mass removal to a replica that never had the removed resources: all of them are removed from
+// the proxy, at once or, if the budget does not suffice, after further connections.
 func TestResumeAfterMassRemoval(t *testing.T) {
 	set, names := great(100)
 	stack := set.Types[xds.Cluster]
@@ -238,7 +240,8 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 	}
 }
 
-// A stream of which names were left out comes again when other resources of the type are there, and not before.
+// A stream for which names were left out is closed for a new connection when other resources of the type exist, and not
+// earlier.
 func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 	set, _ := great(10)
 	s := New(Config{Paid: true}, set)
@@ -266,7 +269,7 @@ func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// Bytes are returned for names that are no longer requested, or that exist now.
+// The budget gets bytes back for names that are unsubscribed, and for names whose resources exist now.
 func TestSpendingIsGivenBack(t *testing.T) {
 	set, names := great(2000)
 	p := &grants{size: 1 << 30}
@@ -278,20 +281,20 @@ func TestSpendingIsGivenBack(t *testing.T) {
 	}
 	for some := range slices.Chunk(names[:1000], 10) {
 		p.request(s, Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)})
-		p.request(s, Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}) // twice
+		p.request(s, Request{Type: xds.Endpoint, Unsubscribe: slices.Values(some)}) // for the second time
 	}
 	if half := 1000 * (len(names[0]) + costUnknown); p.spent > half+2*spendAtOnce || p.spent < half {
 		t.Errorf("%d bytes are paid for, want %d", p.spent, half)
 	}
 	s.Target(set)
 	takeAll(s)
-	p.ask(s, xds.Endpoint, invented(0, 100)...) // the rest is there: it pays for these
+	p.ask(s, xds.Endpoint, invented(0, 100)...) // the other resources exist: their bytes pay for these
 	if p.spent > 100*(100+costUnknown)+3*spendAtOnce {
 		t.Errorf("%d bytes are paid for, for 100 names", p.spent)
 	}
 }
 
-// A very long name is left out, wherever it stands; the stream goes on, and does not come again for it.
+// A very long name is left out, wherever it is in a request; the stream stays open, also later.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("n", maxName+1)
 	set, names := great(3)
@@ -325,8 +328,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// Removing many clusters costs what there is to look at of routes once, and not for each of them: otherwise a client that keeps many
-// overrides costs their product.
+// Removing many clusters searches the routes once, and not once for each cluster: otherwise the cost would be the
+// product with the number of a client's overrides.
 func TestRemovalsLookAtRoutesOnce(t *testing.T) {
 	const n = 500
 	set, _ := great(n)
@@ -341,7 +344,7 @@ func TestRemovalsLookAtRoutesOnce(t *testing.T) {
 	s := New(Config{}, set)
 	s.Withhold(func(r *xds.Resource) bool {
 		looked++
-		return r.Type == xds.Route // each is an override that waits
+		return r.Type == xds.Route // each is a waiting override
 	})
 	ask(s, xds.Cluster)
 	takeAll(s)

@@ -26,6 +26,7 @@ func (s *State) Next() (Reply, bool) { return s.next(false) }
 // subscriptions. All other changes stay for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
+// next returns the next response, of dynamic types first, then in the order of types; with urgent, only urgent changes.
 func (s *State) next(urgent bool) (Reply, bool) {
 	s.urgent = urgent
 	for t := range s.dynamicTypes() {
@@ -54,8 +55,9 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 
 // change is the content of one response.
 type change struct {
-	set     []*xds.Resource
-	whole   manifest.Stack // if not zero, set is all of it, already ordered by name, and possibly shared: it must not be changed
+	set []*xds.Resource
+	// If whole is not zero, it contains all of set, already ordered by name. It may be shared and must not be changed.
+	whole   manifest.Stack
 	removed []string
 }
 
@@ -179,6 +181,7 @@ func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 
 func (c *change) empty() bool { return len(c.set) == 0 && len(c.removed) == 0 }
 
+// add adds a resource, or a removal of its name, if the verb is set or remove, and reports whether it did.
 func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	switch v {
 	case set:
@@ -201,13 +204,13 @@ func (s *State) defers(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
-// sends is decide with the restriction of Urgent. Only requested endpoints and those of the fast path are urgent, and
+// sends is decideOn with the restriction of Urgent. Only requested endpoints and those of the fast path are urgent, and
 // none of a cluster that is about to change, because the cluster comes first.
-func (s *State) sends(t xds.Type, name string, o override) (verb, *xds.Resource) {
+func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
 	}
-	return s.decide(t, name, o)
+	return s.decideOn(t, name, o, want)
 }
 
 // fastPath reports whether an assignment is of a host whose endpoints do not wait.
@@ -230,12 +233,12 @@ func (s *State) changes(cluster string) bool {
 
 // gather decides about the overrides that pick selects, and returns the names of those that are sent.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
-	ty := s.typed(t)
+	ty, goal := s.typed(t), s.stack(t)
 	for name, o := range ty.overrides {
 		if !pick(name, o) {
 			continue
 		}
-		v, r := s.sends(t, name, o)
+		v, r := s.sends(t, name, o, goal.Get(name))
 		if c.add(name, v, r) {
 			resent = append(resent, name)
 		} else if waits := v == wait; waits != (o.since != 0) {
@@ -276,8 +279,11 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 		if _, is := ty.overrides[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
 			continue
 		}
-		o := ty.standing(d.Name)
-		v, r := s.sends(t, d.Name, o)
+		o := override{have: d.Old}
+		if len(ty.flights) > 0 {
+			o = ty.standing(d.Name)
+		}
+		v, r := s.sends(t, d.Name, o, d.New)
 		if !c.add(d.Name, v, r) {
 			if v == wait {
 				o.since = s.now

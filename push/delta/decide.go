@@ -22,11 +22,14 @@ const (
 
 // decide returns the action for a name, given the client's state of it.
 func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource) {
+	return s.decideOn(t, name, o, s.stack(t).Get(name))
+}
+
+// decideOn is decide for a name of which the target's resource is known; nil: the target has no resource.
+func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	has, known := o.has(), !o.held || o.flying != 0
-	stack := s.stack(t)
-	want := stack.Get(name)
 	switch {
-	case want == nil && stack.Pending(name):
+	case want == nil && s.stack(t).Pending(name):
 		return hold, nil // the client keeps its version, or waits for the first one
 	case want == nil:
 		return s.absent(t, name, o, has, known)

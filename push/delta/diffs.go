@@ -72,6 +72,7 @@ const maxRemembered = 1 << 16
 // size counts the names that differ, and the pair itself as eight of them.
 func (r *remembered) size() int { return len(r.diff) + 8 }
 
+// put adds a difference. If the memory is full, it removes other pairs.
 func (m *memory[T]) put(p pair[T], diff []manifest.Delta) {
 	m.forget(p) // another stream may have been as fast
 	r := &remembered{diff: diff}
@@ -88,6 +89,7 @@ func (m *memory[T]) put(p pair[T], diff []manifest.Delta) {
 	m.size += r.size()
 }
 
+// forget removes a pair.
 func (m *memory[T]) forget(p pair[T]) {
 	if r := m.pairs[p]; r != nil {
 		m.size -= r.size()
@@ -95,6 +97,7 @@ func (m *memory[T]) forget(p pair[T]) {
 	}
 }
 
+// tick removes the pairs that were unused since the last tick.
 func (m *memory[T]) tick() {
 	for p, r := range m.pairs {
 		if r.idle {

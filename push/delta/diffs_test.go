@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// edited is manifests, each with a few more edits of the same names than the one before.
+// edited returns manifests; each has some more edits of the same names than the previous one.
 func edited(r *rand.Rand, n int) (all []*manifest.Manifest) {
 	var m *manifest.Manifest
 	for v := range n {
@@ -24,8 +24,8 @@ func edited(r *rand.Rand, n int) (all []*manifest.Manifest) {
 	return all
 }
 
-// Differences are cached by layer too: the streams of all variants of a scope share the work for its layer, wherever
-// each comes from.
+// Differences are cached for each layer: streams of all variants of a scope share the work for the scope's layer, from
+// whichever manifest each comes.
 func TestDiffsOfAScopeAreMadeOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 37))
 	scope, zones := edited(r, 3), edited(r, 8)
@@ -43,7 +43,7 @@ func TestDiffsOfAScopeAreMadeOnce(t *testing.T) {
 	}
 }
 
-// The cache is bounded, and its results are right. Unused differences are dropped, with the old resources in them.
+// The cache is bounded and its results are correct. Unused differences are removed, with the old resources in them.
 func TestDiffsAreBoundedAndForgotten(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 37))
 	all := edited(r, 300)
@@ -69,7 +69,8 @@ func TestDiffsAreBoundedAndForgotten(t *testing.T) {
 	}
 }
 
-// bounded checks that a memory is as large as it says, and full: else the bound was not reached.
+// bounded checks that the length of a memory is consistent and at its limit: otherwise the test did not reach the
+// limit.
 func bounded[T comparable](t *testing.T, m *memory[T]) {
 	t.Helper()
 	size := 0

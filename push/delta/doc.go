@@ -34,6 +34,8 @@
 //     at most. Listeners with RBAC, JWT, ext_authz or TLS, in the old version or the new one, never wait, nor does
 //     virtualInbound: policies are not held back. A listener is not removed while a new one waits. Before the client
 //     requests CDS nothing waits.
+//   - In the same way a route waits if a virtual host that the client has newly names a cluster that does not exist:
+//     its DestinationRule, Service or ServiceEntry may come after the VirtualService. New virtual hosts do not wait.
 //   - A cluster is removed once LDS, RDS and ECDS without it are acknowledged, and the client has all routes and
 //     secrets that its listeners request: Envoy acknowledges a listener before that is warm, and serves with the old
 //     one meanwhile. An open cluster that no resource names is removed at once.

@@ -39,15 +39,15 @@ type dynamic struct {
 	refused string // the last version that the client refused, which is not sent again
 }
 
-// Offer is the event that a client has another resource of a dynamic type: the only resource of the stack, or none.
-// Streams that did not request the type ignore it.
+// Offer sets a client's resource of a dynamic type: the only resource of the stack, or none. Streams that did not
+// request the type ignore it.
 func (s *State) Offer(t xds.Type, resource manifest.Stack) {
 	if d := s.dynamicOf(t); d != nil {
 		d.target = resource
 	}
 }
 
-// Open is the event before the first request of a dynamic type, after which Offer takes effect. False: there is no such
+// Open prepares the state for the first request of a dynamic type; Offer has no effect before. False: there is no such
 // type.
 func (s *State) Open(t xds.Type) bool {
 	i := int(t) - int(Dynamic(0))
@@ -71,6 +71,7 @@ func (s *State) dynamicOf(t xds.Type) *dynamic {
 	return nil
 }
 
+// url returns the type's URL, also of a dynamic type.
 func (s *State) url(t xds.Type) string {
 	if isDynamic(t) {
 		return s.cfg.Dynamic[t-Dynamic(0)]

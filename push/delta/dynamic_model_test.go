@@ -10,19 +10,21 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// holder is a client of a dynamic type, as simple as it can be said.
+// holder is a simple model of a client of a dynamic type.
 type holder struct {
-	all     bool
-	names   map[string]bool
-	holds   map[string]string // name -> version
-	refused string            // the newest version that it refused, unless it took another one or asked again
-	due     map[string]bool   // asked for by name, and not answered
+	all   bool
+	names map[string]bool
+	holds map[string]string // name -> version
+	// refused is the newest version that the client refused, or empty if it has accepted one or subscribed again since
+	// then.
+	refused string
+	due     map[string]bool // subscribed by name, and not answered yet
 	flight  *Reply
 }
 
 func (h *holder) wants(name string) bool { return h.all || h.names[name] }
 
-// match is a stream and its client, with the resource as it is now.
+// match is a stream and its client, with the current resource.
 type match struct {
 	*testing.T
 	*rand.Rand
@@ -41,7 +43,7 @@ func (m *match) check(ok bool, format string, args ...any) {
 
 func (m *match) ask(q dynamicRequest) { m.state.Request(q.request(), nil) }
 
-// send is the stream's turn.
+// send is a turn of the stream.
 func (m *match) send() {
 	m.state.Offer(Dynamic(0), m.there)
 	n, ok := m.state.Next()
@@ -65,13 +67,13 @@ func (m *match) send() {
 	h.flight = &n
 }
 
-// answer has the client take what is in flight, or refuse it.
+// answer makes the client accept or refuse the response in flight.
 func (m *match) answer(refuse bool) {
 	h, n := m.h, m.h.flight
 	if n == nil {
 		return
 	}
-	if !refuse || len(n.Set) == 0 { // there is nothing in a removal to refuse
+	if !refuse || len(n.Set) == 0 { // a removal cannot be refused
 		for _, name := range n.Removed {
 			delete(h.holds, name)
 		}
@@ -90,7 +92,7 @@ func (m *match) answer(refuse bool) {
 	m.ask(dynamicRequest{nonce: n.Nonce, failed: refuse})
 }
 
-// begin asks for everything, or for one name.
+// begin subscribes to all names, or to one.
 func (m *match) begin() {
 	if m.IntN(2) == 0 {
 		m.h.all = true
@@ -101,7 +103,7 @@ func (m *match) begin() {
 	m.ask(dynamicRequest{subscribe: []string{"A"}})
 }
 
-// step has something happen.
+// step makes a random event.
 func (m *match) step(name string) {
 	h := m.h
 	switch m.IntN(6) {
@@ -110,7 +112,7 @@ func (m *match) step(name string) {
 	case 1, 2:
 		m.answer(m.IntN(3) == 0)
 	case 3:
-		if h.flight != nil { // as agents do: one thing at a time
+		if h.flight != nil { // like agents: one response at a time
 			break
 		}
 		if h.refused = ""; name == wildcard {
@@ -132,7 +134,7 @@ func (m *match) step(name string) {
 	}
 }
 
-// end checks what the client holds once all is answered.
+// end checks the client's resources after all responses are answered.
 func (m *match) end() {
 	h, res := m.h, only(m.there)
 	m.check(h.flight == nil, "it never ends")
@@ -141,15 +143,15 @@ func (m *match) end() {
 		want[res.Name] = res.Version
 	}
 	if res != nil && res.Version == h.refused && h.wants(res.Name) {
-		return // it holds what it had
+		return // it keeps its previous resources
 	}
 	m.check(maps.Equal(h.holds, want), "there is %v", want)
 	m.check(len(h.due) == 0, "not answered")
 }
 
-// Whatever a client asks for, takes and refuses, and however the resource changes: once all is answered, it holds exactly
-// what there is of what it asked for (or, where it refused that, what it had), every name that it asked for was answered,
-// and nothing is sent that it has.
+// Whatever a client subscribes to, accepts and refuses, and however the resource changes: when all is answered, the
+// client has exactly the existing resources that it subscribed to (or, after a refusal, its previous ones), each
+// subscribed name was answered, and no resource is sent that it already has.
 func TestDynamicTypeModel(t *testing.T) {
 	pool := []manifest.Stack{{}, one(t, "A", "1"), one(t, "A", "2"), one(t, "A", "3"), one(t, "B", "1"), one(t, "B", "2")}
 	names := []string{"A", "B", "C", wildcard}

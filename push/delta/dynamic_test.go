@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// one is a stack with one resource of a dynamic type.
+// one returns a stack with one resource of a dynamic type.
 func one(t testing.TB, name, content string) (s manifest.Stack) {
 	t.Helper()
 	r, err := xds.EncodeAny(name, xds.Any(structpb.NewStringValue(content)))
@@ -24,7 +24,7 @@ func one(t testing.TB, name, content string) (s manifest.Stack) {
 	return s
 }
 
-// only is the resource of a stack that has one; nil: it is empty.
+// only returns the resource of a stack; nil if the stack is empty.
 func only(s manifest.Stack) *xds.Resource {
 	for r := range s.All() {
 		return r
@@ -32,14 +32,14 @@ func only(s manifest.Stack) *xds.Resource {
 	return nil
 }
 
-// dynamicState is a stream whose first dynamic type was asked for by nobody yet.
+// dynamicState returns a stream whose first dynamic type has no subscription yet.
 func dynamicState(sotw bool) *State {
 	s := New(Config{SotW: sotw, Dynamic: []string{"navarch.io/test", "navarch.io/other"}}, &manifest.Set{Revision: 1})
 	s.Open(Dynamic(0))
 	return s
 }
 
-// dynamicRequest is a request of the first dynamic type, as agents write it.
+// dynamicRequest is a request for the first dynamic type, in the form that agents send.
 type dynamicRequest struct {
 	subscribe, unsubscribe []string
 	initial                map[string]string
@@ -61,16 +61,16 @@ func (r dynamicRequest) request() Request {
 	return out
 }
 
-// dynamicStep is a change of the resource, with the expected response, which the client accepts.
+// dynamicStep is a request or a change of the resource, with the expected response, which the client accepts.
 type dynamicStep struct {
-	ask  *dynamicRequest // or
-	put  manifest.Stack  // what there is from now on
-	take bool            // there is nothing from now on
+	ask  *dynamicRequest // either this
+	put  manifest.Stack  // or the new stack
+	take bool            // or the resource is removed
 	nack bool            // the response is refused
 	want string
 }
 
-// follow goes through steps; labels says by version what a resource is called in them.
+// follow runs the steps; labels maps versions to the names that the steps use for them.
 func follow(t *testing.T, steps []dynamicStep, labels map[string]string, other manifest.Stack) {
 	s := dynamicState(false)
 	var there manifest.Stack
@@ -113,8 +113,8 @@ func follow(t *testing.T, steps []dynamicStep, labels map[string]string, other m
 	}
 }
 
-// The rules of one dynamic type on one stream: steps are requests and changes, each followed by what is sent (names+versions, and
-// removals with a minus), acknowledged at once unless the step says otherwise.
+// The rules for one dynamic type on one stream. The steps are requests and changes, each with the response that must
+// follow (names+versions, removals with a minus), which is acknowledged at once unless the step refuses it.
 func TestDynamicTypeProtocol(t *testing.T) {
 	a1, a2, b1 := one(t, "A", "1"), one(t, "A", "2"), one(t, "B", "1")
 	first := func(names ...string) *dynamicRequest { return &dynamicRequest{subscribe: names} }
@@ -149,7 +149,7 @@ func TestDynamicTypeProtocol(t *testing.T) {
 	}
 }
 
-// A refusal is reported with what is refused and what stands, in the client's words.
+// A refusal is reported with the refused version, the version that stays, and the client's message.
 func TestDynamicRefusalIsReported(t *testing.T) {
 	a1, a2 := one(t, "A", "1"), one(t, "A", "2")
 	s := dynamicState(false)
@@ -201,7 +201,7 @@ func TestDynamicNamesAreBounded(t *testing.T) {
 	}
 }
 
-// Names of any length are asked for; a few short ones are remembered.
+// Names of any length may be subscribed to; a few short ones are remembered.
 func TestLongDynamicNames(t *testing.T) {
 	long := strings.Repeat("n", maxDynamicName+1)
 	for _, sotw := range []bool{false, true} {
@@ -215,8 +215,8 @@ func TestLongDynamicNames(t *testing.T) {
 	}
 }
 
-// On a stream of state of the world there is an answer where there is a resource, and none where there is not; a removal is an empty
-// response, where something was sent.
+// On a state-of-the-world stream an existing resource is sent, and a missing one causes no response; a removal is an
+// empty response if a resource was sent before.
 func TestDynamicTypeOnSotWStream(t *testing.T) {
 	a1, a2 := one(t, "A", "1"), one(t, "A", "2")
 	for _, names := range [][]string{nil, {"A"}} {

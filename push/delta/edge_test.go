@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Each bound of unknown names at its edge: as many as it says are kept, the next is left out. Where there are more resources, as many as these.
+// Each limit of unknown names is exact: as many as the limit are kept, and the next one is left out. If more resources
+// exist than the limit, as many names as resources are kept.
 func TestEdgesOfUnknownNames(t *testing.T) {
 	long := func(length, n int) (names []string) {
 		for i := range n {
@@ -51,8 +52,8 @@ func TestEdgesOfUnknownNames(t *testing.T) {
 	}
 }
 
-// The cost of a request is at most that of the names that may be kept, however much it lists: names, claims, and no
-// name that is too long.
+// The cost of a request is at most that of the names that may be kept, whatever it lists: names and claims, but no
+// names that are too long.
 func TestEdgesOfCost(t *testing.T) {
 	set, _ := great(10)
 	claims := func(names []string) func(func(string, string) bool) {
@@ -87,13 +88,14 @@ func TestEdgesOfCost(t *testing.T) {
 	}
 }
 
-// A request that says one name of what there is hundreds of thousands of times is cut before it is copied, and so is one of a dynamic type, which keeps a few names.
+// A request that repeats one existing name hundreds of thousands of times is truncated before it is copied; so is a
+// request for a dynamic type, for which a few names are kept.
 func TestRepeatedNamesAreNotCopied(t *testing.T) {
 	set, there := great(10)
 	again := slices.Repeat(there[:1], 1_000_000)
 	for what, c := range map[string]struct {
 		ask  func() (*State, Request)
-		most uint64 // bytes
+		most uint64 // in bytes
 	}{
 		"a name of what there is": {func() (*State, Request) {
 			return New(Config{}, set), Request{Type: xds.Endpoint, Subscribe: slices.Values(again)}
@@ -114,7 +116,7 @@ func TestRepeatedNamesAreNotCopied(t *testing.T) {
 	}
 }
 
-// A dynamic type's names at their edge.
+// The limit of a dynamic type's names is exact.
 func TestEdgesOfDynamicNames(t *testing.T) {
 	for _, atOnce := range []bool{true, false} {
 		s := dynamicState(false)
@@ -127,7 +129,8 @@ func TestEdgesOfDynamicNames(t *testing.T) {
 	}
 }
 
-// A refusal's text is searched for names as far as Envoy writes: a name that comes later is not found, and the response is sent again in halves.
+// The text of a refusal is searched for names up to the length that Envoy writes. A later name is not found, and the
+// response is sent again in halves.
 func TestEdgeOfRefusalsText(t *testing.T) {
 	const named = "Error adding/updating cluster(s) "
 	for more, want := range map[int]string{0: "static-a", 1: ""} {
@@ -143,7 +146,8 @@ func TestEdgeOfRefusalsText(t *testing.T) {
 	}
 }
 
-// A client acknowledges nothing and asks on for what its clusters need: it is answered so many times, and again once it has acknowledged.
+// A client that acknowledges no response and keeps subscribing to the dependencies of its clusters is answered a
+// limited number of times, and again after it has acknowledged.
 func TestEdgeOfFlights(t *testing.T) {
 	set, there := great(2 * maxFlights)
 	s := New(Config{}, set)

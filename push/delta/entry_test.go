@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An entry of initial_resource_versions is read as protobuf reads it, and the short way wherever it can be.
+// An entry of initial_resource_versions is read with protobuf's result, and by the fast parser whenever possible.
 func TestEntries(t *testing.T) {
 	field := func(number protowire.Number, s string) []byte {
 		return protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), s)

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A client of state of the world that never answers responses with clusters has each cluster kept once, however many
-// responses are in flight. Its answer at last is for all of them.
+// For a state-of-the-world client that answers no response, each cluster in flight is stored once, whatever the number
+// of responses. The client's later answer applies to all of them.
 func TestUnansweredClustersAreKeptOnce(t *testing.T) {
 	const clusters = 1000
 	var all []*xds.Resource
@@ -30,7 +30,7 @@ func TestUnansweredClustersAreKeptOnce(t *testing.T) {
 		return n
 	}
 	for i := range maxFlights {
-		for _, names := range [][]string{{}, {"e"}} { // asks again, and reads all before the answer
+		for _, names := range [][]string{{}, {"e"}} { // it requests again, and reads all responses before it answers
 			s.Request(Request{Type: xds.Endpoint, Subscribe: slices.Values(names)}, nil)
 		}
 		for r, ok := s.Next(); ok; r, ok = s.Next() {

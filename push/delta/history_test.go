@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// editor makes random sets that are sound: routes and listeners name clusters that there are.
+// editor makes random consistent sets: routes and listeners name existing clusters.
 type editor struct {
 	rnd      func(int) int
 	clusters map[string]string
@@ -23,7 +23,7 @@ type editor struct {
 	serial   int
 	set      manifest.Set
 	poison   bool
-	cold     bool // some clusters warm for long
+	cold     bool // some clusters warm for a long time
 }
 
 func newEditor(rnd func(int) int, poison, cold bool) *editor {
@@ -37,10 +37,10 @@ func (e *editor) version() string {
 	if e.poison && e.rnd(6) == 0 {
 		return fmt.Sprintf("poison%d", e.serial)
 	}
-	return fmt.Sprint(e.rnd(4)) // small numbers: things change back
+	return fmt.Sprint(e.rnd(4)) // small numbers, so that changes are undone
 }
 
-// cluster is the version of a cluster, which may be one that is not warm before time has passed.
+// cluster returns a version of a cluster; some versions become warm only after some time.
 func (e *editor) cluster() string {
 	v := e.version()
 	if e.cold && e.rnd(4) == 0 && !strings.Contains(v, "poison") {
@@ -49,7 +49,7 @@ func (e *editor) cluster() string {
 	return v
 }
 
-// listener is the version of a listener, which may authorise.
+// listener returns a version of a listener; some versions authorise requests.
 func (e *editor) listener() string {
 	v := e.version()
 	if e.rnd(3) == 0 {
@@ -87,7 +87,8 @@ func (e *editor) edit() *manifest.Set {
 			}
 		}
 	}
-	for t, all := range map[xds.Type]map[string]string{xds.Route: e.rds, xds.Listener: e.lds} { // what names a cluster that is gone names another
+	// A resource that names a removed cluster is changed to name an existing one.
+	for t, all := range map[xds.Type]map[string]string{xds.Route: e.rds, xds.Listener: e.lds} {
 		for name, v := range all {
 			for _, c := range refs(thing(t, name+"@"+v)) {
 				if e.clusters[c] == "" {
@@ -122,7 +123,7 @@ func (e *editor) publish() {
 	e.set.Revision++
 }
 
-// run is one random history.
+// run runs one random history.
 func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects, cold bool) {
 	e := newEditor(rnd, poison, cold)
 	set := e.edit()
@@ -172,9 +173,11 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// checkUrgent: endpoints that overtake configuration are of clusters that the proxy has, or is being sent, as they are to be.
+// checkUrgent checks that endpoints that are sent before configuration belong to clusters that the proxy has or
+// receives in the current version.
 func (p *proxy) checkUrgent(r Reply, urgent bool) {
-	if !urgent || r.Type != xds.Endpoint || r.Due || p.first[xds.Endpoint] || p.dirty() || !p.state.types[xds.Cluster].subscribed { // the first answer is whole
+	// The first response is complete.
+	if !urgent || r.Type != xds.Endpoint || r.Due || p.first[xds.Endpoint] || p.dirty() || !p.state.types[xds.Cluster].subscribed {
 		return
 	}
 	for _, n := range r.Set {
@@ -190,7 +193,7 @@ func (p *proxy) checkUrgent(r Reply, urgent bool) {
 	}
 }
 
-// warms lets one cluster that waits for something that is not seen be warm.
+// warms makes one of the clusters warm that wait for a dependency outside the history.
 func (p *proxy) warms() {
 	for _, name := range slices.Sorted(maps.Keys(p.has[xds.Cluster])) {
 		if p.has[xds.Cluster][name].WarmsUnseen && !p.warm[name] {

@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Resumed stands for a nonce in Info.Sent and Info.Acked: the client listed its held resources on this stream, and has
-// been sent nothing since.
+// Resumed takes the place of a nonce in Info.Sent and Info.Acked: the client listed its held resources on this stream,
+// and has been sent nothing since.
 const Resumed = "resumed"
 
 // Info describes the state of one type, for debugging.

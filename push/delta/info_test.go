@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The standing of one name for a client, from nothing to a refused version: requested, lacked, held and acknowledged.
+// The standing of one name for a client, from not requested to refused: requested, missing, sent and acknowledged.
 func TestStandingOfOneResource(t *testing.T) {
 	set := func(revision int64, label string) *manifest.Set {
 		s := &manifest.Set{Revision: revision}
@@ -58,7 +58,8 @@ func TestStandingOfOneResource(t *testing.T) {
 	}
 }
 
-// Clients that hold the same are summed once; one that has refused something, or asks for other names, by itself.
+// Clients with the same resources are summed once. A client that has refused a resource, or requests other names, is
+// summed separately.
 func TestSums(t *testing.T) {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Route] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Route, "r@1"), thing(xds.Route, "other@1")})
@@ -85,8 +86,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// A client that resumes with the newest versions is in sync without a response, and so is one whose refused version is gone from the newest
-// set. A client that waits for a newer version is not.
+// A client that resumes with the newest versions is in sync without a response; so is one whose refused version is no
+// longer in the newest set. A client that waits for a newer version is not.
 func TestSynced(t *testing.T) {
 	set := func(revision int64, labels ...string) *manifest.Set {
 		s := &manifest.Set{Revision: revision}

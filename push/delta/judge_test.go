@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// check holds the promises about a response as it arrives.
+// check verifies the promises for a response when it arrives.
 func (p *proxy) check(r Reply) {
 	for _, name := range r.Removed {
 		if slices.ContainsFunc(r.Set, func(n *xds.Resource) bool { return n.Name == name }) {
@@ -22,7 +22,7 @@ func (p *proxy) check(r Reply) {
 		}
 	}
 	if r.Type == xds.Listener || r.Type == xds.Route {
-		for _, n := range r.Set { // make before break: what it newly names is there, and was sent its endpoints
+		for _, n := range r.Set { // make before break: each newly named cluster exists and was sent its endpoints
 			for _, ref := range refs(n) {
 				if c := p.has[xds.Cluster][ref]; (c == nil || !p.serves[ref]) && !p.dirty() && !p.excusedNow(n) && !mentions(p.has[r.Type][n.Name], ref) {
 					p.fail("%v %s names cluster %s, which is not there", r.Type, label(n), ref)
@@ -32,12 +32,13 @@ func (p *proxy) check(r Reply) {
 	}
 }
 
-// excusedNow says whether a listener or route may name a cluster that does not serve: it authorises, or has waited for long enough.
+// excusedNow reports whether a listener or route may name a cluster that does not serve: because it authorises, or
+// because it has waited long enough.
 func (p *proxy) excusedNow(n *xds.Resource) bool {
 	return p.late[n] || n.Guards() || p.has[n.Type][n.Name].Guards()
 }
 
-// checkCredit holds the bounds of what is on its way.
+// checkCredit verifies the limits of unacknowledged bytes.
 func (p *proxy) checkCredit(reply Reply) {
 	unread := 0
 	for _, r := range p.down {
@@ -70,7 +71,7 @@ func (p *proxy) checkCredit(reply Reply) {
 	}
 }
 
-// checkWaits notes what is sent after it has waited for its clusters for long enough.
+// checkWaits records the resources that are sent because they have waited long enough for their clusters.
 func (p *proxy) checkWaits(reply Reply) {
 	if reply.Type != xds.Listener && reply.Type != xds.Route {
 		return
@@ -87,7 +88,7 @@ func (p *proxy) checkWaits(reply Reply) {
 	}
 }
 
-// noteWaits notes since when listeners and routes are to be sent.
+// noteWaits records since when listeners and routes are waiting to be sent.
 func (p *proxy) noteWaits(set *manifest.Set) {
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
 		ty := &p.state.types[t]
@@ -103,7 +104,8 @@ func (p *proxy) noteWaits(set *manifest.Set) {
 	}
 }
 
-// checkLeft holds that nothing is left to be sent but what waits for its clusters, and not for too long: what authorises never waits.
+// checkLeft verifies that only resources that wait for their clusters are unsent, and not for too long; resources that
+// authorise never wait.
 func (p *proxy) checkLeft(set *manifest.Set) {
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
 		ty := &p.state.types[t]
@@ -122,7 +124,8 @@ func (p *proxy) checkLeft(set *manifest.Set) {
 	}
 }
 
-// dirty says whether a cluster may be missing because it, or something together with it, was refused, which the server may not know yet.
+// dirty reports whether a cluster may be missing because it, or another resource of its response, was refused and the
+// server may not know it yet.
 func (p *proxy) dirty() bool {
 	if slices.ContainsFunc(slices.Concat(p.up, p.held), func(r Request) bool { return r.Failed }) {
 		return true
@@ -142,7 +145,7 @@ func (p *proxy) dirty() bool {
 	return false
 }
 
-// refs are the clusters that a listener or route of a history names: version "7(a,b)".
+// refs returns the clusters that a listener or route of a history names: its version has the form "7(a,b)".
 func refs(r *xds.Resource) []string {
 	_, list, ok := strings.Cut(versions[r.Version], "(")
 	if !ok || list == ")" {
@@ -153,7 +156,7 @@ func refs(r *xds.Resource) []string {
 
 func mentions(r *xds.Resource, name string) bool { return r != nil && slices.Contains(refs(r), name) }
 
-// agrees compares what the proxy has with what it should have.
+// agrees compares the proxy's resources with the expected ones.
 func (p *proxy) agrees(set *manifest.Set) {
 	p.t.Helper()
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
@@ -163,7 +166,7 @@ func (p *proxy) agrees(set *manifest.Set) {
 				continue
 			}
 			if p.timeouts && p.recorded[t][r.Name] == r.Version {
-				continue // applied out of a refused response, and not recorded: Envoy claims what it no longer has
+				continue // applied from a refused response and not recorded: Envoy does not claim it
 			}
 			if got := p.has[t][r.Name]; got == nil || got.Version != r.Version {
 				p.fail("%v: %s is not there", t, label(r))
@@ -184,14 +187,15 @@ func (p *proxy) agrees(set *manifest.Set) {
 	}
 }
 
-// fellBack says whether the client has the version before of a listener or route: it has refused a cluster that this one names.
+// fellBack reports whether the client has the previous version of a listener or route because it refused a cluster that
+// the resource names.
 func (p *proxy) fellBack(t xds.Type, r *xds.Resource) bool {
 	o := p.state.types[t].overrides[r.Name]
 	return o.refused == r.Version && mentions(r, o.lacks) && poisoned(p.state.target.Types[xds.Cluster].Get(o.lacks))
 }
 
-// excused: a cluster may stay while a refused listener or route has a last good version that names it; so may what
-// belongs to it.
+// excused reports whether a cluster may still exist because the last accepted version of a refused listener or route
+// names it; the same holds for the cluster's dependencies.
 func (p *proxy) excused(t xds.Type, name string, set *manifest.Set) bool {
 	for _, of := range []xds.Type{xds.Listener, xds.Route} {
 		for r := range set.Types[of].All() {

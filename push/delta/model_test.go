@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxy is a model of Envoy: it does what Envoy was measured to do, in the order of the wire.
+// proxy is a model of Envoy: it behaves as measured with Envoy, in the order of messages.
 type proxy struct {
 	t     *testing.T
 	sotw  bool
@@ -20,28 +20,28 @@ type proxy struct {
 	trace []string
 
 	state    *State
-	down     []Reply // on the way to the proxy
+	down     []Reply // in flight to the proxy
 	up       []Request
 	opened   [xds.NumTypes]bool
 	has      [xds.NumTypes]map[string]*xds.Resource // applied
-	recorded [xds.NumTypes]map[string]string        // recorded: what a reconnect claims
+	recorded [xds.NumTypes]map[string]string        // a reconnecting proxy claims these versions
 	names    [xds.NumTypes][]string
-	warm     map[string]bool // clusters that have had their endpoints since they changed
-	serves   map[string]bool // clusters that have been warm once
+	warm     map[string]bool // clusters that have received endpoints since their last change
+	serves   map[string]bool // clusters that have been warm at least once
 	held     []Request       // ACKs of clusters, until all are warm
 	sets     [xds.NumTypes]string
 	pgv      bool               // refuses whole responses
-	first    [xds.NumTypes]bool // nothing of the type came on this stream yet
+	first    [xds.NumTypes]bool // no resource of the type has arrived on this stream yet
 
-	clustered bool // a response with clusters has come, ever
+	clustered bool // a response with clusters has arrived, on any stream
 
 	clock time.Time
-	late  map[*xds.Resource]bool // listeners and routes that have waited for their clusters for long enough
-	waits map[string]time.Time   // listeners and routes that are not sent although they could be, by type and name: since when
+	late  map[*xds.Resource]bool // listeners and routes that have waited long enough for their clusters
+	waits map[string]time.Time   // when listeners and routes became ready to be sent, by type and name
 
-	timeouts bool // a cluster may have to wait for its endpoints: the stream was cut meanwhile, or they were refused
+	timeouts bool // a cluster may have to wait for its endpoints: the stream was cut, or they were refused
 
-	seen [xds.NumTypes]map[string]*xds.Resource // all that a response has carried
+	seen [xds.NumTypes]map[string]*xds.Resource // each resource that was in any response
 }
 
 func newProxy(t *testing.T, sotw bool, set *manifest.Set, rnd func(int) int) *proxy {
@@ -71,7 +71,8 @@ func (p *proxy) fail(format string, args ...any) {
 	p.t.Fatalf("%s\nstate of the world %v, open %v, in flight %v, on the way %d down %d up %d held, warm %v, overrides %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, p.state.openClusters(), flights, len(p.down), len(p.up), len(p.held), p.warm, overrides, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
 }
 
-// connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.
+// connect opens a stream, the first or a later one: it requests all types in the order of first use, with the recorded
+// versions.
 func (p *proxy) connect(set *manifest.Set) {
 	p.state = New(Config{SotW: p.sotw, Credit: 600}, set)
 	p.state.Tick(p.clock)
@@ -81,7 +82,7 @@ func (p *proxy) connect(set *manifest.Set) {
 		p.first[t] = true
 	}
 	p.opened = [xds.NumTypes]bool{}
-	if len(p.warming()) == 0 { // else Envoy does not ask for clusters before they are warm
+	if len(p.warming()) == 0 { // otherwise Envoy requests no clusters until they are warm
 		p.ask(xds.Cluster, nil, nil)
 	}
 	for _, t := range []xds.Type{xds.Endpoint, xds.Listener, xds.Route} {
@@ -92,7 +93,7 @@ func (p *proxy) connect(set *manifest.Set) {
 	p.note("connect: %d clusters held", len(p.has[xds.Cluster]))
 }
 
-// ask sends a request; the first of a type carries what is recorded.
+// ask sends a request; the first one of a type contains the recorded versions.
 func (p *proxy) ask(t xds.Type, subscribe, unsubscribe []string) {
 	r := Request{Type: t, Subscribe: slices.Values(slices.Clone(subscribe)), Unsubscribe: slices.Values(slices.Clone(unsubscribe))}
 	if !p.opened[t] {
@@ -134,11 +135,11 @@ func (p *proxy) want(t xds.Type, names []string) {
 
 func poisoned(r *xds.Resource) bool { return strings.Contains(string(r.Body()), "poison") }
 
-// apply does what a response says and answers it.
+// apply applies a response and answers it.
 func (p *proxy) apply(r Reply) {
 	t := r.Type
 	p.check(r)
-	resync := p.sotw && p.first[t] // the server cannot know what a state-of-the-world client held
+	resync := p.sotw && p.first[t] // the server cannot know the previous resources of a state-of-the-world client
 	p.first[t] = false
 	whole := t.Wildcard() && p.sotw
 	if whole {
@@ -210,7 +211,7 @@ func (p *proxy) accept(n *xds.Resource, recorded bool) {
 		if c := p.has[xds.Cluster][n.Name]; c == nil || !c.WarmsUnseen {
 			p.warm[n.Name] = true
 		}
-	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // no cluster waits for them here
+	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // no cluster waits for these here
 	}
 	if p.warm[n.Name] && t != xds.Listener && t != xds.Route {
 		p.serves[n.Name] = true
@@ -239,8 +240,8 @@ func (p *proxy) remove(t xds.Type, name string, resync bool) {
 	}
 }
 
-// uses says whether a listener is one that the server may know of, or a route is one that such a listener names. Across streams it does not know of
-// what was applied out of a refused response.
+// uses reports whether the server may know of a listener, or of a route that such a listener names. After a reconnect
+// it does not know of resources that were applied from a refused response.
 func (p *proxy) uses(r *xds.Resource) bool {
 	if _, recorded := p.recorded[r.Type][r.Name]; p.timeouts && !recorded {
 		return false
@@ -256,7 +257,7 @@ func (p *proxy) uses(r *xds.Resource) bool {
 	return false
 }
 
-// follow subscribes to what clusters and listeners need, once the first of them are there.
+// follow subscribes to the dependencies of clusters and listeners, once the first of these exist.
 func (p *proxy) follow() {
 	var eds, rds []string
 	for _, c := range p.has[xds.Cluster] {
@@ -278,8 +279,8 @@ func (p *proxy) follow() {
 	}
 }
 
-// hold keeps an answer about clusters until all are warm. A client of state of the world gives one answer then: to the newest response, with the
-// newest version that it accepted, and with the newest error.
+// hold keeps an ACK of clusters until all are warm. A state-of-the-world client then sends one answer: to the newest
+// response, with the newest accepted version and the newest error.
 func (p *proxy) hold(ack Request) {
 	if n := len(p.held); p.sotw && n > 0 {
 		if !ack.Failed {
@@ -290,7 +291,7 @@ func (p *proxy) hold(ack Request) {
 	p.held = append(p.held, ack)
 }
 
-// warming are the clusters that are not warm.
+// warming returns the clusters that are not warm.
 func (p *proxy) warming() (all []string) {
 	for name := range p.has[xds.Cluster] {
 		if !p.warm[name] {
@@ -300,7 +301,7 @@ func (p *proxy) warming() (all []string) {
 	return all
 }
 
-// release sends the ACKs of clusters once all are warm, and asks for listeners then.
+// release sends the ACKs of clusters if all are warm, and then requests listeners.
 func (p *proxy) release() {
 	if len(p.warming()) > 0 {
 		return
@@ -315,7 +316,7 @@ func (p *proxy) release() {
 	p.held = nil
 }
 
-// step does one random thing; false when there was nothing to do.
+// step makes one random event; false if none is possible.
 func (p *proxy) step(set *manifest.Set) bool {
 	switch p.rnd(3) {
 	case 0:
@@ -357,7 +358,8 @@ func (p *proxy) step(set *manifest.Set) bool {
 	return false
 }
 
-// rest runs until nothing moves, and then lets time pass: what waits for endpoints gives up (initial_fetch_timeout).
+// rest runs until no message is left, then advances the time so that waiting for endpoints ends
+// (initial_fetch_timeout).
 func (p *proxy) rest(set *manifest.Set) {
 	for round := range 12 {
 		for idle := 0; idle < 60; idle++ {

@@ -67,7 +67,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 // maxMaybe bounds the versions that a client may have applied; beyond it the newest ones count.
 const maxMaybe = 8
 
-// mayHave notes a version that a client may have applied from a response that it refused.
+// mayHave records a version that a client may have applied from a response that it refused.
 func (o *override) mayHave(r *xds.Resource) {
 	if !slices.ContainsFunc(o.maybe, func(m *xds.Resource) bool { return same(m, r) }) {
 		o.maybe = append(slices.Clone(o.maybe), r)

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Resources of all proxies are encoded once for all of them, whatever each workload and each zone adds between them, by
-// name.
+// Resources of all proxies are encoded once for all of them, whatever names the workload's and zone's resources have
+// between them.
 func TestEncodingIsSharedByLayer(t *testing.T) {
 	const services, zones, workloads = 1000, 3, 50
 	named := func(format string, n, edition int) (all []*xds.Resource) {
@@ -20,8 +20,8 @@ func TestEncodingIsSharedByLayer(t *testing.T) {
 	}
 	scope := manifest.Of(named("service-%04d", services, 0)...)
 	seen, counted := map[*byte]bool{}, map[*xds.Resource]bool{}
-	kept, want := 0, 0    // bytes
-	for turn := range 3 { // a run is joined when its resources are met together for the second time
+	kept, want := 0, 0    // in bytes
+	for turn := range 3 { // a run is encoded together when its resources are sent together for the second time
 		for zone := range zones {
 			variant := manifest.Of(named("service-%04d", 50, zone+1)...)
 			for workload := range workloads {

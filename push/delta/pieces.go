@@ -13,6 +13,7 @@ import (
 // A message arrives in the pieces that the transport read. The pieces are not joined: only a field that crosses pieces
 // is copied.
 
+// notProtobuf returns the error for a negative length that protowire returned; what names the part of the message.
 func notProtobuf(what string, code int) error {
 	return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(code))
 }

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// cut is a message in pieces, copied, so that a test sees what is read of bytes that are not there any more.
+// cut returns a copy of a message in pieces, so that a test detects any use of freed bytes.
 func cut(raw []byte, at ...int) (pieces [][]byte) {
 	from := 0
 	for _, to := range append(at, len(raw)) {
@@ -27,7 +27,7 @@ func cut(raw []byte, at ...int) (pieces [][]byte) {
 	return pieces
 }
 
-// digests says whether the sums that the parser made on its way are those of what the request lists.
+// digests checks that the hashes that the parser computed are those of the request's lists.
 func digests(m Message) error {
 	again := Request{Subscribe: m.Subscribe, Initial: m.Initial}
 	again.digest()
@@ -37,13 +37,14 @@ func digests(m Message) error {
 	return nil
 }
 
-// However a request is cut, it is read as if it were whole; and what is no request stays one.
+// A request is parsed with the same result however it is cut, and invalid bytes are refused however they are cut.
 func TestPieces(t *testing.T) {
 	long := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: strings.Repeat("n", 300)}, TypeUrl: xds.Endpoint.URL(), ResponseNonce: "7",
 		ResourceNamesSubscribe: []string{"*", strings.Repeat("a", 127), strings.Repeat("b", 128), ""}, ResourceNamesUnsubscribe: []string{"c"},
 		InitialResourceVersions: map[string]string{strings.Repeat("d", 200): "1", "e": ""}}
 	for _, request := range []*discoveryv3.DeltaDiscoveryRequest{sample, long} {
-		raw := protowire.AppendVarint(protowire.AppendTag(marshal(t, request), 99, protowire.VarintType), 1<<60) // of a later version
+		// Field 99 is unknown, like one of a later version.
+		raw := protowire.AppendVarint(protowire.AppendTag(marshal(t, request), 99, protowire.VarintType), 1<<60)
 		check := func(at ...int) {
 			t.Helper()
 			m, err := ParseDelta(cut(raw, at...)...)
@@ -73,7 +74,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// Groups, lengths without end and bytes that nobody sends are refused in pieces as in one, at the cost of reading them once.
+// Groups, unbounded lengths and unexpected bytes are refused in pieces as in one, and are read only once.
 func TestPiecesOfGarbage(t *testing.T) {
 	group := bytes.Repeat(protowire.AppendTag(nil, 9, protowire.StartGroupType), 40)
 	endless := protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.BytesType), 1<<62)
@@ -92,7 +93,7 @@ func TestPiecesOfGarbage(t *testing.T) {
 	}
 }
 
-// FuzzPieces: a message reads alike however it is cut.
+// FuzzPieces: a message is parsed with the same result however it is cut.
 func FuzzPieces(f *testing.F) {
 	f.Add(marshal(f, sample), uint64(1))
 	f.Add([]byte{}, uint64(1))
@@ -120,7 +121,7 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// resuming returns the request of a proxy that holds all of a set, in pieces as gRPC reads them.
+// resuming returns the request of a proxy that has all resources of a set, in pieces as gRPC reads them.
 func resuming(set *manifest.Set, names []string) [][]byte {
 	var held [][2]string
 	for r := range set.Types[xds.Endpoint].All() {
@@ -134,8 +135,8 @@ func resuming(set *manifest.Set, names []string) [][]byte {
 	return cut(raw, at...)
 }
 
-// A subscription that is resumed costs no copy of what it lists: neither objects nor bytes that are allocated grow with the
-// names, but for the few that lie across pieces.
+// A resumed subscription is not copied: neither the number nor the size of allocations grows with the names, except for
+// the few names that lie across two pieces.
 func TestResumeAllocates(t *testing.T) {
 	const runs = 20
 	cost := func(n int) (objects, bytes uint64, pieces [][]byte) {
@@ -157,7 +158,7 @@ func TestResumeAllocates(t *testing.T) {
 				other = s
 			}
 		}
-		resume() // the names are interned, the manifest summed up
+		resume() // the names are interned, and the manifest is hashed
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range runs {

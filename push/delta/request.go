@@ -44,6 +44,7 @@ func (r *Request) digest() {
 	}
 }
 
+// ask adds a subscribed name to the sum of names; the wildcard sets all instead.
 func (r *Request) ask(name string) {
 	if name == wildcard {
 		r.all = true
@@ -54,7 +55,7 @@ func (r *Request) ask(name string) {
 
 const wildcard = "*"
 
-// Request is the event of a request. It appends reports to out.
+// Request applies a request to the state. It appends reports to out.
 func (s *State) Request(r Request, out []Report) []Report {
 	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out
@@ -216,6 +217,7 @@ func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	}
 }
 
+// sumOf returns the sum of a list of names.
 func sumOf(names []string) (sum manifest.NameSum) {
 	for _, name := range names {
 		sum.Add(name)
@@ -344,6 +346,7 @@ func (s *State) replaceNames(t xds.Type, names []string) {
 	s.subscribe(t, added)
 }
 
+// pairs returns p, or an empty sequence if p is nil.
 func pairs(p iter.Seq2[string, string]) iter.Seq2[string, string] {
 	if p == nil {
 		return func(func(string, string) bool) {}

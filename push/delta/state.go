@@ -150,11 +150,11 @@ func New(cfg Config, set *manifest.Set) *State {
 	return &State{cfg: cfg, target: set, now: 1}
 }
 
-// Target is the event that the view has a newer set.
+// Target sets the newest set of the view.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
-// Withhold is the event that other versions must not be sent to this client though it has not refused them itself; nil:
-// no versions. Next and Urgent call the function for versions that the client does not have.
+// Withhold sets the versions that must not be sent to this client though it has not refused them itself; nil: no
+// versions. Next and Urgent call the function for versions that the client does not have.
 func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
 
 // withholds reports whether a version must not be sent.
@@ -214,8 +214,8 @@ func (s *State) Settled() bool {
 // client that starts without resources acknowledges its first clusters at once.
 func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
-// EndResume is the event that the client had time to request everything that it held before. Removals of clusters then
-// no longer wait for types that it has not requested. An Envoy that requests everything except clusters warms one of
+// EndResume ends the time in which a client requests everything that it held before. Removals of clusters then no
+// longer wait for types that it has not requested. An Envoy that requests everything except clusters warms one of
 // them, and is sent clusters unasked.
 func (s *State) EndResume() {
 	s.resumeOver = true
@@ -292,6 +292,7 @@ func (ty *typed) nameSum() manifest.NameSum {
 	return ty.sum
 }
 
+// put sets the override of a name.
 func (ty *typed) put(name string, o override) {
 	if ty.overrides == nil {
 		ty.overrides = map[string]override{}

@@ -16,21 +16,22 @@ import (
 // A story is a script, one event or expectation a line; testdata/stories.txt holds them.
 //
 //	target CDS a@1 b@2 EDS a@1      the newest set; types that are not named stay, "CDS" alone is empty
-//	s@?                             a secret that is there and not known yet
-//	r@1(a)                          a resource that names cluster a; a cluster that needs secret a
-//	c@cold1                         a cluster that warms for something that is not seen
-//	l@guard1                        a listener that authorises
-//	f@1/s                           one that f@s stands in for
+//	s@?                             an existing secret whose content is pending
+//	r@1(a)                          a resource that names cluster a, or a cluster that needs secret a
+//	r@1{v:a,w:b}                    a route whose virtual hosts v and w lead to clusters a and b
+//	c@cold1                         a cluster that waits for a dependency outside the story
+//	l@guard1                        a listener that authorises requests
+//	f@1/s                           a resource with the stand-in f@s, for clients that refuse it
 //	> CDS +a -b a=1 ack 3           a request: subscribe, unsubscribe, initial version, ACK
 //	> CDS nack 3 words              a NACK
-//	< CDS 1 a@1 -b                  the next response, with its nonce; "due" where it is outside the credit
+//	< CDS 1 a@1 -b                  the next response, with its nonce; "due" if it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
-//	= took yes                      whether all configuration is acknowledged; settled, maywarm likewise
-//	= wake 1.5s                     when Next is to be called again: after so long, or never
+//	= took yes                      Took: all configuration is acknowledged; settled and maywarm likewise
+//	= wake 1.5s                     when Next must be called again: a duration, or never
 //	later 2s                        time passes
 //	endresume | credit 100 | refuse CDS a@1 | release CDS a@1 | sotw
 //	fast a b                        the hosts whose endpoints do not wait, in the next targets
-//	urgent                          from here on only what is urgent is sent, until "all"
+//	urgent                          until "all" only urgent resources are sent
 //
 // Before each event and at the end there must be no further response.
 func TestStories(t *testing.T) {
@@ -139,7 +140,7 @@ func (s *story) step(verb string, args []string) {
 	}
 }
 
-// quiet fails if there is something to send that the script does not expect.
+// quiet fails if there is an unexpected response to send.
 func (s *story) quiet() {
 	s.t.Helper()
 	if s.state == nil {
@@ -266,7 +267,7 @@ func typeOf(short string) xds.Type {
 	return xds.Unknown
 }
 
-// Envoy may print the message that it refuses: of a secret, nothing of that is kept.
+// Envoy may print the refused message: if it is a Secret, nothing of it is stored.
 func TestRefusedSecretsAreNotPrinted(t *testing.T) {
 	s := New(Config{}, &manifest.Set{Types: [xds.NumTypes]manifest.Stack{xds.Secret: {manifest.Of(thing(xds.Secret, "s@1"))}}})
 	s.Request(Request{Type: xds.Secret, Subscribe: slices.Values([]string{"s"})}, nil)
@@ -314,7 +315,7 @@ func TestDynamicTypesShareTheCredit(t *testing.T) {
 	}
 }
 
-// A type that an urgent response passed over keeps its revision, because its changes still wait for their turn.
+// A type that an urgent response skips keeps its revision, because its changes still wait for their turn.
 func TestUrgentSaysNothingOfTheRest(t *testing.T) {
 	before, after := &manifest.Set{Revision: 1}, &manifest.Set{Revision: 2}
 	before.Types[xds.Listener] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Listener, "l@1")})

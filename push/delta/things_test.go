@@ -13,10 +13,11 @@ import (
 
 var (
 	things   = map[string]*xds.Resource{}
-	versions = map[string]string{} // hash -> what the scripts call it
+	hosts    = map[string]*xds.Fragment{}
+	versions = map[string]string{} // hash -> the version's name in the scripts
 )
 
-// thing is the resource that scripts call name@version(mentions); one pointer for one label, like a pool.
+// thing returns the resource that scripts call name@version(mentions): one pointer for each label, as from a pool.
 func thing(t xds.Type, label string) *xds.Resource {
 	key := t.String() + label
 	if r := things[key]; r != nil {
@@ -37,7 +38,7 @@ func thing(t xds.Type, label string) *xds.Resource {
 	}
 	message := &clusterv3.Cluster{Name: name, AltStatName: version}
 	var secrets []string
-	if _, list, ok := strings.Cut(version, "("); ok { // names are fields of their own
+	if _, list, ok := strings.Cut(version, "("); ok { // names are separate fields
 		for named := range strings.SplitSeq(strings.TrimSuffix(list, ")"), ",") {
 			secrets = append(secrets, named)
 			message.Filters = append(message.Filters, &clusterv3.Filter{Name: named})
@@ -46,7 +47,7 @@ func thing(t xds.Type, label string) *xds.Resource {
 	if t == xds.Listener && strings.HasPrefix(version, "guard") {
 		message.Filters = append(message.Filters, &clusterv3.Filter{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"}})
 	}
-	r, err := xds.Encode(t, name, message, needs...)
+	r, err := xds.EncodeRope(t, name, message, virtualHosts(version), needs...)
 	if err != nil {
 		panic(err)
 	}
@@ -66,6 +67,25 @@ func thing(t xds.Type, label string) *xds.Resource {
 	return r
 }
 
+// virtualHosts returns the virtual hosts of version{host:cluster,host:cluster}, one pointer for each content.
+func virtualHosts(version string) (all []*xds.Fragment) {
+	_, list, is := strings.Cut(strings.TrimSuffix(version, "}"), "{")
+	for one := range strings.SplitSeq(list, ",") {
+		if !is {
+			return nil
+		}
+		if hosts[one] == nil {
+			host, cluster, _ := strings.Cut(one, ":")
+			var err error
+			if hosts[one], err = xds.EncodeFragment(host, 2, &clusterv3.Cluster{Name: cluster}); err != nil {
+				panic(err)
+			}
+		}
+		all = append(all, hosts[one])
+	}
+	return all
+}
+
 func label(r *xds.Resource) string {
 	v, ok := versions[r.Version]
 	if !ok {
@@ -74,7 +94,7 @@ func label(r *xds.Resource) string {
 	return r.Name + "@" + v
 }
 
-// evolve makes a stack that holds exactly the list, out of its predecessor.
+// evolve returns a stack with exactly the resources of the list, derived from its predecessor.
 func evolve(old manifest.Stack, list []*xds.Resource) manifest.Stack {
 	var gone []string
 	for r := range old[manifest.Scope].All() {

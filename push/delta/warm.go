@@ -11,7 +11,7 @@ import (
 // send it, the delay is less than two seconds.
 const Patience = 1500 * time.Millisecond
 
-// Tick is the event that time has passed.
+// Tick sets the current time; earlier times have no effect.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
 // Wake returns when Next must be called again without other events: when the first resource that waits for clusters has
@@ -42,7 +42,8 @@ func (s *State) openClusters() map[string]bool {
 	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
 	answered := cds.acked
 	if !s.claims && !s.early && cds.settled == 0 && len(cds.flights) > 0 {
-		answered = cds.flights[0].at // a client that starts without resources requests listeners once its first clusters are warm
+		// A client that starts without resources requests listeners once its first clusters are warm.
+		answered = cds.flights[0].at
 	}
 	if !cds.subscribed || s.assumed || answered == goal && len(cds.overrides) == 0 {
 		return nil
@@ -135,22 +136,43 @@ func (s *State) clusterHas(secret string) bool {
 	return false
 }
 
-// awaits reports whether a listener or route waits for clusters: it newly names an open cluster that is not warm.
-// Resources that authorise, authenticate or encrypt never wait, and others wait for Patience at most.
+// awaits reports whether a listener or route waits for clusters: it newly names an open cluster that is not warm, or
+// leads to one that does not exist. Resources that authorise, authenticate or encrypt never wait, and others wait for
+// Patience at most.
 func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	if t != xds.Listener && t != xds.Route || o.since != 0 && s.now-o.since >= int64(Patience) {
 		return false
+	}
+	has := o.has()
+	if t == xds.Route && s.leadsNowhere(want, has) {
+		return !want.Guards() && !has.Guards()
 	}
 	open := s.openClusters()
 	if len(open) == 0 || t == xds.Listener && want.Name == xds.VirtualInbound {
 		return false
 	}
-	has := o.has()
 	cold := func(name string) bool {
 		warm, is := open[name]
 		return is && !warm
 	}
 	return newlyNames(want, has, open, cold) && !want.Guards() && !has.Guards()
+}
+
+// leadsNowhere reports whether a virtual host that the client has newly names a cluster of a service, or of a subset,
+// that does not exist. Its object may follow: users apply VirtualServices, DestinationRules and services in any order.
+func (s *State) leadsNowhere(want, has *xds.Resource) bool {
+	cds := &s.types[xds.Cluster]
+	if !cds.subscribed || want == has {
+		return false
+	}
+	for now, was := range want.Replaced(has) {
+		for name := range now.EachName {
+			if xds.IsOutbound(name) && cds.wants(name) && s.target.Types[xds.Cluster].Get(name) == nil && !was.Names(name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // newlyNames reports whether a resource names one of the clusters that pick selects, and its previous version does not.

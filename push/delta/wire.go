@@ -109,7 +109,7 @@ func ParseSotW(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// asks adds one subscribed name.
+// asks appends one subscribed name.
 func (r *Request) asks(value []byte, field string) error {
 	err := name(value, field)
 	if err == nil {

@@ -41,7 +41,7 @@ func inOrder(names iter.Seq[string]) []string {
 	return slices.Collect(names)
 }
 
-// sameDelta compares what the walker read with what protobuf read.
+// sameDelta compares the results of the parser and of protobuf.
 func sameDelta(m Message, p *discoveryv3.DeltaDiscoveryRequest) error {
 	initial := map[string]string{}
 	if m.Initial != nil {
@@ -93,7 +93,7 @@ func TestParseSotW(t *testing.T) {
 	}
 }
 
-// FuzzParseDelta: whatever protobuf reads, the walker reads alike; and it never panics.
+// FuzzParseDelta: the parser returns the result of protobuf for all bytes that protobuf can decode, and never panics.
 func FuzzParseDelta(f *testing.F) {
 	f.Add(marshal(f, sample))
 	f.Add([]byte{})
@@ -114,7 +114,7 @@ func FuzzParseDelta(f *testing.F) {
 	})
 }
 
-// FuzzState: histories chosen by the fuzzer, with a well-behaved proxy and with a hostile one, keep every promise.
+// FuzzState: histories that the fuzzer chooses, with a well-behaved proxy and with a hostile one, keep all promises.
 func FuzzState(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03seed"), uint8(7))
 	f.Add([]byte(strings.Repeat("\x05\x11\x27", 60)), uint8(1))
@@ -135,7 +135,7 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// hostile sends what no Envoy sends.
+// hostile sends requests that Envoy never sends.
 func hostile(t *testing.T, rnd func(int) int, steps int) {
 	e := newEditor(rnd, false, false)
 	s := New(Config{SotW: rnd(2) == 0, Credit: 600, Dynamic: []string{"navarch.io/a", "navarch.io/b"}}, e.edit())
@@ -177,7 +177,7 @@ func hostile(t *testing.T, rnd func(int) int, steps int) {
 	}
 }
 
-// firstRequest is an encoded first request that claims to hold names.
+// firstRequest returns an encoded first request that claims to have names.
 func firstRequest(t xds.Type, held [][2]string) []byte {
 	raw := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), t.URL())
 	for _, kv := range held {
@@ -199,7 +199,7 @@ func resume(t *testing.T, set *manifest.Set, raw []byte) *State {
 	return s
 }
 
-// A claim that is repeated does not count for another name, and claims of names that there are not count for none.
+// A repeated claim does not count for another name, and claims of missing names count for none.
 func TestForgedClaims(t *testing.T) {
 	a, b := thing(xds.Cluster, "static-a@1"), thing(xds.Cluster, "static-b@1")
 	set := &manifest.Set{}
@@ -215,7 +215,7 @@ func TestForgedClaims(t *testing.T) {
 	}
 }
 
-// A proxy that resumes with all that there is costs no table of names: what is allocated does not grow with it.
+// A proxy that resumes with all existing resources needs no table of names: the allocations do not grow with the names.
 func TestResumeBuildsNoMaps(t *testing.T) {
 	allocs := func(n int) float64 {
 		var all []*xds.Resource
@@ -240,7 +240,7 @@ func TestResumeBuildsNoMaps(t *testing.T) {
 	t.Logf("%v allocations", large)
 }
 
-// An ACK is what most requests are: it is read in place, and no list is made of what it does not have.
+// Most requests are ACKs: an ACK is read in place, and no list is allocated for it.
 func TestAckMakesNothing(t *testing.T) {
 	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL(), ResponseNonce: "17"})
 	if err != nil {

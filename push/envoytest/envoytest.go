@@ -22,17 +22,18 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Patience is how long tests wait for what takes an instant on a machine that does nothing else.
+// Patience is the limit of waits in tests, for conditions that an idle machine reaches at once.
 const Patience = time.Minute
 
-// Pause is how long to wait before looking again for what has been waited for: what comes at once is seen at once, and what takes
-// long is not asked for all the time, of processes that other tests need.
+// Pause returns the pause before the next check of a condition that was waited for so long. It grows with the wait,
+// from 5 to 250 ms: a fast condition is seen early, and a slow one is not checked so often that it delays other
+// processes of the test.
 func Pause(waited time.Duration) time.Duration {
 	return max(5*time.Millisecond, min(waited/10, 250*time.Millisecond))
 }
 
-// Binary is the path of Envoy: NAVARCH_ENVOY, or what `make tools` installs. A test that is skipped says nothing, so
-// without an Envoy it fails.
+// Binary returns the path of Envoy: NAVARCH_ENVOY, or the one that `make tools` installs. Without an Envoy the test
+// fails, because a skipped test proves nothing.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("NAVARCH_ENVOY")
@@ -49,7 +50,7 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// root is the folder of the repository; tests run in that of their package.
+// root returns the folder of the repository. Tests run in the folder of their package.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -66,10 +67,10 @@ func root(t testing.TB) string {
 	}
 }
 
-// Bootstrap is Envoy's configuration in the form of its JSON.
+// Bootstrap is Envoy's configuration, as decoded JSON.
 type Bootstrap = map[string]any
 
-// JSON is the bootstrap that a text holds.
+// JSON decodes a bootstrap. The test fails if the text does not decode.
 func JSON(t testing.TB, text []byte) Bootstrap {
 	t.Helper()
 	var b Bootstrap
@@ -79,8 +80,8 @@ func JSON(t testing.TB, text []byte) Bootstrap {
 	return b
 }
 
-// ADS is the bootstrap of a sidecar that takes clusters and listeners from a server: host:port, or the path of a Unix
-// socket. api is DELTA_GRPC or GRPC. Where the server goes away, it comes back within a fifth of a second.
+// ADS returns the bootstrap of a sidecar that receives clusters and listeners from a server. server is host:port, or
+// the path of a Unix socket, and api is DELTA_GRPC or GRPC. After a disconnect Envoy reconnects within 0.2 s.
 func ADS(api, server string) Bootstrap {
 	type object = map[string]any
 	address := object{"pipe": object{"path": server}}
@@ -88,7 +89,8 @@ func ADS(api, server string) Bootstrap {
 		address = object{"socket_address": object{"address": host, "port_value": json.Number(port)}}
 	}
 	const http2 = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	service := object{"cluster_name": "xds", "retry_policy": object{"retry_back_off": object{"base_interval": "0.05s", "max_interval": "0.2s"}}}
+	backOff := object{"base_interval": "0.05s", "max_interval": "0.2s"}
+	service := object{"cluster_name": "xds", "retry_policy": object{"retry_back_off": backOff}}
 	source := object{"ads": object{}, "resource_api_version": "V3"}
 	return Bootstrap{
 		"node": object{"id": "sidecar~127.0.0.1~web.default~default.svc.cluster.local", "cluster": "web"},
@@ -105,7 +107,7 @@ func ADS(api, server string) Bootstrap {
 	}
 }
 
-// File writes a bootstrap and returns its path.
+// File writes a bootstrap to a temporary file, and returns its path.
 func File(t testing.TB, b Bootstrap) string {
 	t.Helper()
 	text, err := json.Marshal(b)
@@ -119,7 +121,7 @@ func File(t testing.TB, b Bootstrap) string {
 	return path
 }
 
-// Validate is Envoy's own judgement of the bootstrap in a file: "" or its first complaint.
+// Validate validates the bootstrap in a file with Envoy, and returns "" or Envoy's first complaint.
 func Validate(binary, file string) string {
 	out, err := exec.Command(binary, "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput()
 	if err != nil {
@@ -128,16 +130,16 @@ func Validate(binary, file string) string {
 	return ""
 }
 
-// Envoy is a process.
+// Envoy is a running process.
 type Envoy struct {
 	Admin string // host:port of its admin page
 
-	t     testing.TB
-	said  Output
-	ended chan struct{}
+	t      testing.TB
+	output Output
+	ended  chan struct{}
 }
 
-// Output is what a process wrote so far. The zero Output is empty; safe for concurrent use.
+// Output collects the output of a process. The zero Output is empty. It is safe for concurrent use.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -157,40 +159,42 @@ func (s *Output) String() string {
 	return s.b.String()
 }
 
-// Start runs Envoy with a bootstrap, to which it adds an admin page, until the test ends. Where the test fails, its log
-// has what Envoy said.
+// Start runs Envoy with a bootstrap until the test ends; it adds an admin page to the bootstrap. If the test fails,
+// Envoy's output is in the test's log.
 func Start(t testing.TB, b Bootstrap) *Envoy {
 	t.Helper()
 	return StartVersion(t, Binary(t), b)
 }
 
-// StartVersion is Start of the Envoy at a path.
+// StartVersion is Start for the Envoy binary at a path.
 func StartVersion(t testing.TB, binary string, b Bootstrap) *Envoy {
 	t.Helper()
 	e := &Envoy{Admin: loopback.For(t), t: t, ended: make(chan struct{})}
 	host, port, _ := net.SplitHostPort(e.Admin)
-	b["admin"] = map[string]any{"address": map[string]any{"socket_address": map[string]any{"address": host, "port_value": json.Number(port)}}}
+	socket := map[string]any{"address": host, "port_value": json.Number(port)}
+	b["admin"] = map[string]any{"address": map[string]any{"socket_address": socket}}
 	cmd := exec.Command(binary, "-c", File(t, b), "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
-	cmd.Stdout, cmd.Stderr = &e.said, &e.said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with a test that is ended at its time limit
+	cmd.Stdout, cmd.Stderr = &e.output, &e.output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also if the test is killed at its time limit
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = cmd.Wait() // how it ended is in what it said
+		_ = cmd.Wait() // its output has the reason of the end
 		close(e.ended)
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-e.ended
 		if t.Failed() {
-			t.Logf("Envoy:\n%.8000s", e.said.String())
+			t.Logf("Envoy:\n%.8000s", e.output.String())
 		}
 	})
 	return e
 }
 
-// Live returns once Envoy has all that its bootstrap asks for, and listens. Where it ends instead, the test does.
+// Live waits until Envoy has received all resources that its bootstrap requests, and listens. The test fails if Envoy
+// ends or exceeds Patience.
 func (e *Envoy) Live() {
 	e.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -211,9 +215,10 @@ func (e *Envoy) Live() {
 	}
 }
 
-// Get fetches one of the admin's pages; any status but 200 is an error.
+// Get fetches a page of the admin interface. Any status except 200 is an error.
 func (e *Envoy) Get(path string) (string, error) { return get(e.Admin, path) }
 
+// get fetches a page of the admin interface at an address.
 func get(admin, path string) (string, error) {
 	client := http.Client{Timeout: Patience}
 	res, err := client.Get("http://" + admin + path)
@@ -228,7 +233,8 @@ func get(admin, path string) (string, error) {
 	return string(text), err
 }
 
-// Stats are the counters and gauges of an Envoy that has this admin address (host:port), by their names. An error: it does not answer, or with something else.
+// Stats returns the counters and gauges of the Envoy with an admin address (host:port), by name. The error is a request
+// that fails, or a page that does not decode.
 func Stats(admin string) (map[string]int, error) {
 	text, err := get(admin, "/stats?format=json")
 	if err != nil {
@@ -237,7 +243,7 @@ func Stats(admin string) (map[string]int, error) {
 	var page struct {
 		Stats []struct {
 			Name  string
-			Value any // a text where it is no counter or gauge
+			Value any // a number for counters and gauges
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &page); err != nil {

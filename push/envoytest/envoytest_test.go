@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// answers is a bootstrap with one listener, which answers every request itself.
+// answers is a bootstrap with one listener, which responds to every request itself.
 func answers(t *testing.T, port int) Bootstrap {
 	return JSON(t, fmt.Appendf(nil, `{"node":{"id":"n","cluster":"c"},"static_resources":{"listeners":[{"name":"in",
 "address":{"socket_address":{"address":"127.0.0.1","port_value":%d}},"filter_chains":[{"filters":[{"name":"http","typed_config":{
@@ -19,7 +19,7 @@ func answers(t *testing.T, port int) Bootstrap {
 "route_config":{"virtual_hosts":[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},"direct_response":{"status":204}}]}]}}}]}]}]}}`, port))
 }
 
-// One that is live answers at once, and counts.
+// A live Envoy responds at once, and counts.
 func TestLive(t *testing.T) {
 	port := loopback.PortFor(t)
 	e := Start(t, answers(t, port))
@@ -35,7 +35,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// failed stands in for the test that a dead Envoy has to end.
+// failed replaces the test that an ended Envoy must fail.
 type failed struct {
 	testing.TB
 	text string
@@ -52,8 +52,8 @@ func TestEnded(t *testing.T) {
 	e := Start(t, Bootstrap{"static_resources": map[string]any{"listeners": 7}})
 	e.t = f
 	defer func() {
-		if recover() != f || f.text != "Envoy has ended" || !strings.Contains(e.said.String(), "listeners") {
-			t.Errorf("%q: %s", f.text, e.said.String())
+		if recover() != f || f.text != "Envoy has ended" || !strings.Contains(e.output.String(), "listeners") {
+			t.Errorf("%q: %s", f.text, e.output.String())
 		}
 	}()
 	e.Live()

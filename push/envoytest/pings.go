@@ -12,15 +12,20 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Pinging is a client of what serves at l that pings every ten seconds, as Envoy and agents do, with a stream and without one. connections
-// is how many it has made so far; for tests in a bubble of testing/synctest. The caller closes it.
+// Pinging returns a client of the server at l that sends a keepalive ping every ten seconds. It pings with streams and
+// without, as Envoy and agents do. The number connections counts the connections that it has made. It is for tests in a
+// bubble of testing/synctest. The caller closes the client.
 func Pinging(t testing.TB, l *bufconn.Listener) (conn *grpc.ClientConn, connections *int) {
 	t.Helper()
 	connections = new(int)
 	conn, err := grpc.NewClient("passthrough:///pinged", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { *connections++; return l.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			*connections++
+			return l.DialContext(ctx)
+		}),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
 	if err != nil {
 		t.Fatal(err)
 	}

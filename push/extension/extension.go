@@ -1,7 +1,8 @@
-// Package extension decides the effect of WasmPlugins and TrafficExtensions on one proxy: how it runs each, and which filters it has for them
-// in its listeners (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
+// Package extension computes the effect of WasmPlugins and TrafficExtensions on one proxy. The effect is the way in
+// which the proxy runs each, and the filters in its listeners
+// (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
-// Owns: nothing; the functions are pure.  Reads: records it is given.  Never: the snapshot, Envoy's protobuf.
+// Owns: nothing; the functions are pure.  Reads: records of its arguments.  Never: the snapshot, Envoy's protobuf.
 //
 // # Filters that Envoy discovers
 //
@@ -10,8 +11,8 @@
 //
 // The configurations belong to the workload layer of a view, for outbound listeners too. They split no scope, and an
 // edit of one sends that configuration and no listener. The filters themselves are properties of the view. On the
-// inbound side these are view.Workload.Extensions; on the outbound side view.Inputs.Extensions, which makes variants
-// of listeners and of nothing else.
+// inbound side these are view.Workload.Extensions; on the outbound side view.Inputs.Extensions, which makes variants of
+// listeners and of nothing else.
 //
 // Where a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
 // (listener.Common.Extensions). A metric counts these cases by workload.
@@ -21,8 +22,8 @@
 //
 // A listener does not become active before it has its configurations. So each has a stand-in (xds.Resource.StandIn). A
 // proxy that refused the configuration, or from which it is withheld, receives the stand-in if it has no earlier good
-// version. The stand-in refuses requests or lets them pass, as failStrategy says. Configurations that EnvoyFilters add
-// have no stand-in: the author of the EnvoyFilter adds the filter too, and sets its behaviour without a configuration
+// version. By failStrategy the stand-in refuses requests or lets them pass. Configurations that EnvoyFilters add have
+// no stand-in: the author of the EnvoyFilter adds the filter too, and sets its behaviour without a configuration
 // (initial_fetch_timeout, default_config).
 package extension
 
@@ -41,22 +42,23 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Way is how a proxy runs an extension.
+// Way is the way in which a proxy runs an extension.
 type Way uint8
 
-// The ways.
+// The values of Way.
 const (
-	ByEnvoy Way = iota // Envoy has all that it needs, or fetches the module itself
-	ByAgent            // the proxy's agent fetches the module, and gives its Envoy a file (Istio's pilot-agent)
-	Left               // it cannot, and its traffic passes without (FAIL_OPEN)
-	Closed             // it cannot, and its traffic does not pass
+	ByEnvoy Way = iota // Envoy has the whole extension, or fetches the module itself
+	ByAgent            // the proxy's agent fetches the module, and its Envoy reads a file (Istio's pilot-agent)
+	Left               // the proxy cannot run it, and traffic passes without the filter (FAIL_OPEN)
+	Closed             // the proxy cannot run it, and traffic is refused
 )
 
-// Runs says whether the proxy runs the extension at all.
+// Runs reports whether the proxy runs the extension.
 func (w Way) Runs() bool { return w == ByEnvoy || w == ByAgent }
 
-// WayOf says how a proxy with these capabilities runs an extension; why is for one that cannot. A proxy without an agent that fetches modules takes
-// files, and modules by HTTP whose sum is stated: Envoy refuses others
+// WayOf returns the way in which a proxy with some capabilities runs an extension. The text why names the proxies that
+// cannot run it, for Left and Closed. Without an agent that fetches modules, a proxy supports modules in files, and
+// modules over HTTP with a stated sha256: Envoy refuses others
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/base.proto#config-core-v3-remotedatasource).
 func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	wasm := e.Spec.GetWasm()
@@ -91,7 +93,7 @@ func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	return Closed, why
 }
 
-// URL is where a module is: an image, where no scheme is stated.
+// URL returns the URL of a module. Without a scheme it is an image, oci://.
 func URL(wasm *extensionsv1.WasmConfig) string {
 	if strings.Contains(wasm.GetUrl(), "://") {
 		return wasm.GetUrl()
@@ -99,7 +101,8 @@ func URL(wasm *extensionsv1.WasmConfig) string {
 	return "oci://" + wasm.GetUrl()
 }
 
-// Registry is the registry that a module is fetched from with a credential (imagePullSecret); empty: it is fetched without, or is no image.
+// Registry returns the registry from which a module's image is fetched with a credential (imagePullSecret). It returns
+// "" if the module is fetched without a credential, or is not an image.
 func Registry(wasm *extensionsv1.WasmConfig) string {
 	if wasm.GetImagePullSecret() == "" {
 		return ""
@@ -107,17 +110,18 @@ func Registry(wasm *extensionsv1.WasmConfig) string {
 	return pullsecret.Registry(URL(wasm))
 }
 
-// OnConnections says whether the extension is a network filter; else it is an HTTP filter.
+// OnConnections reports whether the extension is a network filter; others are HTTP filters.
 func OnConnections(e *model.TrafficExtension) bool {
 	return e.Spec.GetWasm().GetType() == extensionsv1.PluginType_NETWORK
 }
 
-// PullSecretVariable is the variable of a module's environment in which Istio's agent finds credentials of registries, as Docker's configuration has them, and
-// which it takes out again. Empty: there should be some and are not, and the agent does not fetch the module (istio pkg/wasm/convert.go).
+// PullSecretVariable is the variable of a module's environment with the credentials of registries, in the form of
+// Docker's configuration. Istio's agent reads and removes it. If it is empty, a credential is missing, and the agent
+// does not fetch the module (istio: pkg/wasm/convert.go).
 const PullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 
-// Name is the name of the configuration that Envoy asks for: Istio's, with its spelling
-// (istio pilot/pkg/model/extensions.go).
+// Name returns the name of the configuration that Envoy requests: Istio's, with Istio's spelling (istio:
+// pilot/pkg/model/extensions.go).
 func Name(extension model.Key) string {
 	prefix := "extenstions.istio.io/wasmplugin/"
 	if extension.Kind == model.KindTrafficExtension {
@@ -126,20 +130,20 @@ func Name(extension model.Key) string {
 	return prefix + extension.Namespace + "." + extension.Name
 }
 
-// Filter is what an extension is in the listeners of one side of a proxy. Comparable.
+// Filter is the filter of an extension in the listeners of one side of a proxy. It is comparable.
 type Filter struct {
 	Extension     model.Key
-	Phase         Phase
+	Phase         Phase               // position among Istio's filters
 	OnConnections bool                // a network filter; else an HTTP filter
-	Lua           bool                // else WebAssembly
-	Closed        bool                // the proxy cannot run it: nothing passes
-	Ports         intern.List[uint32] // sorted; empty: all
+	Lua           bool                // false: WebAssembly
+	Closed        bool                // the proxy cannot run it, so traffic to its ports is refused
+	Ports         intern.List[uint32] // sorted; empty: all ports
 }
 
-// Phase is where a filter stands.
+// Phase is the position of a filter among Istio's own filters.
 type Phase = extensionsv1.TrafficExtension_ExecutionPhase
 
-// Side is a direction of traffic, as the match of extensions has it.
+// Side is a direction of traffic, in the values of the match of extensions.
 type Side = typev1.WorkloadMode
 
 // The sides.
@@ -148,18 +152,23 @@ const (
 	Inbound  = typev1.WorkloadMode_SERVER
 )
 
+// ports interns the lists of ports.
 var ports intern.Table[uint32]
 
-// FilterOf is an extension in the listeners of a side; false: it is in none.
+// FilterOf returns the filter of an extension in the listeners of a side. It returns false if the extension has no
+// filter there.
 func FilterOf(e *model.TrafficExtension, way Way, side Side) (Filter, bool) {
 	if way == Left {
 		return Filter{}, false
 	}
-	f := Filter{Extension: e.Key, Phase: e.Spec.GetPhase(), OnConnections: OnConnections(e), Lua: e.Spec.GetLua() != nil, Closed: way == Closed}
+	f := Filter{Extension: e.Key, Phase: e.Spec.GetPhase(), OnConnections: OnConnections(e),
+		Lua: e.Spec.GetLua() != nil, Closed: way == Closed}
 	var some []uint32
 	matches, all := len(e.Spec.GetMatch()) == 0, len(e.Spec.GetMatch()) == 0
 	for _, m := range e.Spec.GetMatch() {
-		if mode := m.GetMode(); mode != side && mode != typev1.WorkloadMode_UNDEFINED && mode != typev1.WorkloadMode_CLIENT_AND_SERVER {
+		switch m.GetMode() {
+		case side, typev1.WorkloadMode_UNDEFINED, typev1.WorkloadMode_CLIENT_AND_SERVER:
+		default:
 			continue
 		}
 		matches, all = true, all || len(m.GetPorts()) == 0
@@ -174,24 +183,27 @@ func FilterOf(e *model.TrafficExtension, way Way, side Side) (Filter, bool) {
 	return f, matches
 }
 
-// Name is the name of its configuration.
+// Name returns the name of the filter's configuration.
 func (f Filter) Name() string { return Name(f.Extension) }
 
-// String is the extension's key, for users.
+// String returns the extension's key, for messages.
 func (f Filter) String() string { return f.Extension.String() }
 
-// On says whether the filter is for connections to a port; port 0 is that of connections whose port is not known.
+// On reports whether the filter is for connections to a port. Port 0 means connections whose port is unknown, for which
+// only filters of all ports are.
 func (f Filter) On(port uint32) bool {
 	return f.Ports.Len() == 0 || slices.Contains(f.Ports.All(), port)
 }
 
-// Compare orders the extensions of a proxy: the higher priority first, none at all last; then by place, which orders their namespaces; then the
-// oldest.
+// Compare orders the extensions of a proxy. The order is by priority, the highest first and those without one last.
+// Then it is by place, the comparison of their namespaces, and then by age, the oldest first.
 func Compare(a, b *model.TrafficExtension, place int) int {
-	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created), cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))
+	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created),
+		cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))
 }
 
-// priority is as istiod has it: one that states none stands behind all that state one, 0 too.
+// priority returns the priority of an extension. An extension without one comes after all that state one, even 0, as in
+// istiod.
 func priority(e *model.TrafficExtension) int32 {
 	if p := e.Spec.GetPriority(); p != nil {
 		return p.GetValue()

@@ -91,7 +91,8 @@ func TestFilterOf(t *testing.T) {
 	}
 }
 
-// The higher priority first, then the place of the namespace, then the age; one without a priority stands behind all others.
+// The order is by priority, the highest first and those without one last; then by the place of the namespace; then by
+// age.
 func TestCompare(t *testing.T) {
 	unset, old := extensionOf(t, "a", 1, "{}"), extensionOf(t, "b", 1, "{priority: 0}")
 	young, high := extensionOf(t, "a", 2, "{priority: 0}"), extensionOf(t, "z", 9, "{priority: 5}")

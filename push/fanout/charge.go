@@ -17,7 +17,8 @@ func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	q.bytes += bytes
 }
 
-// ack is the event that bytes are acknowledged.
+// ack releases acknowledged bytes of a stream from the budget. Bytes that are acknowledged before their turn has ended
+// are subtracted from its charge.
 func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	forgiven := min(bytes, s.forgiven)
 	s.forgiven -= forgiven
@@ -26,6 +27,7 @@ func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	s.early += bytes - forgiven - charged
 }
 
+// release subtracts bytes from a stream's charge and from the charge of the queue.
 func (q *Queue[S]) release(s *entry[S], bytes int) {
 	bytes = min(bytes, s.unacked)
 	s.unacked -= bytes

@@ -124,6 +124,7 @@ func (s *Stream) Leave() {
 	s.notify()
 }
 
+// notify adds the stream to the inbox of the loop, once until the loop empties it, and wakes the loop. It never blocks.
 func (s *Stream) notify() {
 	if s.inbox.Swap(true) {
 		return
@@ -198,6 +199,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
+// take empties the inbox and returns its streams.
 func (l *Loop) take() []*Stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ func runLoop(t *testing.T, b Budget, workers int) *Loop {
 	return l
 }
 
-// Whatever is marked last is seen by a send that begins later: nothing is lost between a turn and the next.
+// A send that begins after a mark sees the marked state: no mark is lost between two turns.
 func TestLoopLosesNothing(t *testing.T) {
 	l := runLoop(t, Budget{Streams: 3}, 2)
 	const streams, edits = 50, 200
@@ -66,7 +66,7 @@ func TestLoopLosesNothing(t *testing.T) {
 	}
 }
 
-// However often streams are marked while nobody takes it out, the inbox holds each once.
+// The inbox contains a stream at most once, however often the stream is marked before the inbox is emptied.
 func TestInboxIsBounded(t *testing.T) {
 	l := New(Budget{}, 1, nil)
 	a, b := l.Join("ns", false, nil), l.Join("ns", false, nil)
@@ -80,9 +80,10 @@ func TestInboxIsBounded(t *testing.T) {
 	}
 }
 
-// While configuration is on its way beside endpoints, the run queue is read once each pressEvery; otherwise it is not.
+// While configuration and endpoints are both waiting, the run queue's delay is read once in each pressEvery; otherwise
+// it is not read.
 func TestRunQueueIsReadOnce(t *testing.T) {
-	watchdog.Caught(t) // the turn of a stream lasts as long as the test
+	watchdog.Caught(t) // the turn of the stream lasts as long as the test
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Budget{}, 1, nil)
 		var reads atomic.Int64
@@ -117,7 +118,7 @@ func TestRunQueueIsReadOnce(t *testing.T) {
 	})
 }
 
-// A turn that blocks, and with it a worker, is found.
+// The watchdog reports a turn that blocks, and with it a worker.
 func TestBlockedTurnIsFound(t *testing.T) {
 	blocked := watchdog.Caught(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Budget bounds the sends in progress. Zero fields stand for the defaults.
+// Budget bounds the sends in progress. Zero fields mean the defaults.
 type Budget struct {
 	Streams int           // streams that are sent to at a time; 0: 100
 	Bytes   int           // bytes sent and not acknowledged by streams that are not slow; 0: 256 MiB
@@ -225,6 +225,8 @@ func (q *Queue[S]) Waiting(l Lane) int {
 	return n
 }
 
+// mark adds a stream to a lane; with a plan that is new to the stream, to the lane of streams on which the plan is
+// tried. A stream with a turn is added when the turn ends.
 func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
 		q.window.last = now
@@ -260,7 +262,7 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.again, s.first = [allLanes]bool{}, false
 }
 
-// mayRest is called when a stream may have acknowledged all bytes.
+// mayRest frees a stream's slot of the window if the stream has no turn and has acknowledged all bytes.
 func (q *Queue[S]) mayRest(s *entry[S]) {
 	if !s.granted && s.unacked == 0 {
 		q.window.slots.leave(s)
@@ -283,6 +285,7 @@ func (q *Queue[S]) push(s *entry[S], to Lane, first bool) {
 	}
 }
 
+// remove removes a stream from a lane, if it waits there.
 func (q *Queue[S]) remove(s *entry[S], from Lane) {
 	if s.at[from] == nil {
 		return
@@ -297,6 +300,7 @@ func (q *Queue[S]) remove(s *entry[S], from Lane) {
 	}
 }
 
+// leave removes a stream from the queue: from all lanes, with its turn, its unacknowledged bytes and its slots.
 func (q *Queue[S]) leave(s *entry[S]) {
 	for l := range allLanes {
 		q.remove(s, l)

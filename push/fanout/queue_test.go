@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// script runs events and returns who was granted, in order, with "!" where only what is urgent is to be sent. "j:ns/a" joins,
-// "g:ns/a" joins as a gateway, "l:a" leaves, "e:a", "a:a" and "c:a" mark in a lane, "n:a:7" marks for plan 7, "d:a:9" is done
-// with 9 bytes, "k:a:9" acknowledges 9, "y:a:7" accepts plan 7, "s:a:7" has nothing of it, "r:a:7" refuses it, "r:a:7:x" does so
-// as x, "t" is 1 s later, "w" 10 ms, "p:5" goroutines waited 0.5 ms.
+// script runs events and returns the granted streams in order; "!" after a stream means that only its urgent resources
+// may be sent. Events: "j:ns/a" joins, "g:ns/a" joins as a gateway, "l:a" leaves; "e:a", "a:a" and "c:a" mark a in a
+// lane, "n:a:7" marks a for plan 7; "d:a:9" ends a's turn after 9 bytes, "k:a:9" acknowledges 9 bytes; "y:a:7" accepts
+// plan 7, "s:a:7" reports that plan 7 has no resource for a, "r:a:7" refuses plan 7, "r:a:7:x" does so with identity x;
+// "t" advances the time by 1 s, "w" by 10 ms, "p:5" reports that goroutines waited for 0.5 ms.
 func script(b Budget, events string) string {
 	q := NewQueue[string](b)
 	now := time.Unix(0, 0)
@@ -110,7 +111,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A config lane that waits gets every fifth turn, however busy the endpoint lane is.
+// A waiting config lane receives every fifth turn, however busy the endpoint lane is.
 func TestConfigDoesNotStarve(t *testing.T) {
 	q := NewQueue[string](Budget{Streams: 1})
 	var now time.Time
@@ -121,7 +122,7 @@ func TestConfigDoesNotStarve(t *testing.T) {
 	q.Step(now, Event[string]{Op: Mark, Stream: "c", Lane: Config})
 	q.Step(now, Event[string]{Op: Mark, Stream: "e2"})
 	for i := range 10 {
-		q.Step(now, Event[string]{Op: Mark, Stream: turn}) // endpoints of it changed again
+		q.Step(now, Event[string]{Op: Mark, Stream: turn}) // its endpoints changed again
 		turn = q.Step(now, Event[string]{Op: Done, Stream: turn})[0].Stream
 		if turn == "c" {
 			if i != patience {
@@ -133,8 +134,8 @@ func TestConfigDoesNotStarve(t *testing.T) {
 	t.Error("config never had its turn")
 }
 
-// Random events: never more in flight than the budget, nobody is granted twice at once, and everybody who was marked is
-// granted in the end.
+// Random events never put more streams in flight than the budget, never grant a stream that has a turn already, and
+// every marked stream is granted at the end.
 func TestQueueRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -162,20 +163,20 @@ func TestQueueRandom(t *testing.T) {
 	}
 }
 
-// chaos is eight streams of a queue, and what is known of each.
+// chaos is a queue with eight streams, and the expected state of each.
 type chaos struct {
 	t       *testing.T
 	seed    uint64
 	q       *Queue[int]
-	streams int // the budget
+	streams int // the budget of concurrent streams
 	now     time.Time
 	granted map[int]bool
 	unacked map[int]int  // bytes without acknowledgement
-	due     map[int]bool // marked and not granted since
+	due     map[int]bool // marked and not granted since then
 	plan    int64
 }
 
-// step is one event, and the check of what was granted.
+// step applies one event and checks which streams it grants.
 func (c *chaos) step(e Event[int]) {
 	for _, g := range c.q.Step(c.now, e) {
 		if c.granted[g.Stream] {
@@ -203,7 +204,7 @@ func (c *chaos) ack(s int) {
 	c.step(Event[int]{Op: Ack, Stream: s, Bytes: n})
 }
 
-// any is an event of any stream.
+// any applies a random event to a random stream.
 func (c *chaos) any(r *rand.Rand) {
 	s := r.IntN(8)
 	switch r.IntN(8) {

@@ -30,7 +30,7 @@ const (
 	maxBy = 1000
 )
 
-// begin is called with the plan of a stream that has something to send. A newer plan begins its rollout.
+// begin begins the rollout of a plan; a plan that is not newer has no effect.
 func (t *rollout[S]) begin(plan int64, streams int) {
 	if plan <= t.plan {
 		return
@@ -44,7 +44,7 @@ func (t *rollout[S]) begin(plan int64, streams int) {
 // open reports whether another stream may have its turn.
 func (t *rollout[S]) open() bool { return t.slots.count()+len(t.refused) < t.window }
 
-// accept is called when a stream has acknowledged a whole plan, even after it counted as slow.
+// accept widens the window by one after a stream has acknowledged a whole plan, even after it counted as slow.
 func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)
@@ -52,14 +52,15 @@ func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	}
 }
 
-// skip is called when there was nothing of a plan to send to a stream. It says nothing about the plan.
+// skip frees the slot of a stream to which nothing of a plan was sent. The window does not change.
 func (t *rollout[S]) skip(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)
 	}
 }
 
-// refuse is called when a stream has refused a part of a plan.
+// refuse frees the slot of a stream that has refused a part of a plan. The first refusal of each identity, by, reduces
+// the window to its least size, and occupies a slot for refusalBackoff.
 func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	if plan != t.plan {
 		return

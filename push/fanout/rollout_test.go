@@ -10,7 +10,7 @@ import (
 func TestRollout(t *testing.T) {
 	const four = "j:n/a j:n/b j:n/c j:n/d "
 	const seven = four + "j:n/e j:n/f j:n/g "
-	// Two have taken plan 1, so that four may try it; nobody else has it.
+	// widened: two streams have accepted plan 1, so that four may try it; no other stream has it.
 	const widened = seven + "n:a:1 n:b:1 d:a:1 d:b:1 y:a:1 y:b:1 "
 	for name, c := range map[string]struct{ events, want string }{
 		"a plan is tried on a few":              {four + "n:a:1 n:b:1 n:c:1 d:a:1 d:b:1", "a b"},
@@ -51,18 +51,18 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// fleet is proxies of a queue, in time that is simulated: each acknowledges, or refuses, after a while.
+// fleet is a queue with proxies in simulated time. Each proxy acknowledges or refuses a while after it was granted.
 type fleet struct {
 	q       *Queue[int]
 	now     time.Time
-	after   time.Duration // from a turn to the answer
-	bad     int64         // the first plan that has a version in it which all refuse; 0: none
-	fixed   int64         // the first that has it no more; 0: none
-	has     []int64       // which plan each has
-	tried   map[int]bool  // those that were sent the bad version
+	after   time.Duration // from the turn to the proxy's answer
+	bad     int64         // the first plan with the version that all proxies refuse; 0: none
+	fixed   int64         // the first later plan without that version; 0: none
+	has     []int64       // the plan of each proxy
+	tried   map[int]bool  // the proxies that were sent the bad version
 	by      func(int) string
-	refused map[string]bool // identities; where three have refused a version nobody is sent it any more
-	due     []answer        // oldest first
+	refused map[string]bool // identities; after refusals by three, the version is withheld from all
+	due     []answer        // the oldest first
 }
 
 type answer struct {
@@ -91,14 +91,14 @@ func (f *fleet) step(e Event[int]) {
 	}
 }
 
-// edit is another plan, for all.
+// edit marks all proxies for another plan.
 func (f *fleet) edit(plan int64) {
 	for s := range f.has {
 		f.step(Event[int]{Op: Mark, Stream: s, Lane: Config, Plan: plan})
 	}
 }
 
-// pass lets time go by.
+// pass advances the time by d and lets the proxies answer.
 func (f *fleet) pass(d time.Duration) {
 	end := f.now.Add(d)
 	for {
@@ -118,7 +118,7 @@ func (f *fleet) pass(d time.Duration) {
 		f.due = f.due[1:]
 		f.step(Event[int]{Op: Ack, Stream: a.stream, Bytes: 9})
 		if a.plan == 0 {
-			continue // a turn for nothing new
+			continue // a turn without a newer plan
 		}
 		if a.bad {
 			f.refused[f.by(a.stream)] = true
@@ -131,8 +131,8 @@ func (f *fleet) pass(d time.Duration) {
 	f.now = end
 }
 
-// Good edits follow one another, then one comes that all refuse, and good ones again: the bad version reaches a few, whatever
-// the time between edits, and all have the good ones.
+// After good edits comes one that all proxies refuse, and then good ones again: the bad version reaches few proxies,
+// whatever the time between edits, and all proxies receive the good ones.
 func TestBadPlanAmongGoodOnes(t *testing.T) {
 	const streams = 300
 	for _, gap := range []time.Duration{10 * time.Millisecond, 200 * time.Millisecond, 1200 * time.Millisecond} {
@@ -144,9 +144,9 @@ func TestBadPlanAmongGoodOnes(t *testing.T) {
 				f.pass(gap)
 			}
 			f.pass(5 * time.Second)
-			f.edit(15) // without the version, which is withheld
+			f.edit(15) // the version is withheld
 			f.pass(5 * time.Second)
-			// A few are sent each plan, and those of a second plan only where it came before the refusals did.
+			// Each plan reaches at most eight proxies, and a second plan reaches others only if it came before the refusals.
 			if most := 8 * (1 + int(after/gap)); len(f.tried) > most {
 				t.Errorf("edits each %v, answers after %v: %d of %d were sent the bad one, want %d at most", gap, after, len(f.tried), streams, most)
 			}
@@ -157,7 +157,9 @@ func TestBadPlanAmongGoodOnes(t *testing.T) {
 	}
 }
 
-// Where all are of one identity nothing is withheld, and where many identities refuse the plan stops: it goes out by eights.
+// With proxies of two identities, a plan that all refuse has reached eight of them before the first answers. With
+// proxies of many identities it reaches eight; after the backoff all others receive the plan without the refused
+// version.
 func TestRefusedPlanStops(t *testing.T) {
 	f := newFleet(300, time.Millisecond, func(s int) string { return fmt.Sprint(s % 2) })
 	f.bad = 2
@@ -183,8 +185,8 @@ func TestRefusedPlanStops(t *testing.T) {
 	}
 }
 
-// A plan doubles with each round of acknowledgements. Edits that come ten times a second are served to all, also where
-// acknowledgements take longer than the next edit does.
+// The number of proxies that may try a plan doubles with each round of acknowledgements. With ten edits in a second,
+// also when acknowledgements arrive later than the next edit, all proxies are served.
 func TestRolloutsDoNotHoldUpAFleet(t *testing.T) {
 	none := func(int) string { return "" }
 	f := newFleet(1000, 10*time.Millisecond, none)
@@ -200,7 +202,7 @@ func TestRolloutsDoNotHoldUpAFleet(t *testing.T) {
 	for _, c := range []struct {
 		streams int
 		after   time.Duration
-		plans   int // within which everybody has had one
+		plans   int // all proxies must have received a plan after this many
 	}{{1000, time.Millisecond, 2}, {1000, 50 * time.Millisecond, 30}, {2000, 50 * time.Millisecond, 30}, {2000, 400 * time.Millisecond, 160}} {
 		f := newFleet(c.streams, c.after, none)
 		behind := 0

@@ -41,7 +41,8 @@ func (l *slots[S]) leave(s *entry[S]) {
 	s.slots[l.kind] = nil
 }
 
-// done is called after a turn. It reports whether that was the turn of the slot.
+// done moves a stream's slot from the busy to the sent ones after a turn. It reports whether that was the turn of the
+// slot.
 func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	at := s.slots[l.kind]
 	its := at != nil && s.sentAt[l.kind].IsZero()

@@ -44,7 +44,8 @@ func (b *concurrencyWindow[S]) open(now time.Time) bool {
 	return !b.on(now) || b.slots.count() < b.size && !now.Before(b.rest)
 }
 
-// done is called after a stream's turn, with the number of bytes that were sent.
+// done moves a stream's slot to the sent ones after a turn with this many sent bytes. With the smallest window the next
+// turn waits as long as these bytes need at leastRate.
 func (b *concurrencyWindow[S]) done(s *entry[S], bytes int, now time.Time) {
 	if b.slots.done(s, now) && b.size == leastWindow {
 		b.rest = now.Add(time.Duration(float64(bytes) / leastRate * float64(time.Second)))

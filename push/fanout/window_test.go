@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// While endpoints change, configuration goes to few streams at once: fewer where goroutines wait, more where they do not.
+// While endpoints change, configuration is sent to a limited number of streams at once: the limit falls while
+// goroutines wait for a processor, and rises while they do not.
 func TestConcurrencyWindow(t *testing.T) {
 	const streams = 100
 	var joins, marks strings.Builder
@@ -19,7 +20,7 @@ func TestConcurrencyWindow(t *testing.T) {
 	all := Budget{Streams: 1000, Rollout: 1000, Slow: time.Hour}
 	for name, c := range map[string]struct {
 		events string
-		want   int // streams that configuration is sent to at once
+		want   int // streams that receive configuration at once
 	}{
 		"all of them alone":            {"", streams},
 		"few beside endpoints":         {"e:e", 32},
@@ -74,7 +75,7 @@ func TestConcurrencyWindow(t *testing.T) {
 	}
 }
 
-// Time alone frees the place of a stream that is waited for, and the queue says when.
+// When a stream does not acknowledge, its place becomes free by time alone, and the queue reports when.
 func TestLongWayEndsByTime(t *testing.T) {
 	q := NewQueue[string](Budget{Rollout: 1000, Slow: time.Hour})
 	now := time.Unix(0, 0)

@@ -11,32 +11,35 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Denied says which identities the configuration denies, because the CA has revoked them (model.DeniedName): until the last certificate
-// has ended that they had when they were revoked. It is what a process without a keyring knows of revocations. Safe for concurrent use.
+// Denied holds the identities that the configuration denies because the CA has revoked them (model.DeniedName). An
+// identity is denied until the last of its certificates at the time of its revocation has expired. A process without a
+// keyring has no other source of revocations. It is safe for concurrent use.
 type Denied struct {
 	snapshot func() *mirror.Snapshot
-	last     atomic.Pointer[denial] // what was made of the record last
+	last     atomic.Pointer[denial] // of the last record
 }
 
-// denial is what one record says.
+// denial holds the denied identities of one record.
 type denial struct {
 	record model.Record
 	ids    map[string]struct{}
 }
 
-// NewDenied reads the newest snapshot; that is nil while nothing is known.
+// NewDenied returns a Denied that reads the newest snapshot, which may be nil.
 func NewDenied(snapshot func() *mirror.Snapshot) *Denied { return &Denied{snapshot: snapshot} }
 
-// Has says whether an identity is denied.
+// Has reports whether an identity is denied.
 func (d *Denied) Has(id spiffeid.ID) bool {
 	_, is := d.now().ids[id.String()]
 	return is
 }
 
+// now returns the denied identities of the newest snapshot. The pointer changes with the record.
 func (d *Denied) now() *denial {
 	var record model.Record
 	if s := d.snapshot(); s != nil {
-		record, _ = s.Get(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: s.Mesh().Spec.GetRootNamespace(), Name: model.DeniedName})
+		record, _ = s.Get(model.Key{Kind: model.KindAuthorizationPolicy,
+			Namespace: s.Mesh().Spec.GetRootNamespace(), Name: model.DeniedName})
 	}
 	was := d.last.Load()
 	if was != nil && was.record == record {
@@ -52,7 +55,8 @@ func (d *Denied) now() *denial {
 	return now
 }
 
-// Follow calls changed whenever other identities are denied than before, until ctx ends; changes is what mirror.Mirror's Subscribe gives.
+// Follow calls changed whenever the record of denied identities has changed. It returns nil when ctx ends. The box
+// changes is one of mirror.Mirror's Subscribe.
 func (d *Denied) Follow(ctx context.Context, changes *loop.Box[mirror.Change], changed func()) error {
 	for was := d.now(); ; {
 		if _, err := changes.Get(ctx); err != nil {

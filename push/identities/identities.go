@@ -1,5 +1,5 @@
-// Package identities is what the configuration says of the identities that callers prove: which workloads they have, which are machines,
-// which are denied, and under which other trust domains they may name themselves.
+// Package identities finds properties of proven identities in the configuration. They are the workloads of an identity,
+// whether it is a machine's or denied, and the other trust domains that callers may use.
 //
 // Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
 //
@@ -7,11 +7,11 @@
 //
 // A Pod is known as deleted by a time, not by a lease. The leader writes the time up to which it has read the cluster
 // (store/asof), once that state is in the records. A credential that was issued before names a Pod that existed then.
-// If there is no record of the Pod now, the Pod is gone, whoever leads (Living).
+// If there is no record of the Pod now, the Pod is gone, whichever process is the leader (Living).
 //
 // No plan reads ServiceAccounts, Namespaces or WorkloadGroups. WorkloadGroups state what machines are registered as
-// (push/machines). Together with WorkloadEntries and endpoints of ServiceEntries they decide which service accounts
-// are machines' (Machines).
+// (push/machines). Together with WorkloadEntries and endpoints of ServiceEntries they decide which service accounts are
+// machines' (Machines).
 package identities
 
 import (
@@ -25,8 +25,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Workloads finds the addresses of the workloads that the configuration knows of an identity: Pods, WorkloadEntries and endpoints of
-// ServiceEntries of its namespace that are of its service account.
+// Workloads returns a function that returns the addresses of an identity's known workloads. They are the Pods,
+// WorkloadEntries and endpoints of ServiceEntries of its service account in its namespace. The function returns nil for
+// an invalid identity, or without a snapshot.
 func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
@@ -56,8 +57,8 @@ func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip
 	}
 }
 
-// Aliases are those of the mesh's configuration in the newest snapshot, under which callers of the CA may still
-// name themselves.
+// Aliases returns a function that returns the aliases of the trust domain in the newest snapshot, which callers of the
+// CA may still use.
 func Aliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
 	return func() []spiffeid.TrustDomain {
 		s := snapshot()

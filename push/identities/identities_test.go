@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// endpointsOf is a snapshot of endpoints by namespace: "address account".
+// endpointsOf returns a snapshot of endpoints by namespace: "address account".
 func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
 	t.Helper()
 	var records []model.Record
@@ -38,7 +38,7 @@ func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// A Pod behind no Service, or a machine behind no ServiceEntry, is known of, too.
+// A Pod without a Service, and a machine without a ServiceEntry, are known too.
 func TestWorkloadsCount(t *testing.T) {
 	workload, err := model.New(model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "w"}, 1,
 		&model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.0.0.9", ServiceAccount: "web", Network: "west"}})
@@ -55,7 +55,7 @@ func TestWorkloadsCount(t *testing.T) {
 	}
 }
 
-// The workloads of an identity are those that the configuration has of its service account in its namespace.
+// The workloads of an identity are those with its service account in its namespace in the configuration.
 func TestWorkloadsOfAnIdentity(t *testing.T) {
 	snapshot := endpointsOf(t, map[string][]string{
 		"shop":  {"10.0.0.1 web", "10.0.0.2 web", "10.0.0.2 web", "10.0.0.3 db", "db.example.com web", "fd00::1 web"},
@@ -75,7 +75,8 @@ func TestWorkloadsOfAnIdentity(t *testing.T) {
 	}
 }
 
-// The aliases of the trust domain are those of the mesh's configuration, but for what is no trust domain; without a snapshot there are none.
+// The aliases are those of the mesh configuration, without names that are not trust domains; without a snapshot there
+// are no aliases.
 func TestAliases(t *testing.T) {
 	mesh, err := model.New(model.MeshKey, 1,
 		&meshv1alpha1.MeshConfig{TrustDomain: "cluster.local", TrustDomainAliases: []string{"old.example", "no domain", "older.example"}})
@@ -92,7 +93,8 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// Who is denied is what the one policy of the keyring's says, no other; whoever follows is notified of each change of it, and of no other.
+// The denied identities are those of the keyring's one policy, and of no other. A follower is notified of each change
+// of it, and of no other change.
 func TestDenied(t *testing.T) {
 	policy := func(namespace, name string, ids ...string) model.Record {
 		raw, err := proto.Marshal(&securityv1.AuthorizationPolicy{Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: &securityv1.Source{Principals: ids}}}}}})

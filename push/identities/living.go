@@ -12,20 +12,23 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// young is how old a credential has to be, before the time up to which its cluster has been read, to be refused because there is no record
-// of its Pod or its service account: clocks differ, and a Pod has a record only once it has an address.
+// young is the least age of a credential that is refused for a missing record of its Pod or service account. The age is
+// counted back from the time up to which its cluster has been read. Clocks differ, and a Pod has a record only once it
+// has an address.
 const young = time.Minute
 
-// Living compares callers with the Pods and service accounts that the configuration has. Who it says is gone was deleted: a credential names
-// objects that were there when it was issued, and the records have everything that was there at a later time.
+// Living compares callers with the Pods and service accounts in the configuration, and refuses callers whose objects
+// were deleted. The objects of a credential existed when it was issued, and the records contain all objects that
+// existed at a later time; so an object without a record was deleted.
 type Living struct {
-	Snapshot func() *mirror.Snapshot
-	Sound    func() bool                    // the snapshot is what is stored, as far as is known
-	Read     func(cluster string) asof.Read // up to when a cluster has been read, by its name in origins
-	Cluster  string                         // what the config cluster is called by callers
+	Snapshot func() *mirror.Snapshot        // the newest snapshot; may return nil
+	Sound    func() bool                    // whether the snapshot equals the stored state, as far as is known
+	Read     func(cluster string) asof.Read // the time up to which a cluster has been read, by its name in origins
+	Cluster  string                         // name of the config cluster in callers
 }
 
-// Refused says why a caller is served no longer; nil: they are, or nothing is known. An error matches attest.ErrIdentity.
+// Refused returns the reason why a caller is refused: its Pod or service account was deleted. It returns nil if they
+// exist, or if that is unknown. The error matches attest.ErrIdentity.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {
@@ -36,7 +39,7 @@ func (l *Living) Refused(who attest.Caller) error {
 		cluster = ""
 	}
 	read := l.Read(cluster)
-	if !who.Issued.Before(read.Until) { // be the records older than the credential
+	if !who.Issued.Before(read.Until) { // the records may be older than the credential
 		return nil
 	}
 	at := origin.New(cluster, origin.Kube)
@@ -54,7 +57,9 @@ func (l *Living) Refused(who attest.Caller) error {
 		}
 		return r.(*model.Workload).Spec.GetUid(), true
 	}
-	missing := read.Until.Sub(who.Issued) > young && (read.Everywhere || hasAccounts(s, at, who.Namespace) || read.Namespaces && !hasNamespace(s, at, who.Namespace))
+	covered := read.Everywhere || hasAccounts(s, at, who.Namespace) ||
+		read.Namespaces && !hasNamespace(s, at, who.Namespace)
+	missing := read.Until.Sub(who.Issued) > young && covered
 	if wrong := compare(who.AccountUID, missing, account); wrong != "" && !read.NoAccounts {
 		return fmt.Errorf("%w: service account %s/%s of the credential %s", attest.ErrIdentity, who.Namespace, who.ServiceAccount, wrong)
 	}
@@ -67,7 +72,8 @@ func (l *Living) Refused(who attest.Caller) error {
 	return nil
 }
 
-// compare says what is wrong with an object that a credential names; missing: what has no record is not there.
+// compare returns the fault of an object in a credential, or "". With missing, an object without a record counts as
+// deleted.
 func compare(uid string, missing bool, record func() (uid []byte, there bool)) string {
 	is, there := record()
 	switch {
@@ -79,13 +85,14 @@ func compare(uid string, missing bool, record func() (uid []byte, there bool)) s
 	return ""
 }
 
-// hasNamespace says whether a namespace is there, be it read or not.
+// hasNamespace reports whether a namespace exists, also if its objects are not read.
 func hasNamespace(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
 	_, is := s.Get(model.Key{Kind: model.KindNamespace, Origin: at, Name: namespace})
 	return is
 }
 
-// hasAccounts says whether a namespace is read: where it is, Kubernetes makes a service account in it.
+// hasAccounts reports whether the objects of a namespace are read: Kubernetes creates a service account in each
+// namespace.
 func hasAccounts(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
 	for r := range s.In(model.KindServiceAccount, namespace) {
 		if r.Meta().Key.Origin == at {

@@ -19,7 +19,7 @@ const (
 	uidB = "5d0e7a54-1a25-4b4b-9c1e-0a3f5b1c2d3f"
 )
 
-// cluster is a snapshot with Pod shop/web-1 and service account shop/web of uid A, as a source tells them.
+// cluster returns a snapshot with Pod shop/web-1 and service account shop/web of uid A, as a source reports them.
 func cluster(t *testing.T, source string) *mirror.Snapshot { return clusterOf(t, "", source) }
 
 func clusterOf(t *testing.T, cluster, source string) *mirror.Snapshot {
@@ -46,7 +46,8 @@ func clusterOf(t *testing.T, cluster, source string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// A credential whose Pod or account is gone, or has got a successor of its name, is refused; and none of which that is not certain.
+// A credential is refused if its Pod or account is gone, or another object has its name; it is never refused while that
+// is uncertain.
 func TestLiving(t *testing.T) {
 	read := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	old, young, after := read.Add(-time.Hour), read.Add(-30*time.Second), read.Add(time.Second)

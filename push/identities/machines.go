@@ -10,11 +10,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// machineEndpoints begins the names of records of endpoints that are written into ServiceEntries (store/normal).
+// machineEndpoints is the prefix of the names of records of endpoints in ServiceEntries (store/normal).
 const machineEndpoints = "serviceentry:"
 
-// Machines says which identities are machines': those that a WorkloadEntry, the template of a WorkloadGroup, or an endpoint of a
-// ServiceEntry, in their own namespace names as its service account. WorkloadEntries of all clusters count: clusters of one mesh trust each other's identities. A process that does not follow the configuration (role ca alone) knows of none.
+// Machines returns a function that reports whether an identity is a machine's. A machine's identity is the service
+// account of a WorkloadEntry, of the template of a WorkloadGroup, or of an endpoint of a ServiceEntry in its own
+// namespace. WorkloadEntries of all clusters count, because clusters of one mesh trust each other's identities. Without
+// a snapshot, as in a process with role ca alone, the function returns false.
 func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// A machine is what a WorkloadEntry, a WorkloadGroup or an endpoint of a ServiceEntry of its own namespace says, and nothing else: not a Pod, not what another
-// namespace says. It is one for as long as that stands.
+// An identity is a machine's while a WorkloadEntry, a WorkloadGroup or an endpoint of a ServiceEntry in its own
+// namespace names it. Pods, and objects of another namespace, do not count.
 func TestMachines(t *testing.T) {
 	endpoints := func(namespace, name string, e *model.Endpoint) model.Record {
 		r := &model.Endpoints{Spec: &model.EndpointsSpec{Hosts: []string{"h"}, Endpoints: []*model.Endpoint{e}}}

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// reader counts as one that has not read while taken says so.
+// reader is a client that calls write for each part of the response that it receives.
 type reader struct {
 	*httptest.ResponseRecorder
 	write func()
@@ -29,8 +29,9 @@ func (r reader) Write(b []byte) (int, error) {
 	return r.ResponseRecorder.Write(b)
 }
 
-// What plans or decodes all of a proxy is made under the bound that Config has, of which the one part is given back before the
-// answer is written, so that a slow reader holds up nobody, and the other after it; the bound is told which pages these are.
+// A page that plans, or that decodes all resources of a proxy, is made under the limit of Config. The first part of the
+// limit is returned before the response is written, so that a slow reader delays nobody, and the other part after it.
+// The limit is informed which pages these are.
 func TestCostlyPages(t *testing.T) {
 	taken, unread, makes := 0, 0, 0
 	refuse := false
@@ -80,7 +81,7 @@ func TestCostlyPages(t *testing.T) {
 	}
 }
 
-// nothing is a client that reads, and keeps nothing.
+// nothing is a client that reads and keeps nothing.
 type nothing struct {
 	http.ResponseWriter
 	bytes int
@@ -92,7 +93,7 @@ func (n *nothing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A page is printed piece by piece: what is allocated for one is a small multiple of its own bytes.
+// A page is encoded in pieces: its allocations are a small multiple of its own bytes.
 func TestPagesAreMadeInPieces(t *testing.T) {
 	var held Resources
 	var found []Problem

@@ -1,6 +1,7 @@
-// Package inspect answers questions about what a proxy should have and why: resources as JSON, the dumps of /debug.
+// Package inspect serves the target configuration of proxies, with its inputs: resources as JSON, and the pages of
+// /debug.
 //
-// Owns: nothing.  Reads: plan, view, manifest, delta, mirror.  Never: changes what it looks at; shows key material.
+// Owns: nothing.  Reads: plan, view, manifest, delta, mirror.  Never: changes the inspected state; shows key material.
 package inspect
 
 import (
@@ -21,6 +22,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// messages has a constructor of the message of each type.
 var messages = [xds.NumTypes]func() proto.Message{
 	xds.Cluster:   func() proto.Message { return &clusterv3.Cluster{} },
 	xds.Endpoint:  func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
@@ -33,8 +35,8 @@ var messages = [xds.NumTypes]func() proto.Message{
 // plurals are the keys of a rendered set, in the order of xds.Type.
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
-// Message decodes a resource, without what is confidential: of Secrets it has what is public.
-// An error: the bytes are no message of the resource's type, which would be a mistake of the builders.
+// Message decodes a resource, without its confidential parts: for Secrets only the public parts. The error is a body
+// that does not decode as the resource's type, which is a fault of the builders.
 func Message(r *xds.Resource) (proto.Message, error) {
 	m := messages[r.Type]()
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
@@ -42,33 +44,34 @@ func Message(r *xds.Resource) (proto.Message, error) {
 	}
 	switch {
 	case r.Type == xds.Secret:
-		return public(m), nil
+		return publicSecret(m), nil
 	case r.Confidential:
 		return withoutCredential(m)
 	}
 	return m, nil
 }
 
-// JSON is a resource as proto JSON with proto field names, as far as Message has it. Errors are those of Message, and of printing.
+// JSON returns the message of Message as proto JSON with proto field names. Errors are those of Message and of the
+// encoding.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
 	m, err := Message(r)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := printed(m)
+	raw, err := protoJSON(m)
 	if err != nil {
 		return nil, fmt.Errorf("print %v %s: %w", r.Type, r.Name, err)
 	}
 	return raw, nil
 }
 
-// Rendered is a set as `navarchctl render` prints it: every type, each sorted by name.
+// Rendered holds the JSON of resources, as `navarchctl render` prints it: every type, each sorted by name.
 type Rendered [xds.NumTypes][]json.RawMessage
 
-// Resources are what a proxy has or should have, by type; each sorted by name.
+// Resources holds the resources of a proxy by type, each sorted by name.
 type Resources [xds.NumTypes][]*xds.Resource
 
-// Of is everything in a set.
+// Of returns all resources of a set.
 func Of(set *manifest.Set) Resources {
 	var all Resources
 	for t := range xds.NumTypes {
@@ -77,7 +80,8 @@ func Of(set *manifest.Set) Resources {
 	return all
 }
 
-// Render decodes the types that are wanted; none means all. An error names the resource that cannot be printed.
+// Render encodes the wanted types as JSON; without wanted types, all of them. Other types are empty lists. The error
+// names the resource that cannot be encoded.
 func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	var out Rendered
 	for t := range xds.NumTypes {
@@ -96,8 +100,8 @@ func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	return out, nil
 }
 
-// MarshalJSON is {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...],
-// "extensions": [...]}. The error is that of a resource which has no JSON form.
+// MarshalJSON returns {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...],
+// "extensions": [...]}. The error is one of json.Marshal for a list.
 func (r Rendered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -27,18 +27,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// WithheldDetails begins the details of the error state of a resource that is withheld from the proxy's view; the details of
-// what the proxy itself refused begin with RefusedDetails.
+// Prefixes of the details of a resource's error state. WithheldDetails means that the resource is withheld from the
+// proxy's view, and RefusedDetails that the proxy itself refused it.
 const (
 	WithheldDetails = "withheld: "
 	RefusedDetails  = "refused: "
 )
 
-// Dump is what one proxy (name.namespace, or its node's id) was sent, as the sections of Envoy's /config_dump: clusters,
-// endpoints, listeners, routes, secrets without what is private, configurations of filters. The section of the bootstrap has the node alone: the rest of it,
-// and static resources, are in Envoy's own dump. Errors: of StatusCode 404, it is not connected here; 400, several proxies have the name.
+// Dump returns the resources of one proxy as the sections of Envoy's /config_dump. proxy is its name.namespace, or its
+// node's id. The sections are clusters, endpoints, listeners, routes, secrets without their private parts, and
+// configurations of filters. The bootstrap section has the node alone: the other parts of the bootstrap, and static
+// resources, are in Envoy's own dump. StatusCode of an error is 404 if the proxy is not connected to this replica, and
+// 400 if several proxies have the name.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
-	st, err := named(c, proxy)
+	st, err := streamNamed(c, proxy)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +53,9 @@ func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	return all, err
 }
 
-// configDump is the same as an envoy.admin.v3.ConfigDump in JSON, as Envoy's admin interface prints it.
+// configDump returns Dump as an envoy.admin.v3.ConfigDump in JSON, as Envoy's admin interface prints it.
 func configDump(c Config, r *http.Request) (any, error) {
-	st, err := find(c, r)
+	st, err := streamOf(c, r)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +73,8 @@ func configDump(c Config, r *http.Request) (any, error) {
 	return dumped{st, wanted}, nil
 }
 
-// printed is a message as proto JSON with proto field names.
-func printed(m proto.Message) (json.RawMessage, error) {
+// protoJSON encodes a message as proto JSON with proto field names.
+func protoJSON(m proto.Message) (json.RawMessage, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -84,18 +86,25 @@ func printed(m proto.Message) (json.RawMessage, error) {
 	return stable.Bytes(), nil
 }
 
-// bootstrap is the section that istioctl reads first where it prints all. It has what is known here of the proxy's bootstrap: the node's id and the version of
-// its agent.
+// bootstrap returns the section that istioctl reads first when it prints all sections. It has the known part of the
+// proxy's bootstrap: the node's id, the version of its agent, and the service account of its verified identity.
 func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	node := &corev3.Node{Id: st.Node}
+	fields := map[string]*structpb.Value{}
 	if st.Version != "" {
-		node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"ISTIO_VERSION": structpb.NewStringValue(st.Version)}}
+		fields["ISTIO_VERSION"] = structpb.NewStringValue(st.Version)
+	}
+	if _, account, is := strings.Cut(st.Identity, "/sa/"); is {
+		fields["SERVICE_ACCOUNT"] = structpb.NewStringValue(account)
+	}
+	if len(fields) > 0 {
+		node.Metadata = &structpb.Struct{Fields: fields}
 	}
 	return &adminv3.BootstrapConfigDump{Bootstrap: &bootstrapv3.Bootstrap{Node: node}}
 }
 
-// sections calls f with a section for each wanted type, none wanted means all and the bootstrap before them, also where it is empty: readers look for each. One
-// is made after the other.
+// sections calls f with a section for each wanted type, one after the other. Without wanted types it includes the
+// bootstrap and all types. Empty sections are included, because readers expect them.
 func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error {
 	if len(wanted) == 0 {
 		if err := f(st.bootstrap()); err != nil {
@@ -107,7 +116,7 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 		if len(wanted) > 0 && !slices.Contains(wanted, t) {
 			continue
 		}
-		entries, err := st.entries(t, held[t])
+		entries, err := st.dumpEntries(t, held[t])
 		if err == nil {
 			err = f(sectionOf(t, entries))
 		}
@@ -118,28 +127,30 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 	return nil
 }
 
-// entry is one resource of a dump. Its status is that of Envoy's dump, which states none for a resource that it accepted: istioctl compares the two.
-type entry struct {
+// dumpEntry is one resource of a dump. Its status is that of Envoy's dump, which has no status for an accepted
+// resource: istioctl compares the two.
+type dumpEntry struct {
 	name, version string
-	body          *anypb.Any                  // nil: the proxy has none
-	failed        *adminv3.UpdateFailureState // nil: nothing was refused or is withheld
+	body          *anypb.Any                  // nil: the proxy does not have the resource
+	failed        *adminv3.UpdateFailureState // nil: no version was refused or is withheld
 	status        adminv3.ClientResourceStatus
 }
 
-// entries are the resources that a proxy holds, then those that it has none of because they were refused or are withheld.
-func (st Stream) entries(t xds.Type, held []*xds.Resource) (all []entry, err error) {
+// dumpEntries returns the resources that a proxy holds, then those that it lacks because they were refused or are
+// withheld.
+func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry, err error) {
 	failures := st.failures(t)
 	for _, r := range held {
-		body, err := packed(r)
+		body, err := asAny(r)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, entry{name: r.Name, version: r.Version, body: body})
+		all = append(all, dumpEntry{name: r.Name, version: r.Version, body: body})
 	}
 	for _, name := range sortedNames(failures) {
-		at := slices.IndexFunc(all, func(e entry) bool { return e.name == name })
+		at := slices.IndexFunc(all, func(e dumpEntry) bool { return e.name == name })
 		if at < 0 {
-			at, all = len(all), append(all, entry{name: name})
+			at, all = len(all), append(all, dumpEntry{name: name})
 		}
 		all[at].status = adminv3.ClientResourceStatus_NACKED
 		if all[at].failed, err = st.failure(t, name, failures[name]); err != nil {
@@ -149,14 +160,14 @@ func (st Stream) entries(t xds.Type, held []*xds.Resource) (all []entry, err err
 	return all, nil
 }
 
-// failure is why a version of one resource is not what the proxy has.
+// failure holds the reasons why the proxy does not have a version of a resource.
 type failure struct {
 	version string
 	details []string
 	last    time.Time
 }
 
-// failures are those of one type, by name. A refusal whose culprit is still being searched for has none, and is left out.
+// failures returns the failures of one type, by name. A refusal whose resource is not known yet is left out.
 func (st Stream) failures(t xds.Type) map[string]failure {
 	all := map[string]failure{}
 	add := func(name, version, details string, objects []string, last time.Time) {
@@ -174,23 +185,26 @@ func (st Stream) failures(t xds.Type) map[string]failure {
 		all[name] = f
 	}
 	for _, w := range st.Types[t].Withheld {
-		add(w.Name, w.Version, fmt.Sprintf("%sthis version is sent to no proxy of this view, because %d distinct identities refused it, from %s to %s: %s",
-			WithheldDetails, w.RefusedBy, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339), orNot(w.Text)), w.Objects, w.Last)
+		details := fmt.Sprintf("%sthis version is sent to no proxy of this view, because %d distinct identities refused it,"+
+			" from %s to %s: %s", WithheldDetails, w.RefusedBy,
+			w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339), refusalText(w.Text))
+		add(w.Name, w.Version, details, w.Objects, w.Last)
 	}
 	for _, r := range st.Types[t].Refused {
-		add(r.Name, r.Version, RefusedDetails+orNot(r.Text), r.Objects, r.Last)
+		add(r.Name, r.Version, RefusedDetails+refusalText(r.Text), r.Objects, r.Last)
 	}
 	return all
 }
 
-// orNot is what a proxy said, where it is known.
-func orNot(text string) string {
+// refusalText returns the error of a proxy, or a text that states that it is unknown.
+func refusalText(text string) string {
 	if text == "" {
 		return "what the proxy said is not known here"
 	}
 	return text
 }
 
+// sortedNames returns the names of failures, sorted.
 func sortedNames(failures map[string]failure) []string {
 	names := make([]string, 0, len(failures))
 	for name := range failures {
@@ -200,8 +214,8 @@ func sortedNames(failures map[string]failure) []string {
 	return names
 }
 
-// failure draws one. The failed configuration is the version that was refused while it is still the planned one; else it has
-// the name alone, since no other field of some sections does.
+// failure encodes a failure. Its failed configuration is the refused version while that is still the planned one.
+// Otherwise it has the name alone, because some sections have no other field for the name.
 func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFailureState, error) {
 	out := &adminv3.UpdateFailureState{Details: strings.Join(f.details, "; "), VersionInfo: f.version}
 	if !f.last.IsZero() {
@@ -210,7 +224,7 @@ func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFai
 	var err error
 	if st.Planned != nil {
 		if r := st.Planned(t, name); r != nil && r.Version == f.version {
-			out.FailedConfiguration, err = packed(r)
+			out.FailedConfiguration, err = asAny(r)
 			return out, err
 		}
 	}
@@ -218,6 +232,7 @@ func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFai
 	return out, err
 }
 
+// nameOnly returns a message of a type with a name and no other field.
 func nameOnly(t xds.Type, name string) proto.Message {
 	switch t {
 	case xds.Cluster:
@@ -235,8 +250,8 @@ func nameOnly(t xds.Type, name string) proto.Message {
 	}
 }
 
-// packed is a resource as an Any, without what is confidential.
-func packed(r *xds.Resource) (*anypb.Any, error) {
+// asAny returns a resource as an Any, without its confidential parts.
+func asAny(r *xds.Resource) (*anypb.Any, error) {
 	if r.Type != xds.Secret && !r.Confidential {
 		return &anypb.Any{TypeUrl: r.Type.URL(), Value: r.Body()}, nil
 	}
@@ -247,9 +262,9 @@ func packed(r *xds.Resource) (*anypb.Any, error) {
 	return anypb.New(m)
 }
 
-// sectionOf is the message of Envoy's dump for one type
+// sectionOf returns the message of Envoy's dump for one type
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
-func sectionOf(t xds.Type, entries []entry) proto.Message {
+func sectionOf(t xds.Type, entries []dumpEntry) proto.Message {
 	switch t {
 	case xds.Cluster:
 		out := &adminv3.ClustersConfigDump{}
@@ -293,8 +308,9 @@ func sectionOf(t xds.Type, entries []entry) proto.Message {
 	}
 	out := &adminv3.SecretsConfigDump{}
 	for _, e := range entries {
-		one := &adminv3.SecretsConfigDump_DynamicSecret{Name: e.name, VersionInfo: e.version, Secret: e.body, ErrorState: e.failed, ClientStatus: e.status}
-		if e.body == nil { // as of a Secret that Envoy waits for; readers want one there
+		one := &adminv3.SecretsConfigDump_DynamicSecret{Name: e.name, VersionInfo: e.version, Secret: e.body,
+			ErrorState: e.failed, ClientStatus: e.status}
+		if e.body == nil { // like a Secret that Envoy waits for; readers require the field
 			one.Secret = e.failed.GetFailedConfiguration()
 			out.DynamicWarmingSecrets = append(out.DynamicWarmingSecrets, one)
 			continue

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// unpacked reads a dump as strictly as protojson does, and every section in it.
+// unpacked decodes a dump as strictly as protojson does, with every section in it.
 func unpacked(t *testing.T, body string) (all []proto.Message) {
 	t.Helper()
 	dump := &adminv3.ConfigDump{}
@@ -42,8 +42,8 @@ func sectionNames(all []proto.Message) (names []string) {
 	return names
 }
 
-// The dump is Envoy's: an envoy.admin.v3.ConfigDump with the bootstrap's node and a section of each type, also where that is empty, or of the types
-// that are asked for. No private key is in it. What is asked over ADS is the same.
+// The dump is Envoy's: an envoy.admin.v3.ConfigDump with the bootstrap's node and a section of each type, also for
+// empty ones, or of the requested types. It has no private key. A request over ADS returns the same.
 func TestDumpIsEnvoys(t *testing.T) {
 	s := stand(t)
 	status, body := visit(t, s, "/debug/config_dump?proxyID=web.shop")
@@ -77,8 +77,7 @@ func TestDumpIsEnvoys(t *testing.T) {
 	}
 }
 
-// What was refused and what is withheld is in the dump, at the resource where the proxy has a version of it, and where it has
-// none.
+// Refused and withheld versions are in the dump, at the resource if the proxy has a version of it, else by themselves.
 func TestDumpOfRefusedAndWithheld(t *testing.T) {
 	_, body := visit(t, stand(t), "/debug/config_dump?proxyID=web.shop&types=cluster")
 	clusters := unpacked(t, body)[0].(*adminv3.ClustersConfigDump).GetDynamicActiveClusters()
@@ -105,7 +104,7 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 			t.Errorf("got %v, want %+v", c, want)
 		}
 	}
-	for kind := range xds.NumTypes { // a resource that the proxy has none of is in every type's section, under its name
+	for kind := range xds.NumTypes { // a resource that the proxy lacks is in the section of every type, under its name
 		st := Stream{Held: func() Resources { return Resources{} }}
 		st.Types[kind].Refused = []Refused{{Name: "only", Version: "v"}, {Name: "", Version: "not found out yet"}}
 		var page bytes.Buffer
@@ -117,12 +116,12 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 	}
 }
 
-// A resource that was accepted has no status, as in Envoy's dump; one that both was refused and is withheld says both.
+// An accepted resource has no status, as in Envoy's dump; a resource that was refused and is withheld has both details.
 func TestDumpStatus(t *testing.T) {
 	st := standing(t)
 	st.Types[xds.Cluster].Synced = true
 	st.Types[xds.Cluster].Refused = append(st.Types[xds.Cluster].Refused, Refused{Name: "a", Version: "w", Text: "no"})
-	entries, err := st.entries(xds.Cluster, append(st.Held()[xds.Cluster], resource(t, xds.Cluster, "c", &clusterv3.Cluster{Name: "c"})))
+	entries, err := st.dumpEntries(xds.Cluster, append(st.Held()[xds.Cluster], resource(t, xds.Cluster, "c", &clusterv3.Cluster{Name: "c"})))
 	if err != nil || len(entries) != 3 {
 		t.Fatalf("%v: %v", err, entries)
 	}
@@ -132,26 +131,26 @@ func TestDumpStatus(t *testing.T) {
 	if d := entries[0].failed.GetDetails(); !strings.HasPrefix(d, WithheldDetails) || !strings.Contains(d, "; "+RefusedDetails+"no") {
 		t.Errorf("refused and withheld: %q", d)
 	}
-	if _, err := st.entries(xds.Secret, []*xds.Resource{resource(t, xds.Secret, "s", &tlsv3.Secret{Name: "s"})}); err != nil {
+	if _, err := st.dumpEntries(xds.Secret, []*xds.Resource{resource(t, xds.Secret, "s", &tlsv3.Secret{Name: "s"})}); err != nil {
 		t.Error(err)
 	}
 }
 
-// Several proxies with one name are not guessed between; several streams of one are one, the newest.
+// A name of several proxies is an error; of several streams of one proxy, the newest is used.
 func TestAmbiguousNames(t *testing.T) {
 	streams := []Stream{
 		{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Address: "old", Connected: time.Unix(1, 0)},
 		{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Address: "new", Connected: time.Unix(2, 0)},
 	}
 	config := Config{Streams: func(string) []Stream { return streams }}
-	if st, err := named(config, "web.shop"); err != nil || st.Address != "new" {
+	if st, err := streamNamed(config, "web.shop"); err != nil || st.Address != "new" {
 		t.Errorf("two streams of one node: %q %v", st.Address, err)
 	}
 	streams = append(streams, Stream{Proxy: "web.shop", Node: "sidecar~2.2.2.2~web.shop~x"})
-	if _, err := named(config, "web.shop"); StatusCode(err) != http.StatusBadRequest || !strings.Contains(err.Error(), "sidecar~2.2.2.2~web.shop~x") {
+	if _, err := streamNamed(config, "web.shop"); StatusCode(err) != http.StatusBadRequest || !strings.Contains(err.Error(), "sidecar~2.2.2.2~web.shop~x") {
 		t.Errorf("two nodes of one name: %v", err)
 	}
-	if st, err := named(config, "sidecar~2.2.2.2~web.shop~x"); err != nil || st.Node != streams[2].Node {
+	if st, err := streamNamed(config, "sidecar~2.2.2.2~web.shop~x"); err != nil || st.Node != streams[2].Node {
 		t.Errorf("by the node's id: %v", err)
 	}
 }

@@ -16,25 +16,25 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Input is one thing that a resource was made from.
+// Input is one input of a resource: an object, a property of the proxy, or a decision of the plan.
 type Input struct {
-	// Field says what it is, in plain words: "service", "traffic policy", "port".
+	// Field names the input in plain words: "service", "traffic policy", "port".
 	Field string `json:"field"`
-	// From says where it is from: "object", and the values are objects, "Kind namespace/name", with the field in them where it is
-	// known; "proxy", it was read of the proxy; "plan", it was decided from these.
+	// From is the source of the values. With FromObject they are objects "Kind namespace/name", with the field if it is
+	// known. With FromProxy they are properties of the proxy. With FromPlan the plan has computed them.
 	From   string   `json:"from"`
 	Values []string `json:"values"`
 }
 
-// Where an Input is from.
+// The sources of an Input.
 const (
 	FromObject = "object"
 	FromProxy  = "proxy"
 	FromPlan   = "plan"
 )
 
-// Inputs takes a Spec apart. Since a Spec is the only argument of its builder, these are all the objects and facts that
-// made the resource. Empty fields are left out.
+// Inputs returns the fields of a Spec as inputs; empty fields are left out. A Spec is the only argument of its builder,
+// so these are all inputs of the resource.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)
@@ -46,10 +46,11 @@ func Inputs(spec any) []Input {
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		if !field.IsExported() || v.Field(i).IsZero() && !says(field.Name) || inRule(v.Field(i)) {
+		shown := zeroIsShown(field.Name) && v.Field(i).Kind() != reflect.Struct
+		if !field.IsExported() || v.Field(i).IsZero() && !shown || impliedByObject(v.Field(i)) {
 			continue
 		}
-		if field.Anonymous { // what all listeners have in common
+		if field.Anonymous { // fields that several kinds of Specs have in common
 			all = append(all, Inputs(v.Field(i).Interface())...)
 			continue
 		}
@@ -65,7 +66,7 @@ func Inputs(spec any) []Input {
 	return all
 }
 
-// inputOf is one field of a Spec; false: there is nothing in it.
+// inputOf returns the input of one field of a Spec. It returns false if the field has no values.
 func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (Input, bool) {
 	word, proxy := wordOf(spec.Type(), field.Name)
 	in := Input{Field: word, From: FromPlan}
@@ -85,10 +86,10 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	case model.Patch, model.Place:
 		in.From = FromObject
 	}
-	elements := listed(v)
+	elements := elementsOf(v)
 	if elements.IsValid() && elements.Len() > 0 {
 		switch elements.Index(0).Interface().(type) {
-		case model.Record, model.Patch, extension.Filter:
+		case model.Record, model.Patch, model.Place, extension.Filter:
 			in.From = FromObject
 		}
 	}
@@ -96,15 +97,15 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	return in, len(in.Values) > 0
 }
 
-// part is an element of a Spec's list that is a part of an object.
+// part is an element of a Spec's list that is a part of an object. An example is a rule of a VirtualService.
 type part interface {
 	Object() model.Record
-	Passed() (fields []string) // those of the part that do not count
+	Passed() (fields []string) // the fields of the part that do not apply
 }
 
-// partsOf lists the elements of a list of parts; nil for any other value.
+// partsOf returns the elements of a list of parts; nil for any other value.
 func partsOf(v reflect.Value) (parts []part) {
-	elements := listed(v)
+	elements := elementsOf(v)
 	if !elements.IsValid() {
 		return nil
 	}
@@ -116,7 +117,7 @@ func partsOf(v reflect.Value) (parts []part) {
 	return parts
 }
 
-// inputsOf are the objects of parts, each once, and the fields that do not count.
+// inputsOf returns the objects of parts, each once, and the fields that do not apply.
 func inputsOf(word string, parts []part) []Input {
 	excluded, _ := wordOf(reflect.TypeOf(parts[0]), "Excluded")
 	objects, passed := Input{Field: word, From: FromObject}, Input{Field: excluded, From: FromProxy}
@@ -137,8 +138,9 @@ func inputsOf(word string, parts []part) []Input {
 	return []Input{objects, passed}
 }
 
-// inRule says whether a value is what an object comes to that is named beside it.
-func inRule(v reflect.Value) bool {
+// impliedByObject reports whether a value is left out because another field of the Spec has the object from which it is
+// computed.
+func impliedByObject(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case traffic.Ref, *networkingv1.LoadBalancerSettings_ConsistentHashLB, *networkingv1.ConnectionPoolSettings:
 		return true
@@ -146,17 +148,17 @@ func inRule(v reflect.Value) bool {
 	return false
 }
 
-// listed is the slice behind a list of store/intern; not valid for anything else.
-func listed(v reflect.Value) reflect.Value {
+// elementsOf returns the slice behind a list of store/intern, or an invalid value for other values.
+func elementsOf(v reflect.Value) reflect.Value {
 	if all := v.MethodByName("All"); all.IsValid() && all.Type().NumIn() == 0 && all.Type().NumOut() == 1 {
 		return all.Call(nil)[0]
 	}
 	return reflect.Value{}
 }
 
-// values prints one field: a list gives one value for each element.
+// values returns the texts of one field: one for each element of a list.
 func values(v reflect.Value) []string {
-	elements := listed(v)
+	elements := elementsOf(v)
 	if !elements.IsValid() {
 		return []string{value(v)}
 	}
@@ -169,6 +171,7 @@ func values(v reflect.Value) []string {
 	return shown
 }
 
+// value returns the text of one value.
 func value(v reflect.Value) string {
 	switch t := v.Interface().(type) {
 	case model.Record:
@@ -178,15 +181,16 @@ func value(v reflect.Value) string {
 	case model.Patch:
 		return placeOf(t).String()
 	case model.Member:
-		return fmt.Sprintf("%s:%d (%s)", t.Endpoint.Address, t.Port, strings.TrimSuffix(t.Endpoint.Namespace+"/"+t.Endpoint.Workload, "/"))
+		workload := strings.TrimSuffix(t.Endpoint.Namespace+"/"+t.Endpoint.Workload, "/")
+		return fmt.Sprintf("%s:%d (%s)", t.Endpoint.Address, t.Port, workload)
 	case *xds.Fragment:
 		return t.Name
 	case xds.Caps:
-		return abilities(t)
+		return capabilityNames(t)
 	case model.Protocol:
 		return strings.TrimPrefix(t.String(), "PROTOCOL_")
 	case traffic.Localities:
-		return preference(t)
+		return localityText(t)
 	case bool:
 		return map[bool]string{true: "yes", false: "no"}[t]
 	}
@@ -206,12 +210,12 @@ func value(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// placeOf is where a patch stands.
+// placeOf returns the place of a patch in its EnvoyFilter.
 func placeOf(p model.Patch) model.Place {
 	return model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}
 }
 
-// delegatesOf names the VirtualServices of which routes were merged into a record (push/resolve).
+// delegatesOf returns the VirtualServices whose routes were merged into a record (push/resolve).
 func delegatesOf(r model.Record) (keys []model.Key) {
 	vs, ok := r.(*model.VirtualService)
 	if !ok {
@@ -228,19 +232,20 @@ func delegatesOf(r model.Record) (keys []model.Key) {
 	return keys
 }
 
-// maxBlamed bounds how many objects are named as the makers of one resource.
+// maxBlamed is the most objects that Blame returns.
 const maxBlamed = 8
 
-// Blame names the objects that Specs depend on, the likeliest culprit of a refusal first: patches of EnvoyFilters, then
-// what users write by hand, then services. Of a route configuration with many virtual hosts only those count that the
-// refusal's text names, if it names any. The mesh's own configuration is named where there is nothing else. They are maxBlamed at most.
+// Blame returns the objects that Specs depend on, the likeliest cause of a refusal first. Patches of EnvoyFilters come
+// first, then objects that users write by hand, then services. text is the error of the refusal. If it names hosts of
+// virtual hosts, only their Specs and the first Spec count. The mesh configuration is returned only if there is no
+// other object. The result has at most maxBlamed places.
 func Blame(specs []any, text string) []model.Place {
 	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
 		specs = append(named, specs[0])
 	}
 	ranked := map[model.Place]int{}
 	for _, spec := range specs {
-		blame(reflect.ValueOf(spec), ranked)
+		collectObjects(reflect.ValueOf(spec), ranked)
 	}
 	places := slices.SortedFunc(maps.Keys(ranked), func(a, b model.Place) int {
 		return cmp.Or(ranked[a]-ranked[b], strings.Compare(a.String(), b.String()))
@@ -251,7 +256,7 @@ func Blame(specs []any, text string) []model.Place {
 	return places[:min(len(places), maxBlamed)]
 }
 
-// rank is how likely an object of a kind is the culprit, 0 the most.
+// rank returns the order of a kind among the likely causes, 0 for the likeliest.
 func rank(k model.Kind) int {
 	switch k {
 	case model.KindEnvoyFilter:
@@ -260,14 +265,15 @@ func rank(k model.Kind) int {
 		return 2
 	case model.KindMesh:
 		return lastRank
-	default: // what users write by hand
+	default: // objects that users write by hand
 		return 1
 	}
 }
 
+// lastRank is the rank of the mesh configuration.
 const lastRank = 3
 
-// mentions says whether a text has the host of a virtual host's Spec in it.
+// mentions reports whether a text contains the host of a virtual host's Spec.
 func mentions(text string, spec any) bool {
 	v := reflect.ValueOf(spec)
 	if v.Kind() != reflect.Struct {
@@ -277,8 +283,8 @@ func mentions(text string, spec any) bool {
 	return host.IsValid() && host.Kind() == reflect.String && host.Len() > 0 && strings.Contains(text, host.String())
 }
 
-// blame collects the objects below a value.
-func blame(v reflect.Value, into map[model.Place]int) {
+// collectObjects adds the objects below a value, with their ranks, to into.
+func collectObjects(v reflect.Value, into map[model.Place]int) {
 	if !v.IsValid() || v.IsZero() {
 		return
 	}
@@ -295,11 +301,11 @@ func blame(v reflect.Value, into map[model.Place]int) {
 		into[t] = rank(t.Key.Kind)
 		return
 	case model.Member:
-		return // where an endpoint is decides no refusal
+		return // an endpoint is never the cause of a refusal
 	}
-	if elements := listed(v); elements.IsValid() {
+	if elements := elementsOf(v); elements.IsValid() {
 		for i := range elements.Len() {
-			blame(elements.Index(i), into)
+			collectObjects(elements.Index(i), into)
 		}
 		return
 	}
@@ -308,7 +314,7 @@ func blame(v reflect.Value, into map[model.Place]int) {
 	}
 	for i := range v.NumField() {
 		if v.Type().Field(i).IsExported() {
-			blame(v.Field(i), into)
+			collectObjects(v.Field(i), into)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func record(t *testing.T, kind model.Kind, name string, body proto.Message) mode
 	return r
 }
 
-// What made a resource is its Spec, in the words of the user: objects by kind, namespace and name, with the field in them;
-// what was read of the proxy; and what was decided from these.
+// The inputs of a resource are its Spec, in the terms of users: objects by kind, namespace and name, with the field in
+// them; properties of the proxy; and decisions of the plan.
 func TestInputs(t *testing.T) {
 	config := model.MeshDefaults()
 	config.ConnectTimeout = durationpb.New(time.Second)
@@ -96,11 +96,12 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// specFiles are those that declare what builders are given, by package.
+// specFiles are the files that declare the Specs of builders, by package.
 func specFiles(t *testing.T) map[string][]string {
 	t.Helper()
-	files := map[string][]string{"front": {"../plan/front/bringer.go"}, "secret": {"../build/secret/secret.go"}}
-	found, err := filepath.Glob("../build/*/spec.go")
+	files := map[string][]string{"front": {"../plan/front/source.go"}, "gateway": {"../plan/front/gateway/explain.go"},
+		"secret": {"../build/secret/secret.go"}}
+	found, err := filepath.Glob("../build/*/*spec.go")
 	if err != nil || len(found) < 5 {
 		t.Fatalf("%v: %q", err, found)
 	}
@@ -111,7 +112,8 @@ func specFiles(t *testing.T) map[string][]string {
 	return files
 }
 
-// Every field of every Spec has a word that users know, and every Spec says what it makes; no word is of a field that is gone.
+// Every field of every Spec has a word that users know, and every Spec names its part; no word is of a field that does
+// not exist.
 func TestEveryFieldHasAWord(t *testing.T) {
 	used, made := map[string]bool{}, map[string]bool{}
 	for pkg, files := range specFiles(t) {
@@ -145,7 +147,8 @@ func TestEveryFieldHasAWord(t *testing.T) {
 			t.Errorf("there is no Spec %s", part)
 		}
 	}
-	inner := []string{"dnscache.Unknown", "endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "listener.ServerTLS", "vhost.Destination", "vhost.Rule",
+	inner := []string{"dnscache.Unknown", "endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort",
+		"listener.ServerTLS", "listener.ServerHTTP", "listener.Secret", "vhost.Destination", "vhost.Rule",
 		"telemetry.Spec", "telemetry.Log", "telemetry.Service", "telemetry.Tracing", "telemetry.Tag", "telemetry.Metrics", "telemetry.Override", "telemetry.Address"} // of a Spec
 	for _, spec := range slices.Sorted(maps.Keys(made)) {
 		if parts[spec] == "" && !slices.Contains(inner, spec) {
@@ -215,8 +218,8 @@ func TestMeshFields(t *testing.T) {
 	}
 }
 
-// A setting of MeshConfig that the plan has decided by is named where its decision is shown, also where it says no. What only
-// decides which objects a proxy sees is in those objects' absence.
+// A setting of MeshConfig by which the plan has decided is named with its decision, also if the decision is no. A
+// setting that only decides which objects a proxy sees has no word, because those objects are absent.
 func TestMeshFieldsOfThePlan(t *testing.T) {
 	got := Inputs(vhost.CatchAll{})
 	if want := []Input{{"unknown destinations pass (outboundTrafficPolicy of the Sidecar, else of MeshConfig)", FromPlan, []string{"no"}}}; !reflect.DeepEqual(got, want) {

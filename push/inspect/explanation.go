@@ -9,27 +9,30 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explanation is why a proxy has one resource.
+// Explanation states the inputs of one resource of a proxy.
 type Explanation struct {
 	Type    string `json:"type"`    // cluster, endpoint, listener, route, secret, extension
 	Message string `json:"message"` // Envoy's name of the type: envoy.config.cluster.v3.Cluster
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Specs   []Made `json:"specs"`
-	// Secret is where a Secret stands: it is told without a version and Specs, and also where the proxy has none.
+	Specs   []Made `json:"specs"` // the parts of the resource, its own first
+	// Secret is the state of a Secret. An explanation with it has no version and Specs, and exists also if the proxy does
+	// not have the Secret.
 	Secret *Standing `json:"secret,omitempty"`
 }
 
-// Made is one part of a resource: a route configuration has one for itself and one for each of its virtual hosts.
+// Made is one part of a resource with its inputs. A route configuration has a part for itself, and one for each of its
+// virtual hosts.
 type Made struct {
-	By     string  `json:"builder"` // what the part is, in plain words: "virtual host"
+	By     string  `json:"builder"` // the kind of the part in plain words: "virtual host"
 	Inputs []Input `json:"inputs"`
 }
 
-// Specs gives the Specs that made a resource, its own first, then those of its fragments; nil: there is no such one.
+// Specs returns the Specs of a resource, its own first, then those of its fragments; nil if the resource does not
+// exist.
 type Specs func(t xds.Type, name string) []any
 
-// Explain finds a resource by name in all types of a set.
+// Explain explains the resources of a set that have a name, of all types.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {
@@ -46,10 +49,10 @@ func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	return all
 }
 
-// messageName is Envoy's name of a type.
+// messageName returns the name of a type's message.
 func messageName(t xds.Type) string { return t.URL()[strings.LastIndexByte(t.URL(), '/')+1:] }
 
-// partOf says what a Spec makes.
+// partOf returns the kind of the part that a Spec makes.
 func partOf(spec any) string {
 	if part, ok := parts[fmt.Sprintf("%T", spec)]; ok {
 		return part
@@ -57,15 +60,18 @@ func partOf(spec any) string {
 	return "part"
 }
 
+// explain serves /debug/explain.
 func explain(c Config, r *http.Request) (any, error) {
-	st, err := find(c, r)
+	st, err := streamOf(c, r)
 	if err != nil {
 		return nil, err
 	}
 	name := r.URL.Query().Get("resource")
 	if isSecret(name) && st.Secret != nil {
 		if s, ok := st.Secret(name); ok {
-			return []Explanation{{Type: xds.Secret.Noun(), Message: messageName(xds.Secret), Name: name, Specs: []Made{}, Secret: &s}}, nil
+			s.Named = namedBy(st, name)
+			one := Explanation{Type: xds.Secret.Noun(), Message: messageName(xds.Secret), Name: name, Specs: []Made{}, Secret: &s}
+			return []Explanation{one}, nil
 		}
 	}
 	set, specs, err := st.Explain()

@@ -11,19 +11,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Commit is one batch that the ingester wrote.
+// Commit is one batch of writes of the ingester.
 type Commit struct {
-	Revision  int64     `json:"revision"`
-	Event     time.Time `json:"event"`     // of the oldest change in it, as the ingester was told
-	Committed time.Time `json:"committed"` // when etcd had answered
-	Puts      int       `json:"puts"`
-	Deletes   int       `json:"deletes"`
-	// Records are those that were written or deleted; nil: very many.
+	Revision  int64     `json:"revision"`  // of the store
+	Event     time.Time `json:"event"`     // time at which the ingester received the oldest change of the batch
+	Committed time.Time `json:"committed"` // time of etcd's response
+	Puts      int       `json:"puts"`      // number of records written
+	Deletes   int       `json:"deletes"`   // number of records deleted
+	// Records are the records that were written or deleted; nil if they are very many.
 	Records []model.Key `json:"-"`
 }
 
-// commits lists them, or, with ?record=Kind/namespace/name, those that wrote or deleted records of one name, of
-// whatever cluster.
+// commits serves /debug/commits. With ?record=Kind/namespace/name it lists the commits of records with this name, of
+// any cluster.
 func commits(c Config, r *http.Request) (any, error) {
 	all := []Commit{}
 	if c.Commits == nil {
@@ -47,7 +47,7 @@ func commits(c Config, r *http.Request) (any, error) {
 	return all, nil
 }
 
-// fleet shows the replicas, and with ?owners=1 the owner of each shard.
+// fleet serves /debug/fleet: the replicas, and with ?owners=1 the owner of each shard.
 func fleet(c Config, r *http.Request) (any, error) {
 	if c.Fleet == nil {
 		return struct{}{}, nil

@@ -14,16 +14,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What follows are pages with the fields of istiod's, as far as istioctl and Kiali read them (istio pilot/pkg/xds/debug.go).
+// The pages of this file have the fields of istiod's pages that istioctl and Kiali read (istio:
+// pilot/pkg/xds/debug.go).
 
-// Cluster is one that is read.
+// Cluster is a Kubernetes cluster that the ingester reads.
 type Cluster struct {
 	Name   string
 	Secret string // namespace/name; empty: the config cluster
-	Read   bool   // the records have all that it told
+	Read   bool   // whether the records have its whole state
 }
 
-// clusterz is what istioctl remote-clusters prints (istio pkg/cluster/debug.go, DebugInfo).
+// clusterz serves /debug/clusterz, which istioctl remote-clusters prints (istio: pkg/cluster/debug.go, DebugInfo).
 func clusterz(c Config, _ *http.Request) (any, error) {
 	type cluster struct {
 		ID     string `json:"id"`
@@ -44,7 +45,7 @@ func clusterz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// errNoSnapshot is the answer of a page of a replica that has read nothing yet, or of a process without role xds.
+// errNoSnapshot is the response of a replica before its first snapshot, and of a process without role xds.
 var errNoSnapshot = httpError{http.StatusServiceUnavailable, "there is no complete snapshot yet"}
 
 // registered is one host of the mesh, with the fields of istiod's model.Service.
@@ -58,6 +59,7 @@ type registered struct {
 	MeshExternal bool             `json:"MeshExternal"`
 }
 
+// attributes has the fields of istiod's model.ServiceAttributes.
 type attributes struct {
 	Registry  string            `json:"ServiceRegistry"`
 	Name      string            `json:"Name"`
@@ -66,27 +68,34 @@ type attributes struct {
 	Selector  map[string]string `json:"LabelSelectors,omitempty"`
 }
 
+// registeredPort has the fields of istiod's model.Port.
 type registeredPort struct {
 	Name     string `json:"name,omitempty"`
 	Port     uint32 `json:"port"`
 	Protocol string `json:"protocol,omitempty"`
 }
 
+// addresses has the fields of istiod's model.AddressMap.
 type addresses struct {
 	Addresses map[string][]string `json:"Addresses,omitempty"` // by cluster
 }
 
-// resolutions are istiod's numbers (istio pilot/pkg/model/service.go, Resolution).
-var resolutions = map[model.Resolution]int{model.Resolution_RESOLUTION_EDS: 0, model.Resolution_RESOLUTION_DNS: 1, model.Resolution_RESOLUTION_NONE: 2, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: 3,
-	model.Resolution_RESOLUTION_DYNAMIC_DNS: 5}
+// resolutions has istiod's numbers of resolutions (istio: pilot/pkg/model/service.go, Resolution).
+var resolutions = map[model.Resolution]int{
+	model.Resolution_RESOLUTION_EDS:             0,
+	model.Resolution_RESOLUTION_DNS:             1,
+	model.Resolution_RESOLUTION_NONE:            2,
+	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: 3,
+	model.Resolution_RESOLUTION_DYNAMIC_DNS:     5,
+}
 
-// registryz lists the hosts of Services and ServiceEntries, sorted as the records are.
+// registryz serves /debug/registryz: the hosts of Services and ServiceEntries, in the order of their records.
 func registryz(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {
 		return nil, errNoSnapshot
 	}
-	own := "" // what the config cluster is called
+	own := "" // name of the config cluster
 	if c.Clusters != nil {
 		own = c.Clusters()[0].Name
 	}
@@ -102,9 +111,12 @@ func registryz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
+// registeredHosts returns the hosts of a service. own is the name of the config cluster.
 func registeredHosts(s *model.Service, registry, own string) (all []registered) {
 	spec := s.Spec
-	one := registered{Attributes: attributes{Registry: registry, Name: s.Key.Name, Namespace: s.Key.Namespace, Selector: spec.GetSelector()},
+	one := registered{
+		Attributes: attributes{
+			Registry: registry, Name: s.Key.Name, Namespace: s.Key.Namespace, Selector: spec.GetSelector()},
 		Resolution: resolutions[spec.GetResolution()], MeshExternal: spec.GetExternal(), Ports: []registeredPort{}}
 	if s.Created != 0 {
 		one.Created = time.Unix(s.Created, 0).UTC()
@@ -128,7 +140,7 @@ func registeredHosts(s *model.Service, registry, own string) (all []registered) 
 	return all
 }
 
-// protocolName is istiod's name of a protocol.
+// protocolName returns istiod's name of a protocol.
 func protocolName(p model.Protocol) string {
 	switch p {
 	case model.Protocol_PROTOCOL_AUTO:
@@ -137,23 +149,27 @@ func protocolName(p model.Protocol) string {
 		return "GRPC-Web"
 	case model.Protocol_PROTOCOL_MONGO:
 		return "Mongo"
-	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS,
-		model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_UDP:
+	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC,
+		model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS, model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_UDP:
 	}
 	return strings.TrimPrefix(p.String(), "PROTOCOL_")
 }
 
-// istioKinds are the kinds of configz, whose records have Istio's messages.
+// istioKinds maps the kinds of /debug/configz, whose records have Istio's messages, to their apiVersion.
 var istioKinds = map[model.Kind]string{
-	model.KindVirtualService: "networking.istio.io/v1", model.KindDestinationRule: "networking.istio.io/v1", model.KindSidecar: "networking.istio.io/v1",
-	model.KindGateway: "networking.istio.io/v1", model.KindWorkloadGroup: "networking.istio.io/v1", model.KindEnvoyFilter: "networking.istio.io/v1alpha3",
+	model.KindVirtualService:   "networking.istio.io/v1",
+	model.KindDestinationRule:  "networking.istio.io/v1",
+	model.KindSidecar:          "networking.istio.io/v1",
+	model.KindGateway:          "networking.istio.io/v1",
+	model.KindWorkloadGroup:    "networking.istio.io/v1",
+	model.KindEnvoyFilter:      "networking.istio.io/v1alpha3",
 	model.KindTelemetry:        "telemetry.istio.io/v1",
 	model.KindTrafficExtension: "extensions.istio.io/v1alpha1",
 	model.KindProxyConfig:      "networking.istio.io/v1beta1",
 }
 
-// configz lists Istio's objects as they are acted on. Those of other kinds are no messages of Istio any more in their records: ServiceEntries are
-// in registryz, policies are left out.
+// configz serves /debug/configz: Istio's objects in their normal form. Objects of other kinds are not messages of Istio
+// in their records: ServiceEntries are in registryz, and policies are left out.
 func configz(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {
@@ -174,6 +190,7 @@ func configz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
+// configs returns the objects of one kind, in the form of Kubernetes.
 func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, err error) {
 	for r := range s.All(kind) {
 		spec, err := protojson.Marshal(r.Body())
@@ -189,7 +206,7 @@ func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, er
 	return slices.Clip(all), nil
 }
 
-// mesh is the mesh configuration.
+// mesh serves /debug/mesh: the mesh configuration.
 func mesh(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {

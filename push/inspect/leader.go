@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Leader describes the election of the ingesters of one revision, as one of its candidates sees it.
+// Leader describes the election among the ingesters of one revision, as one of its candidates sees it.
 type Leader struct {
-	Name     string `json:"name"`            // of the process that leads; empty: none leads
+	Name     string `json:"name"`            // of the process that leads; empty: no process leads
 	Revision string `json:"revision"`        // of the control plane
 	Epoch    int64  `json:"epoch,omitempty"` // of its term
-	// Read is the time up to which the records have what the config cluster had; zero: no cluster is read, or not yet.
+	// Read is the time up to which the records contain the state of the config cluster. It is zero if no cluster is read,
+	// or its state is not complete yet.
 	Read time.Time `json:"read,omitzero"`
-	// Self: the process that answers leads. What follows is known of that process alone.
+	// Self reports whether the process that responds is the leader. The fields below are known to the leader alone.
 	Self bool `json:"self"`
-	// Settled: the leader has compared everything with the store, and no write waits.
+	// Settled reports whether the leader has compared all objects with the store and has no pending write.
 	Settled bool `json:"settled,omitempty"`
-	// Writes: the leader writes to Kubernetes, because its revision is the promoted one.
+	// Writes reports whether the leader writes to Kubernetes, because its revision is the promoted one.
 	Writes bool `json:"writes,omitempty"`
 }
 
-// leader is the page of Config.Leader. A process that does not stand for election answers with an empty object.
+// leader serves /debug/leader. A process that is not a candidate responds with an empty object.
 func leader(c Config, r *http.Request) (any, error) {
 	if c.Leader == nil {
 		return struct{}{}, nil

@@ -16,148 +16,169 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Stream is one connected proxy, as /debug shows it.
+// Stream is one connected proxy.
 type Stream struct {
 	Proxy     string // name.namespace
 	Node      string // the node's id
 	Identity  string // empty on plain text
-	Address   string
-	Cluster   string
+	Address   string // of the connection's peer
+	Cluster   string // Kubernetes cluster
 	Version   string // of the agent
+	Namespace string
+	Zone      string            // region/zone/sub-zone, as far as the node states it
+	Labels    map[string]string // of the node
 	Connected time.Time
+	Behind    time.Time // when its view first moved since it was up to date; zero: it is up to date, or has never been
 	Types     [xds.NumTypes]TypeStatus
 	Revision  int64            // of the newest set of its view
-	Held      func() Resources // what it holds, or will once what is in flight has arrived
-	// Planned is a resource of the newest set of its view, sent or not; nil: there is none. The function may be nil.
+	Held      func() Resources // its resources, including those in flight
+	// Planned returns a resource of the newest set of its view, sent or not; nil if there is no such resource. The
+	// function may be nil.
 	Planned func(t xds.Type, name string) *xds.Resource
-	// Explain plans the view of this proxy from scratch and gives the Specs of its resources.
+	// Explain plans the view of this proxy from scratch, and returns its set and the Specs of its resources.
 	Explain func() (*manifest.Set, Specs, error)
-	// Secret says where a Secret stands, by its resource name; false: the proxy has gone.
+	// Secret returns the state of a Secret by its resource name. It returns false if the proxy has disconnected.
 	Secret func(name string) (Standing, bool)
 }
 
-// TypeStatus is where one stream stands with one type.
+// TypeStatus is the state of one type on a stream.
 type TypeStatus struct {
 	Subscribed bool
-	// Synced: the proxy has acknowledged, or stated when it resumed, the newest version of everything that it asks for.
+	// Synced reports whether the proxy has acknowledged, or stated when it resumed, the newest version of all resources to
+	// which it subscribes.
 	Synced bool
-	// Sent and Acked are opaque, as istiod's; empty: none.
+	// Sent and Acked are opaque, as istiod's; empty: no version.
 	Sent, Acked string
 	Refused     []Refused
 	Withheld    []Withheld
-	Warming     *Warming // of clusters; nil: none warms
+	Warming     *Warming // of clusters; nil: no cluster warms
 }
 
-// Warming is why a proxy does not acknowledge clusters: Envoy does not before all clusters are warm, and a refusal is not visible before either.
+// Warming describes clusters that a proxy has not acknowledged yet. Envoy acknowledges clusters only when all of them
+// are warm, and it reports no refusal before.
 type Warming struct {
-	// Since is when the oldest response was sent that is not acknowledged; zero: there is none.
+	// Since is the time of the oldest unacknowledged response; zero: all responses are acknowledged.
 	Since time.Time `json:"since,omitzero"`
-	// Clusters are those that may warm; More is how many others there are.
+	// Clusters are clusters that may be warming; More is the number of others.
 	Clusters []string `json:"clusters,omitempty"`
 	More     int      `json:"more,omitempty"`
-	// NotRequested: the proxy connected again while a cluster warmed, and does not ask for clusters until it is warm. It is sent them all the same.
+	// NotRequested reports that the proxy reconnected while a cluster warmed, and requests no clusters until it is warm.
+	// They are sent nevertheless.
 	NotRequested bool `json:"not_requested,omitempty"`
 }
 
-// Refused is a resource that the proxy did not take.
+// Refused is a resource that the proxy refused.
 type Refused struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Good    string `json:"last_good_version,omitempty"`
 	Text    string `json:"error"`
-	// Last is when the proxy refused the version for the last time; zero: not known.
+	// Last is the time of the last refusal; zero: unknown.
 	Last time.Time `json:"last_refusal,omitzero"`
-	// Objects are what made it, the likeliest culprit first.
+	// Objects are the objects from which it was made, the likeliest cause first.
 	Objects []string `json:"objects,omitempty"`
 }
 
-// Withheld is a version that this replica sends to no proxy of the stream's view, because several distinct identities refused
-// it. The proxy keeps, or is sent, the last good version; where there is none it has no such resource.
+// Withheld is a version that this replica sends to no proxy of the stream's view, because several distinct identities
+// refused it. The proxy keeps or receives the last good version; without one it does not have the resource.
 type Withheld struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Good is the version that the proxy holds instead; empty: it has none.
+	// Good is the version that the proxy has instead; empty: it does not have the resource.
 	Good string `json:"last_good_version,omitempty"`
-	// RefusedBy counts the distinct identities that are known to have refused the version; the count has a bound
+	// RefusedBy is the number of distinct identities that are known to have refused the version, up to a limit
 	// (quarantine.Withheld).
 	RefusedBy int       `json:"refused_by"`
 	First     time.Time `json:"first_refusal"`
 	Last      time.Time `json:"last_refusal"`
-	// Text is what a proxy said when it refused the version, where one said so to this replica.
+	// Text is the error of a proxy that refused the version at this replica; empty: no proxy did.
 	Text string `json:"error,omitempty"`
-	// Objects are what made it, the likeliest culprit first.
+	// Objects are the objects from which it was made, the likeliest cause first.
 	Objects []string `json:"objects,omitempty"`
 }
 
 // Problem is one line of /debug/problems.
 type Problem struct {
-	Object   string           `json:"object"`
-	Location string           `json:"location,omitempty"`
-	Field    string           `json:"field,omitempty"`
+	Object   string           `json:"object"`             // "Kind namespace/name"
+	Location string           `json:"location,omitempty"` // source of the problem, such as a file or "Kubernetes"
+	Field    string           `json:"field,omitempty"`    // path of the field
 	Code     problem.Code     `json:"code"`
-	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code for it
+	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code, or one of ours that begins with NAV1
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
-	// Related are other objects that may be the cause.
+	// Related are other objects that may be its cause.
 	Related []string `json:"related,omitempty"`
 }
 
-// Config says where the pages get their answers. Every function may be called from any goroutine.
+// Config has the sources of the pages. Every function may be called from any goroutine.
 type Config struct {
-	Streams  func(id string) []Stream // those of the proxies with this name.namespace or node id, perhaps others; empty: all
-	Snapshot func() *mirror.Snapshot  // nil before the first
+	// Streams returns at least the streams of the proxies with a name.namespace or node id, and all for an empty id.
+	Streams  func(id string) []Stream
+	Snapshot func() *mirror.Snapshot // returns nil before the first snapshot
 	Problems func() []Problem
-	Patches  func() []Patch  // nil: it serves no proxies
+	Patches  func() []Patch  // nil: this process serves no proxies
 	Commits  func() []Commit // oldest first; nil: this process does not write
-	// Fleet is how this replica sees the fleet, with the owner of each shard if asked; nil: it serves no proxies.
+	// Fleet returns the fleet as this replica sees it; with owners also the owner of each shard. It is nil in a process
+	// that serves no proxies.
 	Fleet func(owners bool) any
-	// Leader says which process leads the ingesters. Errors are the store's. nil: this process does not stand for election.
+	// Leader returns the process that leads the ingesters. Errors are the store's. nil: this process is not a candidate.
 	Leader func(context.Context) (Leader, error)
-	// Clusters are those that are read, the config cluster first; nil: none is.
+	// Clusters returns the clusters that are read, the config cluster first; nil: this process reads no cluster.
 	Clusters func() []Cluster
-	// Removals are those that the leader holds; nil: that is not known.
+	// Removals returns the removals that the leader holds back; nil: they are not known.
 	Removals func() any
-	// Turn is called before a page is made, made when it is there to be written, and read when the client has it or
-	// has gone; an error refuses it (429). ctx is the request's; costly says that to make the page costs much. nil: pages have no bound.
+	// Turn is called before a page is made. ctx is the request's, and costly reports whether the page costs much. Call
+	// made when the page is ready, and read when the client has received it or has disconnected. An error refuses the page
+	// (429). nil: pages have no limit.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
-	ID      string // of this process, as ControlPlane.Identifier
-	Version string
+	ID      string // of this process, as in ControlPlane.Identifier
+	Version string // of this process
 }
 
 // page is one entry of /debug/list.
 type page struct {
 	path, help string
 	serve      func(c Config, r *http.Request) (any, error)
-	costly     bool // it plans, decodes all that a proxy has, or goes through all that is planned
+	costly     bool // the page plans, decodes all resources of a proxy, or visits everything that is planned
 }
 
+// pages lists the pages.
 var pages = []page{
 	{"/debug/syncz", "Sent and acknowledged versions of every connected proxy.", syncz, false},
-	{"/debug/config_dump", "What one proxy was sent, as Envoy's config_dump (without what only Envoy has: bootstrap, static resources): ?proxyID=name.namespace, &types=cluster,route.", configDump, true},
-	{"/debug/explain", "Which objects made one resource, or where a Secret stands: ?proxyID=name.namespace&resource=NAME.", explain, true},
+	{"/debug/config_dump", "Resources of one proxy, as Envoy's config_dump (without Envoy's bootstrap and static resources): " +
+		"?proxyID=name.namespace, &types=cluster,route.", configDump, true},
+	{"/debug/explain", "The objects from which one resource was made, or the state of a Secret: " +
+		"?proxyID=name.namespace&resource=NAME.", explain, true},
 	{"/debug/connections", "Connected proxies.", connections, false},
-	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, true},
-	{"/debug/patches", "How many resources each patch of an EnvoyFilter changes.", patches, true},
+	{"/debug/problems", "Problems of objects, files and their combination.", problems, true},
+	{"/debug/patches", "The number of resources that each patch of an EnvoyFilter changes.", patches, true},
 	{"/debug/removals", "Removals that the leader holds. POST with ?accept=ID lets one go, at the leader.", removals, false},
+	{"/debug/plan", "Previews a change for the proxies of this process: POST the objects as YAML, ?delete=true.", postPlan, false},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
 	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
 	{"/debug/clusterz", "The clusters that are read, with their Secrets.", clusterz, false},
 	{"/debug/registryz", "Services of the mesh, as istiod lists them.", registryz, true},
-	{"/debug/configz", "Istio's objects that are acted on, in their normal form.", configz, true},
+	{"/debug/configz", "Istio's objects, in their normal form.", configz, true},
 	{"/debug/mesh", "The mesh configuration, with its defaults.", mesh, false},
-	{"/debug/leader", "Which process leads the ingesters, and up to when it has read the cluster.", leader, false},
-	{"/debug/fleet", "The replicas, what each owns, and what this one serves; with ?owners=1 the owner of each shard.", fleet, false},
+	{"/debug/leader", "The process that leads the ingesters, and the time up to which it has read the cluster.", leader, false},
+	{"/debug/fleet", "The replicas, the shards of each, and the proxies of this one; with ?owners=1 the owner of each shard.", fleet, false},
 }
 
-// httpError is an error with a status.
+// postPlan answers a GET of /debug/plan; the process answers a POST.
+func postPlan(Config, *http.Request) (any, error) {
+	return nil, httpError{http.StatusMethodNotAllowed, "POST the objects to preview, as YAML documents or JSON"}
+}
+
+// httpError is an error with an HTTP status.
 type httpError struct {
 	status int
 	text   string
 }
 
+// Error implements error.
 func (e httpError) Error() string { return e.text }
 
-// serveHTTP answers with the page as JSON, when it is its turn.
+// serveHTTP responds with the page as JSON, at its turn.
 func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	made := func() {}
 	if c.Turn != nil {
@@ -182,10 +203,10 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	}
 	made()
 	w.Header().Set("Content-Type", "application/json")
-	_ = page.writeTo(w) // the client went away
+	_ = page.writeTo(w) // an error means that the client has disconnected
 }
 
-// Handler serves the pages below /debug/.
+// Handler returns a handler of the pages below /debug/.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -204,21 +225,21 @@ func Handler(c Config) http.Handler {
 
 // Sync is one proxy of /debug/syncz, with istiod's field names.
 type Sync struct {
-	Proxy    string                `json:"proxy"`
-	Type     string                `json:"proxy_type"`
-	Cluster  string                `json:"cluster_id,omitempty"`
-	Version  string                `json:"istio_version,omitempty"`
-	Synced   map[string]bool       `json:"-"`
+	Proxy    string                `json:"proxy"`                   // name.namespace
+	Type     string                `json:"proxy_type"`              // "sidecar", "router"
+	Cluster  string                `json:"cluster_id,omitempty"`    // Kubernetes cluster
+	Version  string                `json:"istio_version,omitempty"` // of the agent
+	Synced   map[string]bool       `json:"-"`                       // this map and those below are by xds.Type.Noun
 	Sent     map[string]string     `json:"-"`
 	Acked    map[string]string     `json:"-"`
 	Refused  map[string][]Refused  `json:"-"`
 	Withheld map[string][]Withheld `json:"-"`
-	Warming  *Warming              `json:"-"`
-	Revision int64                 `json:"revision"`
+	Warming  *Warming              `json:"-"`        // nil: no cluster warms
+	Revision int64                 `json:"revision"` // of the store
 }
 
-// MarshalJSON adds cluster_sent, cluster_acked, cluster_synced and so on for the types that are subscribed, and cluster_refused,
-// cluster_withheld, cluster_warming where there are such.
+// MarshalJSON adds cluster_sent, cluster_acked, cluster_synced and so on for the subscribed types, and cluster_refused,
+// cluster_withheld, cluster_warming if there are any. Errors are those of json.Marshal.
 func (s Sync) MarshalJSON() ([]byte, error) {
 	flat := map[string]any{"proxy": s.Proxy, "proxy_type": s.Type, "revision": s.Revision}
 	if s.Cluster != "" {
@@ -242,11 +263,13 @@ func (s Sync) MarshalJSON() ([]byte, error) {
 	return json.Marshal(flat)
 }
 
+// syncz serves /debug/syncz.
 func syncz(c Config, _ *http.Request) (any, error) {
 	all := []Sync{}
 	for _, st := range sorted(c.Streams("")) {
 		s := Sync{Proxy: st.Proxy, Cluster: st.Cluster, Version: st.Version, Revision: st.Revision,
-			Synced: map[string]bool{}, Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
+			Synced: map[string]bool{}, Sent: map[string]string{}, Acked: map[string]string{},
+			Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
 		s.Type, _, _ = strings.Cut(st.Node, "~")
 		s.Warming = st.Types[xds.Cluster].Warming
 		for t := range xds.NumTypes {
@@ -265,6 +288,7 @@ func syncz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
+// sorted sorts streams by proxy, then by the time of their connection.
 func sorted(streams []Stream) []Stream {
 	slices.SortFunc(streams, func(a, b Stream) int {
 		if n := strings.Compare(a.Proxy, b.Proxy); n != 0 {
@@ -275,21 +299,22 @@ func sorted(streams []Stream) []Stream {
 	return streams
 }
 
-// find is the proxy that the request names, by its name.namespace or its node id.
-func find(c Config, r *http.Request) (Stream, error) {
+// streamOf returns the stream of the proxy in a request, by its name.namespace or its node id. StatusCode of an error
+// is 404 or 400.
+func streamOf(c Config, r *http.Request) (Stream, error) {
 	id := r.URL.Query().Get("proxyID")
 	if id == "" {
 		return Stream{}, httpError{http.StatusBadRequest, "proxyID is needed: ?proxyID=name.namespace"}
 	}
-	return named(c, id)
+	return streamNamed(c, id)
 }
 
-// maxCandidates bounds how many proxies an error lists.
+// maxCandidates is the most proxies that an error lists.
 const maxCandidates = 8
 
-// named is the proxy with a name.namespace or a node id. Of several streams of one node it is the newest; several nodes with
-// one name (Pods of several clusters) are told apart by the node's id.
-func named(c Config, id string) (Stream, error) {
+// streamNamed returns the stream of the proxy with a name.namespace or a node id. Of several streams of one node it
+// returns the newest. Several nodes with one name (Pods of several clusters) are an error, which lists their ids.
+func streamNamed(c Config, id string) (Stream, error) {
 	var found []Stream
 	for _, st := range c.Streams(id) {
 		if st.Node == id || st.Proxy == id {
@@ -316,6 +341,7 @@ func named(c Config, id string) (Stream, error) {
 		fmt.Sprintf("%d proxies have the name %q: give the node id of one, for example %s", len(found), id, strings.Join(nodes, ", "))}
 }
 
+// connections serves /debug/connections.
 func connections(c Config, _ *http.Request) (any, error) {
 	type connection struct {
 		Proxy     string    `json:"proxy"`
@@ -335,6 +361,7 @@ func connections(c Config, _ *http.Request) (any, error) {
 	return answer, nil
 }
 
+// problems serves /debug/problems.
 func problems(c Config, _ *http.Request) (any, error) {
 	if all := c.Problems(); all != nil {
 		return all, nil
@@ -342,6 +369,7 @@ func problems(c Config, _ *http.Request) (any, error) {
 	return []Problem{}, nil
 }
 
+// removals serves /debug/removals.
 func removals(c Config, _ *http.Request) (any, error) {
 	if c.Removals == nil {
 		return []any{}, nil
@@ -349,6 +377,7 @@ func removals(c Config, _ *http.Request) (any, error) {
 	return c.Removals(), nil
 }
 
+// snapshot serves /debug/snapshot.
 func snapshot(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -39,7 +40,7 @@ func resource(t *testing.T, kind xds.Type, name string, m proto.Message) *xds.Re
 	return r
 }
 
-// standing is a proxy that holds a cluster and a secret; it refused a cluster, and another is withheld.
+// standing is a proxy with a cluster and a secret; it refused a cluster, and another is withheld.
 func standing(t *testing.T) Stream {
 	t.Helper()
 	var held Resources
@@ -68,10 +69,29 @@ func standing(t *testing.T) Stream {
 	return web
 }
 
-// stand is a server of pages over two proxies; one is that of standing.
+// chainOf is a filter chain that needs one secret, named by a server of a Gateway.
+type chainOf struct{ secret string }
+
+func (c chainOf) Naming(secret string) []model.Place {
+	if secret != c.secret {
+		return nil
+	}
+	return []model.Place{{Key: model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "front"}, Field: "spec.servers[1]"}}
+}
+
+// stand is a server of pages with three proxies, one of which is standing.
 func stand(t *testing.T) *httptest.Server {
 	t.Helper()
 	web := standing(t)
+	l := resource(t, xds.Listener, "l", &listenerv3.Listener{Name: "l"})
+	gateway := Stream{Proxy: "gw.shop", Node: "router~1.1.1.3~gw.shop~x", Connected: time.Unix(3, 0).UTC(),
+		Explain: func() (*manifest.Set, Specs, error) {
+			set := &manifest.Set{}
+			set.Types[xds.Listener][manifest.Scope] = manifest.Of(l)
+			return set, func(xds.Type, string) []any { return []any{struct{}{}, chainOf{"kubernetes://site"}} }, nil
+		},
+		Secret: func(string) (Standing, bool) { return Standing{State: "sent", Wanted: []string{}}, true }}
+	gateway.Types[xds.Secret] = TypeStatus{Subscribed: true, Sent: "n1", Acked: "n1", Synced: true}
 	db := Stream{Proxy: "db.shop", Node: "sidecar~1.1.1.2~db.shop~x", Connected: time.Unix(1, 0).UTC(),
 		Explain: func() (*manifest.Set, Specs, error) { return nil, nil, errors.New("lost it") },
 		Secret: func(name string) (Standing, bool) {
@@ -79,7 +99,7 @@ func stand(t *testing.T) *httptest.Server {
 		}}
 	snapshot := mirror.Empty().Apply(9, nil, nil).New
 	s := httptest.NewServer(Handler(Config{ID: "replica-1", Version: "v1",
-		Streams:  func(string) []Stream { return []Stream{web, db} },
+		Streams:  func(string) []Stream { return []Stream{web, db, gateway} },
 		Snapshot: func() *mirror.Snapshot { return snapshot },
 		Problems: func() []Problem {
 			return []Problem{{Object: "VirtualService shop/web", Field: "spec.hosts", Code: problem.Required, Severity: problem.Error, Message: "empty"}}
@@ -103,17 +123,19 @@ func visit(t *testing.T, s *httptest.Server, path string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// Every page answers with the fields that tools read.
+// Every page has the fields that tools read.
 func TestPages(t *testing.T) {
 	s := stand(t)
 	for path, want := range map[string]string{
 		"/debug/syncz": `[{"proxy": "db.shop", "proxy_type": "sidecar", "revision": 0},
+			{"proxy": "gw.shop", "proxy_type": "router", "revision": 0, "secret_sent": "n1", "secret_acked": "n1", "secret_synced": true},
 			{"proxy": "web.shop", "proxy_type": "sidecar", "cluster_id": "c1", "istio_version": "1.30", "revision": 7, "cluster_sent": "n2", "cluster_acked": "n1", "cluster_synced": false,
 			 "cluster_refused": [{"name": "b", "version": "v", "last_good_version": "g", "error": "no", "last_refusal": "1970-01-01T00:00:03Z", "objects": ["EnvoyFilter shop/f"]}],
 			 "cluster_withheld": [{"name": "a", "version": "w", "last_good_version": "g", "refused_by": 3, "first_refusal": "1970-01-01T00:00:04Z",
 			  "last_refusal": "1970-01-01T00:00:05Z", "error": "bad", "objects": ["DestinationRule shop/a"]}]}]`,
-		"/debug/connections": `{"totalClients": 2, "clients": [
+		"/debug/connections": `{"totalClients": 3, "clients": [
 			{"proxy": "db.shop", "node": "sidecar~1.1.1.2~db.shop~x", "address": "", "connectedAt": "1970-01-01T00:00:01Z"},
+			{"proxy": "gw.shop", "node": "router~1.1.1.3~gw.shop~x", "address": "", "connectedAt": "1970-01-01T00:00:03Z"},
 			{"proxy": "web.shop", "node": "sidecar~1.1.1.1~web.shop~x", "identity": "spiffe://x", "address": "1.1.1.1:5", "connectedAt": "1970-01-01T00:00:02Z"}]}`,
 		"/debug/problems": `[{"object": "VirtualService shop/web", "field": "spec.hosts", "code": "Required", "severity": "error", "message": "empty"}]`,
 	} {
@@ -136,6 +158,12 @@ func TestPages(t *testing.T) {
 		!strings.Contains(body, `"why": "it is no gateway"`) || !strings.Contains(body, `"wanted_by": []`) {
 		t.Errorf("explain a Secret: %s", body)
 	}
+	for secret, want := range map[string]bool{"site": true, "other": false} {
+		_, body := visit(t, s, "/debug/explain?proxyID=gw.shop&resource=kubernetes://"+secret)
+		if named := strings.Contains(body, `"Gateway shop/front spec.servers[1]"`); named != want || !strings.Contains(body, `"state": "sent"`) {
+			t.Errorf("explain Secret %s of a gateway: %s", secret, body)
+		}
+	}
 	if status, body := visit(t, s, "/debug/explain?proxyID=web.shop&resource=kubernetes://site"); status != http.StatusNotFound {
 		t.Errorf("explain a Secret of a proxy that knows none: %d %s", status, body)
 	}
@@ -144,7 +172,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The list names every page, and every page that it names is there; what cannot be answered says why.
+// The list names every page, and every page in it exists; a page without data responds with the reason.
 func TestListAndErrors(t *testing.T) {
 	s := stand(t)
 	_, body := visit(t, s, "/debug/list")
@@ -189,7 +217,7 @@ func TestListAndErrors(t *testing.T) {
 	}
 }
 
-// The likeliest culprit comes first; of many virtual hosts those count that the proxy's words name; a long list is cut.
+// The likeliest cause comes first; of many virtual hosts only those in the proxy's error count; a long list is cut.
 func TestBlame(t *testing.T) {
 	made := func(kind model.Kind, name string, m proto.Message) model.Record {
 		r, err := model.New(model.Key{Kind: kind, Namespace: "shop", Name: name}, 0, m)
@@ -222,7 +250,7 @@ func TestBlame(t *testing.T) {
 	}
 	service := made(model.KindService, "db", &model.ServiceSpec{}).(*model.Service)
 	route := made(model.KindVirtualService, "db", &networkingv1.VirtualService{}).(*model.VirtualService)
-	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.Bringer{Host: "db", Service: service, Routes: routes.List(route)}}
+	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.TrafficSource{Host: "db", Service: service, Routes: routes.List(route)}}
 	if got := blamed(tcp, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "Service shop/db"}) {
 		t.Errorf("a listener for TCP: %q", got)
 	}

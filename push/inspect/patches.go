@@ -12,18 +12,21 @@ type Patch struct {
 	Index     int    `json:"index"` // in spec.configPatches
 	ApplyTo   string `json:"applyTo"`
 	Operation string `json:"operation"`
-	// Changed is how many resources of the proxies of this replica the patch changes: clusters, listeners, heads of route configurations, virtual hosts and
-	// configurations of filters, each once, however many proxies have it, and the names of clusters and listeners that it removes as a whole. nil: a build
-	// of before does not count these.
+	// Changed is the number of resources that the patch changes for the proxies of this replica. It counts clusters,
+	// listeners, heads of route configurations, virtual hosts and configurations of filters, each once, however many
+	// proxies have it. It includes the clusters and listeners that the patch removes. It is nil if an older build does not
+	// count this kind of patch.
 	Changed *int `json:"changed"`
 }
 
-// PatchOf is the line of a patch.
+// PatchOf returns the line of a patch that changes so many resources.
 func PatchOf(p model.Patch, changed int) Patch {
 	of := p.Config()
-	return Patch{Object: p.Filter.Key.String(), Index: p.Index, ApplyTo: of.GetApplyTo().String(), Operation: of.GetPatch().GetOperation().String(), Changed: &changed}
+	return Patch{Object: p.Filter.Key.String(), Index: p.Index, ApplyTo: of.GetApplyTo().String(),
+		Operation: of.GetPatch().GetOperation().String(), Changed: &changed}
 }
 
+// patches serves /debug/patches.
 func patches(c Config, _ *http.Request) (any, error) {
 	if c.Patches == nil {
 		return []Patch{}, nil

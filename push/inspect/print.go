@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// pieceSize is how large the pieces of a page are, in bytes.
+// pieceSize is the size of the pieces of a page, in bytes.
 const pieceSize = 64 << 10
 
-// text is a page as JSON: in pieces, since one that grows is copied again and again, and what prints it as a whole has several times its bytes meanwhile. A page may be as large as
-// all that a proxy holds.
+// text is a page as JSON, in pieces. A single buffer would be copied whenever it grows, and an encoder of the whole
+// page needs several times its bytes. A page may be as large as all resources of a proxy.
 type text struct{ pieces [][]byte }
 
 // Write implements io.Writer.
@@ -36,7 +36,7 @@ func (t *text) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// writeTo writes the page, and forgets it on the way.
+// writeTo writes the page, and frees each piece when it is written.
 func (t *text) writeTo(w io.Writer) error {
 	for i, piece := range t.pieces {
 		t.pieces[i] = nil
@@ -47,7 +47,7 @@ func (t *text) writeTo(w io.Writer) error {
 	return nil
 }
 
-// page prints what a page is, as json.Encoder does with an indent of two spaces; of a list each element by itself.
+// page encodes a page like json.Encoder with an indent of two spaces; a list element by element.
 func (t *text) page(answer any) error {
 	if dump, is := answer.(dumped); is {
 		return dump.print(t)
@@ -65,7 +65,7 @@ func (t *text) page(answer any) error {
 			return err
 		}
 		fmt.Fprint(t, open, "\n  ")
-		_, _ = t.Write(raw) // there is never an error
+		_, _ = t.Write(raw) // it never returns an error
 		open = ","
 	}
 	if open == "[" {
@@ -76,13 +76,15 @@ func (t *text) page(answer any) error {
 	return nil
 }
 
-// dumped is what one proxy was sent, as an envoy.admin.v3.ConfigDump of some types, none means all.
+// dumped is the page of one proxy's resources, as an envoy.admin.v3.ConfigDump of the wanted types; without wanted
+// types, of all.
 type dumped struct {
 	stream Stream
 	wanted []xds.Type
 }
 
-// print prints each resource by itself: all of them as messages have several times the bytes that the proxy was sent.
+// print encodes each resource by itself. All of them as messages would need several times the bytes that the proxy was
+// sent.
 func (d dumped) print(w io.Writer) error {
 	fmt.Fprint(w, "{\n  \"configs\": [")
 	open, messages := "", messagePrinter{}
@@ -106,13 +108,13 @@ func (d dumped) print(w io.Writer) error {
 	return err
 }
 
-// messagePrinter prints messages one after the other, each in the memory of those before: what a page leaves to the collector delays pushes.
+// messagePrinter encodes messages one after the other in the same buffers, because garbage of a page delays pushes.
 type messagePrinter struct {
 	raw    []byte
 	pretty bytes.Buffer
 }
 
-// print prints a field of a section: a message, or a list of messages. The others are empty.
+// print encodes a field of a section: a message, or a list of messages. Other fields are always empty.
 func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) error {
 	if !section.Has(field) || field.Message() == nil {
 		return nil
@@ -133,7 +135,7 @@ func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, 
 	return err
 }
 
-// message prints one message behind a text, its lines but the first indented.
+// message encodes one message after a text; its lines except the first are indented.
 func (p *messagePrinter) message(w io.Writer, open, indent string, m protoreflect.Message) (err error) {
 	p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], m.Interface())
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// redacted stands where Envoy's own dumps have it.
+// redacted replaces confidential values, as in Envoy's own dumps.
 const redacted = "[redacted]"
 
-// public is what may be shown of a Secret: the certificate chain with its staple, or what peers are verified against. What
-// is not named here is not shown.
-func public(m proto.Message) *tlsv3.Secret {
+// publicSecret returns the public parts of a Secret: the certificate chain with its OCSP staple, or the data by which
+// peers are verified. All other fields are left out.
+func publicSecret(m proto.Message) *tlsv3.Secret {
 	s, ok := m.(*tlsv3.Secret)
 	if !ok {
 		return &tlsv3.Secret{}
@@ -37,8 +37,8 @@ func public(m proto.Message) *tlsv3.Secret {
 	return out
 }
 
-// withoutCredential is the configuration of a filter without the credential that its agent fetches the module with. What is no such configuration is not shown:
-// the error says so.
+// withoutCredential returns the configuration of a filter without the credential with which the agent fetches the
+// module. The error is a message that is not the configuration of a module, which is then not shown.
 func withoutCredential(m proto.Message) (proto.Message, error) {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	filter, err := config.GetTypedConfig().UnmarshalNew()

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Of a Secret what is public is shown, and nothing else, wherever Envoy's API has room for it.
+// The public parts of a Secret are shown, and no others, wherever Envoy's API has a Secret.
 func TestSecretsAreRedacted(t *testing.T) {
 	of := func(text string) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(text)}}
@@ -50,7 +50,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	}
 }
 
-// Of the configuration of a module everything is shown but the credential that it is fetched with, wherever a page has it.
+// The configuration of a module is shown without the credential for its registry, on every page that has it.
 func TestCredentialsAreRedacted(t *testing.T) {
 	config := func(filter proto.Message) *xds.Resource {
 		r, err := xds.EncodeAs(xds.Extension, "e", "v", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: xds.Any(filter)})
@@ -64,7 +64,7 @@ func TestCredentialsAreRedacted(t *testing.T) {
 	for _, filter := range []proto.Message{&httpwasmv3.Wasm{Config: vm}, &networkwasmv3.Wasm{Config: vm}} {
 		r := config(filter)
 		text, err := JSON(r)
-		page, bad := packed(r)
+		page, bad := asAny(r)
 		if err != nil || bad != nil || !strings.Contains(string(text), redacted) || !strings.Contains(string(text), "shown") || strings.Contains(string(text)+page.String(), "hunter2") {
 			t.Errorf("%s %v, %s %v", text, err, page, bad)
 		}

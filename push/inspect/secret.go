@@ -1,19 +1,87 @@
 package inspect
 
-import "strings"
+import (
+	"encoding/json"
+	"slices"
+	"strings"
 
-// Standing is where a Secret stands for one proxy, in the words of /debug/explain: never its private key.
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Standing is the state of a Secret for one proxy, as /debug/explain states it. It never has the private key.
 type Standing struct {
-	Object string `json:"object,omitempty"` // that it is made of
-	// State: "sent" (the proxy holds it, or will when what is in flight has arrived), "on its way", "waiting for the authoriser", "being opened",
-	// "refused" by the proxy, "withheld", "not asked for".
+	Object string `json:"object,omitempty"` // the object from which it is made
+	// State is one of: "sent" (the proxy has it, or it is in flight), "on its way", "waiting for the authoriser", "being
+	// opened", "refused" (by the proxy), "withheld", "not asked for" (the proxy does not request it).
 	State string `json:"state"`
-	Why   string `json:"why,omitempty"`
-	// Wanted are the proxies of its namespace that ask for it.
+	Why   string `json:"why,omitempty"` // the reason of the state
+	// Named are the servers of Gateways that name it, of the proxy's listeners.
+	Named []string `json:"named_by,omitempty"`
+	// Wanted are the proxies of its namespace that request it.
 	Wanted []string `json:"wanted_by"`
 }
 
-// isSecret says whether a resource has the name of a Secret (istio: pilot/pkg/model/credentials/resource.go).
+// isSecret reports whether the name of a resource is that of a Secret or ConfigMap
+// (istio: pilot/pkg/model/credentials/resource.go).
 func isSecret(name string) bool {
-	return strings.HasPrefix(name, "kubernetes://") || strings.HasPrefix(name, "kubernetes-gateway://")
+	return strings.HasPrefix(name, model.SecretCredential) || strings.HasPrefix(name, model.GatewaySecretCredential) ||
+		strings.HasPrefix(name, model.ConfigMapCredential)
+}
+
+// namedBy lists the objects whose filter chains at a proxy name a Secret, each once, in order. It is empty if the Specs
+// of the proxy cannot be read now.
+func namedBy(st Stream, secret string) (objects []string) {
+	set, specs, err := st.Explain()
+	if err != nil {
+		return nil
+	}
+	for _, r := range set.Types[xds.Listener].Sorted() {
+		for _, spec := range specs(xds.Listener, r.Name) {
+			chain, is := spec.(interface {
+				Naming(secret string) []model.Place
+			})
+			if !is {
+				continue
+			}
+			for _, at := range chain.Naming(secret) {
+				if !slices.Contains(objects, at.String()) {
+					objects = append(objects, at.String())
+				}
+			}
+		}
+	}
+	return objects
+}
+
+// SecretsOf lists the Secrets that a cluster or a listener names and that Envoy requests over ADS; some may come twice.
+// Errors are those of JSON.
+func SecretsOf(r *xds.Resource) (names []string, err error) {
+	raw, err := JSON(r)
+	if err != nil {
+		return nil, err
+	}
+	var all any
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, one := range v {
+				walk(one)
+			}
+		case map[string]any:
+			from, _ := v["sds_config"].(map[string]any)
+			if name, is := v["name"].(string); is && from["ads"] != nil {
+				names = append(names, name)
+			}
+			for _, one := range v {
+				walk(one)
+			}
+		}
+	}
+	walk(all)
+	return names, nil
 }

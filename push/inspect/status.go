@@ -15,12 +15,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// statusTypes are those that `istioctl proxy-status` has columns for.
+// statusTypes are the types for which `istioctl proxy-status` has columns.
 var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster, xds.Extension}
 
-// Status is a ClientConfig for every proxy, as istiod answers istio.io/debug/syncz (istio pilot/pkg/xds/statusgen.go): the
-// node's id is name.namespace, which istioctl prints, and its metadata have the cluster, the version and the namespace, by
-// which `istioctl proxy-status --namespace` selects. Errors are those of encoding, and name the proxy.
+// Status returns a ClientConfig for every proxy, as istiod's response to istio.io/debug/syncz (istio:
+// pilot/pkg/xds/statusgen.go). The node's id is name.namespace, which istioctl prints. Its metadata have the cluster,
+// the version and the namespace, by which `istioctl proxy-status --namespace` selects. Errors are those of encoding,
+// and name the proxy.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for _, st := range sorted(c.Streams("")) {
@@ -43,6 +44,7 @@ func Status(c Config) ([]*discoveryv3.Resource, error) {
 	return all, nil
 }
 
+// status returns the state in the terms of Envoy's status service.
 func (s TypeStatus) status() statusv3.ConfigStatus {
 	switch {
 	case s.Subscribed && len(s.Refused)+len(s.Withheld) > 0:
@@ -55,7 +57,24 @@ func (s TypeStatus) status() statusv3.ConfigStatus {
 	return statusv3.ConfigStatus_STALE
 }
 
-// StatusCode is the HTTP status of an error of a page.
+// Word returns the state as a word for operators.
+func (s TypeStatus) Word() string {
+	switch {
+	case len(s.Refused) > 0:
+		return "REFUSED"
+	case len(s.Withheld) > 0:
+		return "WITHHELD"
+	case s.Synced:
+		return "SYNCED"
+	case s.Warming != nil:
+		return "WARMING"
+	case !s.Subscribed || s.Sent == "":
+		return "NOT SENT"
+	}
+	return "PENDING"
+}
+
+// StatusCode returns the HTTP status of an error of a page; 500 for errors without one.
 func StatusCode(err error) int {
 	var e httpError
 	if errors.As(err, &e) {

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A proxy that warms clusters says so in /debug/syncz, since when, and which it may be; others say nothing of it.
+// /debug/syncz states since when a proxy warms clusters, and which they may be; other proxies have no such entry.
 func TestWarmingIsSaid(t *testing.T) {
 	warms, fine := Stream{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x"}, Stream{Proxy: "db.shop", Node: "sidecar~1.1.1.2~db.shop~x"}
 	warms.Types[xds.Cluster] = TypeStatus{Subscribed: true, Sent: "2", Acked: "1",

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A type of which something is withheld from a proxy, or was refused by it, is an error for istioctl, even where all that was sent
-// is acknowledged or nothing was sent; /debug/syncz names what is withheld, and since when.
+// A type of which a version is withheld or was refused is an error for istioctl, even if all sent versions are
+// acknowledged or nothing was sent; /debug/syncz names the withheld versions, and since when.
 func TestStatusOfRefused(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0).UTC()
 	st := Stream{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x"}

@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// parts says what a builder's Spec makes, in the words of Envoy and Istio; a Spec of another package is "part".
+// parts names the part that a builder's Spec makes, in the terms of Envoy and Istio. A Spec of another package is a
+// "part".
 var parts = map[string]string{
 	"cluster.Outbound":           "cluster of a service",
 	"cluster.Inbound":            "cluster of the workload's own port",
@@ -36,7 +37,11 @@ var parts = map[string]string{
 	"listener.VirtualInbound":    "listener of all inbound connections",
 	"listener.Ingress":           "listener of a Sidecar's ingress",
 	"listener.Added":             "listener that an EnvoyFilter adds",
-	"front.Bringer":              "service, or listener of a Sidecar, whose traffic it takes",
+	"listener.Servers":           "listener of a gateway",
+	"listener.ServerChain":       "filter chain of a gateway's listener",
+	"gateway.Chain":              "filter chain of a gateway's listener",
+	"gateway.ServedHost":         "virtual host",
+	"front.TrafficSource":        "service, or listener of a Sidecar, whose traffic it takes",
 	"route.Spec":                 "route configuration",
 	"secret.Pair":                "certificate with its private key",
 	"secret.Trust":               "certificates that peers are verified against",
@@ -45,10 +50,10 @@ var parts = map[string]string{
 	"vhost.Added":                "virtual host that an EnvoyFilter adds",
 }
 
-// ofProxy marks the words of what is read of the proxy itself: its node, labels, certificate, extensions.
+// ofProxy marks the words of fields that are read of the proxy itself: its node, labels, certificate, extensions.
 const ofProxy = "proxy: "
 
-// words says what a field of a Spec is. A test compares them with the fields that there are.
+// words names the fields of Specs. A test compares the list with the existing fields.
 var words = map[string]string{
 	"Accounts":         "service accounts that the endpoints may have",
 	"Denied":           "identities of them that the CA has revoked",
@@ -119,7 +124,7 @@ var words = map[string]string{
 	"VirtualService":   "VirtualService",
 	"Weight":           "weight",
 	"By":               "Telemetries",
-	"Default":          "value where there is none",
+	"Default":          "value where it is missing",
 	"Disabled":         "disabled",
 	"Drop":             "not counted",
 	"Filter":           "CEL expression of what is logged",
@@ -168,20 +173,47 @@ var words = map[string]string{
 	"Curves":           "ECDH curves",
 	"Least":            "lowest version",
 	"Most":             "highest version",
+	"Certificate2":     "file of a second certificate, with another kind of key",
+	"Key2":             "file of its key",
+	"Secrets":          "secrets with the certificate",
+	"Servers":          "servers that it belongs to",
+	"Trust":            "secret with the authorities of clients",
+	"Clients":          "names of which a client's certificate has one",
+	"Unverified":       "clients' certificates of any authority",
+	"Keys":             "public keys of clients",
+	"Hashes":           "certificates of clients",
+	"ALPN":             "protocols that are answered",
+	"QUIC":             "HTTP/3",
+	"Opaque":           "TCP alone: no bytes are inspected",
+	"Chains":           "filter chains",
+	"Names":            "server names",
+	"Protocols":        "protocols that clients offer (ALPN)",
+	"HTTP":             "HTTP",
+	"Internal":         "networks whose requests are internal (meshNetworks)",
+	"NoDefault":        "no routes but those of VirtualServices",
+	"TLSOnly":          "requests without TLS are redirected (httpsRedirect)",
+	"HTTP3":            "UDP port of HTTP/3",
+	"Misdirected":      "answered 421: connections of another server are for these hosts",
+	"Plainly":          "a port without a protocol is sent HTTP/1.1",
+	"BySNI":            "mutual TLS of others is passed on",
 	"WithPorts":        "names of virtual hosts are compared with their port",
 }
 
-// outbound says where it is said what becomes of unknown destinations.
+// outbound names the settings that decide on unknown destinations.
 const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 
-// wordsOf are those of fields of one Spec that mean something else there, or that a setting of MeshConfig decides which no
-// builder reads. A test compares them with the settings that the plan reads.
+// wordsOf names the fields of one Spec that have another meaning there, or that depend on a setting of MeshConfig which
+// no builder reads. A test compares them with the settings that the plan reads.
 var wordsOf = map[string]string{
-	"cluster.Outbound.TLS":                 "TLS (as the rule says, else MeshConfig enableAutoMtls)",
-	"endpoint.Spec.Members":                "endpoints (of cluster-local hosts, as MeshConfig serviceSettings has them: of its own cluster)",
-	"listener.InboundPort.Ended":           "TLS that ends here (as the Sidecar's ingress listener says, else MeshConfig tlsDefaults)",
-	"listener.Outbound.BindToPort":         "bound to its port (captureMode NONE; MeshConfig proxyHttpPort)",
-	"listener.Common.Telemetry":            "what is reported (Telemetries; MeshConfig defaultProviders, accessLogFile, enableTracing, defaultConfig)",
+	"cluster.Outbound.TLS":         "TLS (as the rule says, else MeshConfig enableAutoMtls)",
+	"endpoint.Spec.Members":        "endpoints (of cluster-local hosts, as MeshConfig serviceSettings has them: of its own cluster)",
+	"listener.InboundPort.Ended":   "TLS that ends here (as the Sidecar's ingress listener says, else MeshConfig tlsDefaults)",
+	"listener.Outbound.BindToPort": "bound to its port (captureMode NONE; MeshConfig proxyHttpPort)",
+	"listener.Common.Telemetry": "what is reported (Telemetries; MeshConfig defaultProviders, accessLogFile, enableTracing, " +
+		"defaultConfig)",
+	"gateway.Chain.Route":                  "route configuration",
+	"listener.ServerChain.TLS":             "TLS that ends here (as the server says, else MeshConfig tlsDefaults)",
+	"listener.ServerChain.TCP":             "connections that are not HTTP",
 	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
 	"cluster.Inbound.Target":               "where the application listens (MeshConfig inboundTrafficPolicy)",
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
@@ -190,10 +222,10 @@ var wordsOf = map[string]string{
 	"vhost.CatchAll.Passthrough":           "unknown destinations pass" + outbound,
 }
 
-// says tells whether the zero value of a field is a decision, which is shown.
-func says(field string) bool { return field == "Passthrough" || field == "TLS" }
+// zeroIsShown reports whether the zero value of a field is a decision, so that it is shown.
+func zeroIsShown(field string) bool { return field == "Passthrough" || field == "TLS" }
 
-// wordOf is the word of a field of a Spec, and whether it is read of the proxy.
+// wordOf returns the word for a field of a Spec, and whether the field is read of the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	if word := wordsOf[spec.String()+"."+field]; word != "" {
 		return word, false
@@ -205,7 +237,7 @@ func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	return strings.CutPrefix(word, ofProxy)
 }
 
-// choices are the words of settings that are numbers in a Spec.
+// choices has the words for settings that are numbers in a Spec, by type.
 var choices = map[string][]string{
 	"traffic.TLS": {"none", "mutual, to endpoints that say tlsMode istio", "mutual, to all endpoints", "mutual, as the rule says",
 		"as the rule says", "closed: what the rule says cannot be given"},
@@ -214,7 +246,7 @@ var choices = map[string][]string{
 	"listener.MTLS":     {"as connections come", "permissive", "strict", "none is taken"},
 }
 
-// choice is a setting in words.
+// choice returns the word for a setting that is a number. It returns false for other values.
 func choice(v reflect.Value) (string, bool) {
 	all, ok := choices[v.Type().String()]
 	if !ok || !v.CanUint() || v.Uint() >= uint64(len(all)) {
@@ -223,8 +255,8 @@ func choice(v reflect.Value) (string, bool) {
 	return all[v.Uint()], true
 }
 
-// abilities are what a proxy lists, as names of extensions.
-func abilities(c xds.Caps) string {
+// capabilityNames returns the capabilities of a proxy as text: names of extensions, and words for two others.
+func capabilityNames(c xds.Caps) string {
 	all := xds.Extensions(c)
 	if c.Has(xds.CapIdentity) {
 		all = append([]string{"a certificate of the mesh"}, all...)
@@ -235,7 +267,8 @@ func abilities(c xds.Caps) string {
 	return strings.Join(all, ", ")
 }
 
-// meshValues names the fields of MeshConfig that a Spec's builder reads (its mesh configuration has no others) and that somebody has set.
+// meshValues returns the fields of MeshConfig that differ from their defaults. The mesh configuration of a Spec has
+// only the fields that its builder reads.
 func meshValues(mesh *model.Mesh) (out []string) {
 	set, usual := mesh.Spec.ProtoReflect(), model.MeshDefaults().ProtoReflect()
 	fields := set.Descriptor().Fields()
@@ -250,7 +283,7 @@ func meshValues(mesh *model.Mesh) (out []string) {
 	return out
 }
 
-// sameField says whether a field has the default.
+// sameField reports whether a field is equal in two messages of one type.
 func sameField(a, b protoreflect.Message, field protoreflect.FieldDescriptor) bool {
 	one, other := a.Type().New(), b.Type().New()
 	if a.Has(field) {
@@ -262,7 +295,8 @@ func sameField(a, b protoreflect.Message, field protoreflect.FieldDescriptor) bo
 	return proto.Equal(one.Interface(), other.Interface())
 }
 
-// fieldPath is where in an object stands what a Spec takes of it, as far as that is known; empty: it is not.
+// fieldPath returns the path of the part of an object that a Spec uses, after a space. It is empty if the path is not
+// known.
 func fieldPath(spec reflect.Value, field string, record model.Record) string {
 	text := func(name string) string {
 		if v := spec.FieldByName(name); v.IsValid() && v.Kind() == reflect.String {
@@ -284,7 +318,7 @@ func fieldPath(spec reflect.Value, field string, record model.Record) string {
 	return ""
 }
 
-// indexed is an element of a list; empty where there is none.
+// indexed returns the path of an element of a list; empty for a negative index.
 func indexed(path string, at int) string {
 	if at < 0 {
 		return ""
@@ -292,12 +326,13 @@ func indexed(path string, at int) string {
 	return fmt.Sprintf(" %s[%d]", path, at)
 }
 
+// subsetNamed returns a predicate for subsets with a name.
 func subsetNamed(name string) func(*networkingv1.Subset) bool {
 	return func(s *networkingv1.Subset) bool { return s.GetName() == name }
 }
 
-// preference is a preference of localities in words.
-func preference(l traffic.Localities) string {
+// localityText returns a setting of localities as text.
+func localityText(l traffic.Localities) string {
 	var parts []string
 	if l.Zones != nil {
 		parts = append(parts, "the proxy's zone as far as Envoy balances, its region first")

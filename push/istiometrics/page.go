@@ -7,32 +7,34 @@ import (
 	"strings"
 )
 
-// envoyPrefix is what Envoy puts before the names of statistics on its page.
+// envoyPrefix is the prefix of the names of statistics on Envoy's page.
 const envoyPrefix = "envoy_"
 
+// The beginnings of lines of Istio's metrics.
 var (
 	sample  = []byte(envoyPrefix + Prefix)
 	comment = []byte("# TYPE " + envoyPrefix + Prefix)
 )
 
-// Page writes Envoy's page of metrics with Istio's metrics under Istio's names and with Istio's labels; every other line is as it came.
+// Page is a writer of Envoy's page of metrics. It writes Istio's metrics with Istio's names and labels, and every other
+// line unchanged.
 type Page struct {
 	to  io.Writer
 	own Workload
 	out []byte
-	// Envoy's series that are one without the labels that are left out, by their text, in the order in which they came. Those of one metric: Envoy's
-	// page has all series of a metric one after the other.
+	// The sums of Envoy's series that become one series because labels are left out, by text, and the texts in order. They
+	// are of one metric, because Envoy's page has all series of a metric together.
 	sums  map[string]float64
 	names []string
-	// of the last series: those of a histogram differ by their last label alone.
-	counted, spelled string
-	fewer            bool
+	// Envoy's and Istio's labels of the last series, without le. The series of a histogram have them in common.
+	counted, translated string
+	fewer               bool // whether the translation leaves labels out
 }
 
-// NewPage is a page of the proxy of this workload.
+// NewPage returns a Page for the proxy of a workload, which writes to a writer.
 func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
 
-// Write takes whole lines. The error is the writer's.
+// Write translates whole lines. The error is one of the writer behind it.
 func (p *Page) Write(lines []byte) (int, error) {
 	p.out = p.out[:0]
 	for rest := lines; len(rest) > 0; {
@@ -42,12 +44,12 @@ func (p *Page) Write(lines []byte) (int, error) {
 		case bytes.HasPrefix(line, sample):
 			p.series(string(line[len(envoyPrefix):]))
 		case bytes.HasPrefix(line, comment):
-			p.end()
-			p.spelled = "" // labels mean other things for another metric
+			p.writeSums()
+			p.translated = "" // the translation depends on the metric
 			p.out = append(append(p.out, "# TYPE "...), line[len("# TYPE "+envoyPrefix):]...)
 			p.out = append(p.out, '\n')
 		default:
-			p.end()
+			p.writeSums()
 			p.out = append(append(p.out, line...), '\n')
 		}
 	}
@@ -60,18 +62,18 @@ func (p *Page) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Flush writes what waits for more of its metric: to be called when the page is at its end. Errors are those of the writer behind it.
+// Flush writes the sums of the last metric. Call it at the end of the page. The error is one of the writer behind it.
 func (p *Page) Flush() error {
 	p.out = p.out[:0]
-	if p.end(); len(p.out) == 0 {
+	if p.writeSums(); len(p.out) == 0 {
 		return nil
 	}
 	_, err := p.to.Write(p.out)
 	return err
 }
 
-// end writes the sums of a metric.
-func (p *Page) end() {
+// writeSums writes the sums of a metric, and forgets them.
+func (p *Page) writeSums() {
 	for _, name := range p.names {
 		p.out = append(append(p.out, name...), ' ')
 		p.out = append(strconv.AppendFloat(p.out, p.sums[name], 'f', -1, 64), '\n')
@@ -80,7 +82,7 @@ func (p *Page) end() {
 	clear(p.sums)
 }
 
-// series spells one line, METRIC{LABELS} VALUE. One that is not understood stays as it is.
+// series translates one line, METRIC{LABELS} VALUE. A line that does not parse is unchanged.
 func (p *Page) series(line string) {
 	open, shut := strings.IndexByte(line, '{'), strings.LastIndexByte(line, '}')
 	if open < 0 || shut < open {
@@ -93,17 +95,17 @@ func (p *Page) series(line string) {
 	if le >= 0 && strings.HasSuffix(metric, "_bucket") {
 		labels, bucket = labels[:le], labels[le:]
 	}
-	if labels != p.counted || p.spelled == "" {
+	if labels != p.counted || p.translated == "" {
 		counted, ok := parse(labels)
 		if !ok {
 			p.out = append(append(p.out, line...), '\n')
 			return
 		}
 		var out []label
-		out, p.fewer = p.own.spell(metric, counted)
-		p.counted, p.spelled = labels, text(out)
+		out, p.fewer = p.own.istioLabels(metric, counted)
+		p.counted, p.translated = labels, text(out)
 	}
-	name := metric + "{" + p.spelled + bucket + "}"
+	name := metric + "{" + p.translated + bucket + "}"
 	number, err := strconv.ParseFloat(value, 64)
 	if !p.fewer || err != nil {
 		p.out = append(append(p.out, name...), ' ')
@@ -119,7 +121,7 @@ func (p *Page) series(line string) {
 	p.sums[name] += number
 }
 
-// parse reads labels as Envoy writes them: NAME="VALUE" with commas between; in values \, " and the end of a line are escaped.
+// parse parses labels in Envoy's notation: NAME="VALUE", separated by commas; in values \, " and newlines are escaped.
 func parse(text string) (out []label, ok bool) {
 	for text != "" {
 		name, rest, found := strings.Cut(text, `="`)
@@ -146,9 +148,10 @@ func parse(text string) (out []label, ok bool) {
 	return out, true
 }
 
+// escaped escapes the values of labels.
 var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// text is labels as Prometheus reads them.
+// text returns labels in Prometheus' notation.
 func text(labels []label) string {
 	var b strings.Builder
 	for i, l := range labels {

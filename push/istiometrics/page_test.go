@@ -9,7 +9,7 @@ import (
 
 var web = Of("web-v1", "shop", "Kubernetes", map[string]string{"app": "web", "version": "v1"})
 
-// spelled is a page, written in two parts.
+// spelled returns a translated page, which is written in two parts.
 func spelled(t *testing.T, lines ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -28,7 +28,7 @@ func spelled(t *testing.T, lines ...string) string {
 const toReviews = `upstream_cluster="outbound|80||reviews.shop.svc.cluster.local",peer_workload="reviews-v2;books;reviews;v2;west",` +
 	`peer_services="[{\"host\":\"reviews.books.svc.cluster.local\",\"name\":\"reviews\",\"namespace\":\"books\"}]"`
 
-// Each side's labels, as Istio has them; what is not known is unknown.
+// The labels of each side are Istio's; labels that are not known are "unknown".
 func TestLabels(t *testing.T) {
 	const webSource = `source_workload="web-v1",source_canonical_service="web",source_canonical_revision="v1",source_workload_namespace="shop",` +
 		`source_principal="spiffe://t/ns/shop/sa/w",source_app="web",source_version="v1",source_cluster="Kubernetes"`
@@ -61,7 +61,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// Labels that are left out are not there, and series that are one then are summed, buckets too; a tag of the operator's stays, also in place of one of Istio's.
+// Removed labels are absent, and series that become equal are summed, also buckets. An operator's tag is kept, also in
+// the place of one of Istio's.
 func TestOverrides(t *testing.T) {
 	without := strings.Join(order[1:], ",")
 	series := func(peer, le, value string) string {
@@ -82,7 +83,7 @@ envoy_up 1
 	}
 }
 
-// What is not understood stays, and the writer's error is told.
+// A line that does not parse is unchanged, and an error of the writer is returned.
 func TestOtherLines(t *testing.T) {
 	for _, line := range []string{`envoy_cluster_x{a="b"} 1`, "# HELP envoy_istio_x y", "", "istio_requests_total{} 1", "envoy_istio"} {
 		if got := spelled(t, line); got != line+"\n" {

@@ -6,22 +6,26 @@ import (
 	"strings"
 )
 
-const unknown = "unknown" // as Istio says it
+const unknown = "unknown" // Istio's value of a label that is not known
 
-// label is one of a line.
+// label is one label of a series.
 type label struct{ name, value string }
 
-// order is the one in which Istio's labels stand; others follow them.
+// order is the order of Istio's labels; other labels follow.
 var order = []string{
-	Reporter, "source_workload", "source_canonical_service", "source_canonical_revision", "source_workload_namespace", SourcePrincipal, "source_app",
-	"source_version", "source_cluster", "destination_workload", "destination_workload_namespace", DestinationPrincipal, "destination_app",
-	"destination_version", "destination_service", "destination_canonical_service", "destination_canonical_revision", "destination_service_name",
-	"destination_service_namespace", "destination_cluster", "request_protocol", ResponseCode, GRPCStatus, ResponseFlags, "connection_security_policy",
+	Reporter,
+	"source_workload", "source_canonical_service", "source_canonical_revision", "source_workload_namespace",
+	SourcePrincipal, "source_app", "source_version", "source_cluster",
+	"destination_workload", "destination_workload_namespace",
+	DestinationPrincipal, "destination_app", "destination_version", "destination_service",
+	"destination_canonical_service", "destination_canonical_revision", "destination_service_name",
+	"destination_service_namespace", "destination_cluster",
+	"request_protocol", ResponseCode, GRPCStatus, ResponseFlags, "connection_security_policy",
 }
 
-// spell are Istio's labels for those by which Envoy has counted, and whether some were left out. Labels of Envoy's that are not named here stay as
-// they are, and go before what is computed: overrides of tags are such.
-func (w Workload) spell(metric string, counted []label) (out []label, fewer bool) {
+// istioLabels returns Istio's labels for those of Envoy's count, and whether some are left out. Other labels of the
+// count, such as overrides of tags, are kept, and have priority over computed ones.
+func (w Workload) istioLabels(metric string, counted []label) (out []label, fewer bool) {
 	said, left := map[string]string{}, map[string]bool{}
 	for _, l := range counted {
 		said[l.name] = l.value
@@ -62,9 +66,11 @@ func (w Workload) spell(metric string, counted []label) (out []label, fewer bool
 	return out, fewer
 }
 
+// internal has the labels of Envoy's counts that are not Istio's.
 var internal = map[string]bool{Peer: true, Services: true, Cluster: true, Without: true}
 
-// computed are the labels of Istio that are computed of what Envoy has counted by, and of whose the proxy is.
+// computed returns the labels of Istio that are computed from those of Envoy's count, and from the proxy's own
+// workload.
 func computed(metric string, said map[string]string, own Workload) map[string]string {
 	all := map[string]string{SourcePrincipal: "", DestinationPrincipal: "", "connection_security_policy": "", "request_protocol": "http"}
 	switch {
@@ -85,7 +91,7 @@ func computed(metric string, said map[string]string, own Workload) map[string]st
 		}
 	}
 	var services []struct{ Host, Name, Namespace string }
-	_ = json.Unmarshal([]byte(said[Services]), &services) // a cluster without a service has none
+	_ = json.Unmarshal([]byte(said[Services]), &services) // the list is empty for a cluster without a service
 	all["destination_service"], all["destination_service_name"], all["destination_service_namespace"] = "", said[Cluster], ""
 	if len(services) > 0 {
 		s := services[0]

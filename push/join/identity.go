@@ -32,7 +32,7 @@ func (p Planner) check(identity string, node view.Node) error {
 	return nil
 }
 
-// errForeign means that an identity of another trust domain proves nothing about a namespace of this mesh.
+// errForeign states that an identity is of another trust domain, which proves nothing about a namespace of this mesh.
 var errForeign = errors.New("of another trust domain")
 
 // Verified returns the service account that an authenticated identity proves; the zero Identity on plain text. Errors:

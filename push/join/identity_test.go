@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Whose proxies an identity may ask for: those of its own namespace and service account; a node that names no account is of any of its
-// namespace. The trust domain does not matter: an alias, or that of another mesh that the CA trusts, was decided when it authenticated.
+// An identity may request proxies of its own namespace and service account; a node without an account may be of any in
+// its namespace. The trust domain does not matter here, because authentication has decided on aliases and other trusted
+// meshes.
 func TestCheck(t *testing.T) {
 	const web = "spiffe://cluster.local/ns/shop/sa/web"
 	for _, c := range []struct {
@@ -43,7 +44,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Which service account an identity proves: its own, of our trust domain, and nothing else.
+// An identity proves its own service account if it is of our trust domain, and no other.
 func TestVerified(t *testing.T) {
 	none := view.Identity{}.String()
 	for _, c := range []struct {

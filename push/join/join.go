@@ -1,8 +1,8 @@
 // Package join admits proxies. It decides whether a client may have the proxy that its node claims to be, which names
-// in that node are used, and whether this replica is new enough for the client. Then it has the view planned.
+// of the node are used, and whether this replica is new enough for the client. Then it plans the view.
 //
-// Owns: the order of these steps, and the views until they are left. Reads: the authenticated identity, the node, the
-// snapshot. Never: authorises by a node's statements; makes scopes for names that the configuration does not have.
+// Owns: the order of these steps, and the views until they are left.  Reads: the authenticated identity, the node, the
+// snapshot.  Never: authorises by a node's statements; makes scopes for names that the configuration does not have.
 package join
 
 import (
@@ -32,21 +32,24 @@ const confirmWithin = 5 * time.Second
 
 // Plans is the part of the plan loop that joins need (plan.Loop).
 type Plans interface {
+	// Join plans the view of a node; moved is called when the view changes.
 	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
 }
 
 // Mirror is the part of the snapshots that joins need (mirror.Mirror).
 type Mirror interface {
-	Ready() error
+	Ready() error // nil once a complete snapshot is published
+	// ConfirmAt waits until the snapshot is not older than a client's state. At the context's deadline the error is
+	// mirror.ErrBehind.
 	ConfirmAt(ctx context.Context, seen mirror.Seen) error
-	ConfirmNow(ctx context.Context) error
+	ConfirmNow(ctx context.Context) error // waits until the snapshot is the newest
 	Current() *mirror.Snapshot
 }
 
 // Fleet is the part of the fleet that joins need.
 type Fleet interface {
-	Above() error // not nil: the stored level is one that this replica does not read
-	// Admit makes a join wait for its turn. Errors are gRPC statuses.
+	Above() error // not nil: this replica does not support the level of the stored data
+	// Admit delays a join until its turn. Errors are gRPC statuses.
 	Admit(ctx context.Context, c serve.Client, node view.Node) error
 	// Join counts a stream until its Seat is left.
 	Join(namespace, workload string) Seat
@@ -55,19 +58,20 @@ type Fleet interface {
 // Seat is the place of one stream among those of this replica.
 type Seat interface{ Leave() }
 
-// Planner implements serve.Planner: it plans a view for a client once this replica is certainly not behind.
+// Planner implements serve.Planner: it plans a view for a client once this replica is not behind the client's state.
 type Planner struct {
-	Plans  Plans
-	Mirror Mirror
-	Fleet  Fleet
-	Scopes *Scopes
-	// Machines registers machines that ask for it; nil: registration is off.
+	Plans  Plans   // plans views
+	Mirror Mirror  // the snapshots
+	Fleet  Fleet   // admits joins and counts streams
+	Scopes *Scopes // checks the names of nodes
+	// Machines registers machines whose node requests it; nil: registration is off.
 	Machines *machines.Registry
 	// Clients receives log lines that clients can cause.
 	Clients *obs.Sampled
 	// Checked requires that the authenticated identity is the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
 	Checked     bool
-	TrustDomain string // of identities that may have Secrets of their namespace
+	TrustDomain string // identities of this trust domain may receive Secrets of their namespace
+	Routers     view.RouterSettings
 }
 
 var _ serve.Planner = Planner{}
@@ -75,7 +79,7 @@ var _ serve.Planner = Planner{}
 // Proxy is a proxy of this replica: its plan, counted as one of the replica's streams.
 type Proxy struct {
 	*plan.Proxy
-	Seat    Seat
+	Seat    Seat                        // the stream's count, which ends with Leave
 	fresh   func(context.Context) error // waits until this replica's snapshot is the newest
 	machine *machines.Connection        // nil: the proxy is not a registered machine
 }
@@ -92,7 +96,8 @@ func (p *Proxy) ReportHealth(healthy bool, message string) {
 	}
 }
 
-// Confirm implements serve.Proxy.
+// Confirm implements serve.Proxy: it waits until the proxy's configuration is made of the newest snapshot. Errors are
+// gRPC statuses.
 func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -105,14 +110,15 @@ func (p *Proxy) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// Leave implements serve.Proxy.
+// Leave implements serve.Proxy: it ends the view, the registration of a machine, and the count of the stream.
 func (p *Proxy) Leave() {
 	p.machine.Leave()
 	p.Proxy.Leave()
 	p.Seat.Leave()
 }
 
-// Join implements serve.Planner.
+// Join implements serve.Planner: it admits a client and plans its view. moved is called when the view changes. Errors
+// are gRPC statuses, serve.ErrNotReady, or a serve.BehindError.
 func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.Proxy, error) {
 	node, err := view.Parse(c.Node, p.Scopes.Cluster)
 	if err != nil {
@@ -129,7 +135,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		p.Clients.Warn("node metadata that is not acted on: "+fields.Named(fields.Metadata, key).Text, key, obs.KeyNode, node.ID, obs.KeyPeer,
 			c.Addr, obs.KeyIdentity, c.Identity)
 	}
-	node.Pod, node.Peer = c.Caller.Pod, c.Addr
+	node.Pod, node.Peer, node.Routers = c.Caller.Pod, c.Addr, p.Routers
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -146,7 +152,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
-	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know the kind
+	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // a replica of a newer version may support the kind
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
 	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)
@@ -161,7 +167,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	return &Proxy{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow, machine: machine}, nil
 }
 
-// plan has the view planned. Errors are serve's, and gRPC statuses.
+// plan plans the view. Errors are serve.ErrNotReady and gRPC statuses.
 func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lane)) (*plan.Proxy, error) {
 	proxy, err := p.Plans.Join(ctx, node, func(path plan.Path) {
 		if path == plan.Fast {
@@ -198,7 +204,7 @@ func PlaceName(s *mirror.Snapshot) string {
 	return s.Place().String()
 }
 
-// seen converts a client's minimum revision. An invalid name of a store stands for another store.
+// seen converts a client's minimum revision. An invalid name of a store counts as that of another store.
 func seen(f agentapi.MinRevision) mirror.Seen {
 	place, err := kv.ParsePlace(f.Place)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// parts is everything that joining asks; each part has an error of its own, and notes that it was asked.
+// parts is everything that a join uses; each part returns an error of its own, and records that it was called.
 type parts struct {
 	notReady, above, admission, behind, now, planning error
 
@@ -78,7 +78,7 @@ func (p *parts) planner() Planner {
 		Scopes: &Scopes{Cluster: "Kubernetes", Domain: "svc.cluster.local", Snapshot: mirror.Empty, Now: time.Now, Clients: clients}}
 }
 
-// encoded is the node of shop's proxy, with more metadata.
+// encoded returns the encoded node of shop's proxy, with more metadata.
 func encoded(t *testing.T, more map[string]any) []byte {
 	t.Helper()
 	metadata := map[string]any{"NAMESPACE": "shop", "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web"}
@@ -96,8 +96,8 @@ func encoded(t *testing.T, more map[string]any) []byte {
 	return raw
 }
 
-// Each step that refuses a proxy does so before the next one is asked, with a status by which its client knows what to do; who may not
-// have the proxy takes no place in the queue of joins, and nobody is counted that was not planned.
+// Each step that refuses a proxy does so before the next step, with a status from which its client knows whether to
+// retry. A client that is not authorised does not enter the queue of joins, and a proxy without a plan is not counted.
 func TestJoinInOrder(t *testing.T) {
 	const web = "spiffe://cluster.local/ns/shop/sa/web"
 	all := []string{"ready", "level", "admit", "confirm", "plan"}
@@ -146,16 +146,16 @@ func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
 	var log strings.Builder
 	p := (&parts{}).planner()
 	p.Clients = obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))
-	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"REQUESTED_NETWORK_VIEW": "n", "MESH_ID": "shop", "STATIC_LABELS": map[string]any{"app": "pay"}, "HTTP_PROXY_PORT": 8080.0, "TLS_SERVER_KEY": nil})}, func(fanout.Lane) {}); err != nil {
+	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"TLS_CLIENT_KEY": "n", "MESH_ID": "shop", "STATIC_LABELS": map[string]any{"app": "pay"}, "HTTP_PROXY_PORT": 8080.0, "TLS_SERVER_KEY": nil})}, func(fanout.Lane) {}); err != nil {
 		t.Fatal(err)
 	}
-	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 3 || !strings.Contains(lines, "cause=HTTP_PROXY_PORT") || !strings.Contains(lines, "cause=REQUESTED_NETWORK_VIEW") || !strings.Contains(lines, "cause=STATIC_LABELS") {
+	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 3 || !strings.Contains(lines, "cause=HTTP_PROXY_PORT") || !strings.Contains(lines, "cause=TLS_CLIENT_KEY") || !strings.Contains(lines, "cause=STATIC_LABELS") {
 		t.Error(lines)
 	}
 }
 
-// Errors that the server knows by their type: a replica that is behind what the client has seen says how far it is, and a plan that is
-// not ready is that.
+// The server recognises two errors by their type: a replica that is behind the client's state, with its revision, and a
+// plan that is not ready.
 func TestJoinErrorsOfTheServer(t *testing.T) {
 	p := &parts{behind: fmt.Errorf("at 3: %w", mirror.ErrBehind)}
 	seen := agentapi.MinRevision{Store: "1f", Revision: 9}
@@ -206,8 +206,8 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 	}
 }
 
-// A client's position is converted to the store's terms. An invalid name of a store stands for another store, of which
-// the client has seen nothing.
+// A client's position is converted to the store's terms. An invalid name of a store counts as that of another store, of
+// which the client has seen nothing.
 func TestPosition(t *testing.T) {
 	for _, c := range []struct {
 		seen agentapi.MinRevision

@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// still is a mirror with one change, after which its snapshot stays as it is.
+// still is a mirror with one change, after which its snapshot does not change.
 type still struct{ mirror.Change }
 
 func (s still) Current() *mirror.Snapshot { return s.New }
@@ -34,8 +34,9 @@ func (s still) Subscribe() (*loop.Box[mirror.Change], func()) {
 	return box, func() {}
 }
 
-// A proxy whose node names a WorkloadGroup is registered as a machine with what it has proved, while it has a view: not before it is let in, nor where it
-// cannot be planned, nor after it has left, when its place in the fleet is free, too.
+// A proxy whose node names a WorkloadGroup is registered as a machine, with its proven properties, while it has a view:
+// not before it is admitted, not if it cannot be planned, and not after it has left, when its place in the fleet is
+// free too.
 func TestJoinRegistersMachines(t *testing.T) {
 	group, err := model.New(model.Key{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}, 1, &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "web"}})
 	if err != nil {

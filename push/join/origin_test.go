@@ -38,8 +38,9 @@ func originated(t *testing.T, by *issue.Authority, origin issue.Origin) *x509.Ce
 	return issued.Leaf
 }
 
-// A certificate is of the cluster whose keys verified its token: of two clusters whose issuers have one name, tokens swapped for
-// certificates open no stream of a proxy of the other. One that does not say is of any.
+// A certificate is of the cluster whose keys verified its token. If the issuers of two clusters have one name,
+// certificates for their tokens open no stream of a proxy of the other cluster. A certificate without a cluster may be
+// of any.
 func TestClusterOfACertificate(t *testing.T) {
 	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
 	if err != nil {

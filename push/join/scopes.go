@@ -18,25 +18,26 @@ import (
 // networksFor is the life of the networks and clusters that were found in a snapshot.
 const networksFor = 10 * time.Second
 
-// Scopes checks the names for which a proxy may be planned separately: the cluster and DNS domain of its node, and its
-// network where a rule compares it. Views are made for these names, so names that a proxy invents must have no effect.
+// Scopes checks the names for which a proxy may be planned separately. They are the cluster and DNS domain of its node,
+// and its network if a rule compares it. Views are made for these names, so names that a proxy invents must have no
+// effect.
 type Scopes struct {
-	Cluster  string // of the configuration (--cluster-id)
-	Domain   string // DNS suffix of services
-	Snapshot func() *mirror.Snapshot
+	Cluster  string                  // of the configuration (--cluster-id)
+	Domain   string                  // DNS suffix of services
+	Snapshot func() *mirror.Snapshot // the newest snapshot
 	Now      func() time.Time
 	Clients  *obs.Sampled // log lines that clients can cause
 
-	mu       sync.Mutex // a leaf: guards what follows
+	mu       sync.Mutex // a leaf lock: guards the fields below
 	networks map[string]bool
 	clusters map[string]bool // as in origins of records
 	at       time.Time       // when the names were found
 }
 
-// accept checks the names of a node. A network without endpoints in the configuration, and a DNS domain other than that
-// of the services, are removed from the node. An unknown cluster is an error: a gRPC status names it, and the client
-// tries again. A cluster is known if it is the config cluster, if the configuration has a service or an endpoint of it,
-// or if its keys verified the proxy's token.
+// accept checks the names of a node. A network without endpoints in the configuration, and a DNS domain that differs
+// from that of the services, are removed from the node. An unknown cluster is an error: a gRPC status names it, and the
+// client tries again. A cluster is known if it is the config cluster, if the configuration has a service or an endpoint
+// of it, or if its keys verified the proxy's token.
 //
 // The node's cluster must be that of the token, or of the token from which a certificate follows. Certificates of an
 // older version or of another CA state no cluster. The clusters of one mesh trust each other's identities, as in Istio,
@@ -85,8 +86,9 @@ func (s *Scopes) several() bool {
 	return false
 }
 
-// knows reports whether the configuration has a network or, with network false, a cluster: a Service, an endpoint or a
-// Workload is of it, or the network has a gateway. A name that is newer than networksFor may be missed.
+// knows reports whether the configuration has a network or, with network false, a cluster. It has them if a Service, an
+// endpoint or a Workload is of it, or if the network has a gateway. A name that is newer than networksFor may be
+// missed.
 func (s *Scopes) knows(name string, network bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

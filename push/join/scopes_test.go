@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// endpointsOf is a snapshot of endpoints by namespace: "address account network".
+// endpointsOf returns a snapshot of endpoints by namespace: "address account network".
 func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
 	t.Helper()
 	var records []model.Record
@@ -39,7 +39,7 @@ func endpointsOf(t *testing.T, all map[string][]string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// The network of a Pod behind no Service, or of a machine behind no ServiceEntry, is known, too.
+// The network of a Pod without a Service, or of a machine without a ServiceEntry, is known too.
 func TestNetworksOfWorkloads(t *testing.T) {
 	workload, err := model.New(model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "w"}, 1,
 		&model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.0.0.9", ServiceAccount: "web", Network: "west"}})
@@ -58,7 +58,7 @@ func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *Scopes 
 		Now: func() time.Time { return *now }, Clients: obs.NewSampled(slog.New(slog.DiscardHandler))}
 }
 
-// However many networks and DNS domains proxies invent, they have the scopes of those that name what is known.
+// However many networks and DNS domains proxies invent, they share the scopes of proxies with known names.
 func TestInventedNamesMakeNoScopes(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	snapshot := endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}})
@@ -94,8 +94,8 @@ func TestInventedNamesMakeNoScopes(t *testing.T) {
 	}
 }
 
-// A proxy of a cluster that is not known here waits, and is told which; CLUSTER_ID must be the cluster whose keys verified the
-// token, known or not. The config cluster is "" (view.Parse).
+// A proxy of an unknown cluster must retry, and the error names the cluster; CLUSTER_ID must be the cluster whose keys
+// verified the token, known or not. The config cluster is "" (view.Parse).
 func TestClusters(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	web, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New("east", "files")}, 0, &model.ServiceSpec{})
@@ -125,8 +125,9 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// Where there are several clusters, a certificate that names none proves none, so that its holder may not choose whose Secrets it has by CLUSTER_ID. Tokens prove theirs, and
-// those of our own issuer the one that is named; in a mesh of one cluster there is nothing to choose.
+// With several clusters, a certificate without a cluster proves none, so that its holder cannot choose by CLUSTER_ID
+// whose Secrets it receives. Tokens prove their cluster, and those of our own issuer the one in them; in a mesh of one
+// cluster there is no choice.
 func TestUnprovedCluster(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var records []model.Record
@@ -161,7 +162,7 @@ func TestUnprovedCluster(t *testing.T) {
 	}
 }
 
-// A network and a DNS domain that a proxy invents are named, and what it names else is not.
+// The log names an invented network and DNS domain of a proxy, and no other names of it.
 func TestInventedNamesAreReported(t *testing.T) {
 	now, log := time.Unix(1_700_000_000, 0), &bytes.Buffer{}
 	s := newScopes(t, endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}}), &now)

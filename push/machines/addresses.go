@@ -14,16 +14,16 @@ import (
 // holdersFor is the life of the addresses that were found in a snapshot.
 const holdersFor = time.Second
 
-// addresses maps each IP address to the workload, endpoint or service that the configuration gives it to. Registry owns
-// it.
+// addresses maps each IP address to the workloads, endpoints and services with this address in the configuration.
+// Registry owns it.
 type addresses struct {
-	at      time.Time
-	of      weak.Pointer[mirror.Snapshot] // weak: the snapshot may be out of date for days
-	holders holders
-	looked  int // number of snapshots that were searched
+	at       time.Time
+	of       weak.Pointer[mirror.Snapshot] // weak: an outdated snapshot must not be retained in memory
+	holders  holders
+	searched int // number of snapshots that were searched
 }
 
-// holders are the holders of each address, in any network: one without a network may be in any.
+// holders has the holders of each address, in all networks. A holder without a network may be in any.
 type holders map[netip.Addr][]holder
 
 // holder is a workload, an endpoint or a service with an address.
@@ -37,29 +37,34 @@ type holder struct {
 // use is the purpose of a holder's address.
 type use uint8
 
+// The uses of an address.
 const (
 	ofEndpoint use = iota // of a WorkloadEntry, or as an endpoint
 	ofPod
 	ofService // a virtual address
 )
 
-// free returns why a machine may not have its address, or nil. A Pod may have it, another WorkloadEntry, an endpoint
-// that is not of its service account, or a service, as a virtual address. Addresses of two networks differ, unless one
-// of them is not stated. Objects of the last holdersFor may be missed; Registry.refreshTaken finds them later.
-func (a *addresses) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
-	if !a.isOf(s) && a.wait(now) <= 0 {
+// conflict returns an error if another object has the machine's address, else nil. Such objects are a Pod, another
+// WorkloadEntry, an endpoint of another service account, and a service (as a virtual address). Addresses of two
+// networks differ, unless one of the networks is not stated.
+//
+// Objects that were added in the last holdersFor (1 s) may be missed, and objects that were removed in it may still
+// exclude the machine. Registry.refreshTaken later finds missed Pods and Kubernetes Services, but not WorkloadEntries,
+// endpoints and ServiceEntries. The caller holds Registry.mu.
+func (a *addresses) conflict(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
+	if !a.foundIn(s) && a.wait(now) <= 0 {
 		a.refreshHolders(s, now)
 	}
 	for _, h := range a.holders[addressOf(m)] {
 		if by := h.excludes(m); by != "" {
-			return taken(m, by)
+			return addressTaken(m, by)
 		}
 	}
 	return nil
 }
 
-// isOf reports whether the holders were found in this snapshot.
-func (a *addresses) isOf(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
+// foundIn reports whether the holders were found in this snapshot.
+func (a *addresses) foundIn(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
 
 // wait returns how long the holders are used before another snapshot is searched.
 func (a *addresses) wait(now time.Time) time.Duration {
@@ -69,17 +74,19 @@ func (a *addresses) wait(now time.Time) time.Duration {
 	return holdersFor - now.Sub(a.at)
 }
 
+// refreshHolders searches a snapshot for the holders.
 func (a *addresses) refreshHolders(s *mirror.Snapshot, now time.Time) {
 	a.at, a.of, a.holders = now, weak.Make(s), holdersOf(s)
-	a.looked++
+	a.searched++
 }
 
+// addressOf returns the address of a machine.
 func addressOf(m machines.Machine) netip.Addr {
-	address, _ := netip.ParseAddr(m.Spec.GetAddress()) // it was parsed when it was claimed
+	address, _ := netip.ParseAddr(m.Spec.GetAddress()) // claimOf has parsed it
 	return address
 }
 
-// excludes names the holder if a machine may not have the same address; otherwise it returns the empty string.
+// excludes returns the holder's name if a machine must not have the same address, or "".
 func (h holder) excludes(m machines.Machine) string {
 	mine := h.key.Namespace == m.Namespace && h.account == m.Account
 	switch {
@@ -95,6 +102,7 @@ func (h holder) excludes(m machines.Machine) string {
 	return h.key.Kind.String() + " " + h.key.Namespace + "/" + h.key.Name
 }
 
+// holdersOf returns the holders in a snapshot.
 func holdersOf(s *mirror.Snapshot) holders {
 	all := holders{}
 	for _, kind := range []model.Kind{model.KindWorkload, model.KindEndpoints, model.KindService, model.KindServiceEntry} {
@@ -130,8 +138,8 @@ func (all holders) read(r model.Record) {
 	}
 }
 
-// add adds addresses in any form of the configuration. Names, paths, and ranges of several addresses are ignored: the
-// machines behind a ServiceEntry may be in such a range.
+// add adds addresses of a holder, in any notation of the configuration. Names, paths, and ranges of several addresses
+// are ignored: the machines behind a ServiceEntry may be in such a range.
 func (all holders) add(h holder, addresses ...string) {
 	for _, text := range addresses {
 		a, err := netip.ParseAddr(text)

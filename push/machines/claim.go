@@ -24,17 +24,17 @@ const (
 )
 
 // claim is a machine's request with its proof. The group must be of the machine's namespace and service account. That
-// bounds the claim of an address: the machine gets traffic of services that select the group's labels, and no other.
+// limits the effect of a false address: the machine receives only traffic of services that select the group's labels.
 type claim struct {
 	namespace, account string // proven by the credential
 	credential         string // machines.Machine.Credential
 	group, entry       string // exactly one of the two is set
 	address            string // claimed by the node
-	network, locality  string // claimed: the network from which it is reached, and its locality
+	network, locality  string // claimed by the node: its network and its locality
 	checked            bool   // its agent reports health
 }
 
-// claimOf reads a node. Errors are gRPC statuses.
+// claimOf returns the claim of a node; raw is the encoded node. Errors are gRPC statuses.
 func claimOf(node view.Node, raw []byte) (claim, error) {
 	c := claim{namespace: node.Verified.Namespace, account: node.Verified.Account, group: node.Metadata[groupKey],
 		entry:   node.Metadata[entryKey],
@@ -60,17 +60,17 @@ func claimOf(node view.Node, raw []byte) (claim, error) {
 		}
 	}
 	whole := &corev3.Node{}
-	if err := proto.Unmarshal(raw, whole); err == nil { // view.Parse has reported an error
+	if err := proto.Unmarshal(raw, whole); err == nil { // view.Parse has reported the error
 		probe := whole.GetMetadata().GetFields()["PROXY_CONFIG"].GetStructValue().GetFields()["readinessProbe"].GetStructValue()
 		c.checked = len(probe.GetFields()) > 0
 	}
 	return c, nil
 }
 
-// draw returns the report of the machine, without its connection. Errors are gRPC statuses.
-func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
+// report returns the report of the machine, without its connection. Errors are gRPC statuses.
+func (c claim) report(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.entry != "" {
-		return c.drawExisting(s)
+		return c.reportExisting(s)
 	}
 	group := groupOf(s, c.namespace, c.group)
 	if group == nil {
@@ -90,7 +90,8 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.locality != "" {
 		spec.Locality = c.locality
 	}
-	labels := maps.Clone(spec.Labels) // of the template, then of the group's metadata, as in istiod; a node's own labels are unverified
+	// Labels are those of the template, then of the group's metadata, as in istiod. The node's own labels are unverified.
+	labels := maps.Clone(spec.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
@@ -104,9 +105,9 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 		Labels: labels, Annotations: group.GetMetadata().GetAnnotations(), Checked: c.checked, Spec: spec}, nil
 }
 
-// drawExisting returns the report of a machine with an existing entry. The entry must be of the machine's service
-// account, and of the config cluster, where its health is written.
-func (c claim) drawExisting(s *mirror.Snapshot) (machines.Machine, error) {
+// reportExisting returns the report of a machine with an existing entry. The entry must be of the machine's service
+// account, and of the config cluster, where its health is written. Errors are gRPC statuses.
+func (c claim) reportExisting(s *mirror.Snapshot) (machines.Machine, error) {
 	for r := range s.WithPrefix(model.KindWorkload, c.namespace, model.WorkloadEntryPrefix+c.entry) {
 		w, is := r.(*model.Workload)
 		if !is || r.Meta().Key.Name != model.WorkloadEntryPrefix+c.entry || r.Meta().Key.Origin.Cluster() != "" {
@@ -133,13 +134,14 @@ func groupOf(s *mirror.Snapshot, namespace, name string) *networkingv1.WorkloadG
 	return nil
 }
 
-// taken returns the error for an address that another object has.
-func taken(m machines.Machine, by string) error {
+// addressTaken returns the error for an address that another object has.
+func addressTaken(m machines.Machine, by string) error {
 	return status.Errorf(codes.FailedPrecondition, "the machine claims address %s%s, which is that of %s", m.Spec.GetAddress(),
-		ofNetwork(m.Spec.GetNetwork()), by)
+		inNetwork(m.Spec.GetNetwork()), by)
 }
 
-func ofNetwork(network string) string {
+// inNetwork returns the words that name a network; empty for an empty network.
+func inNetwork(network string) string {
 	if network == "" {
 		return ""
 	}

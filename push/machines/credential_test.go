@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// One credential has a quarter of its account's machines at most, at whatever addresses: the others are for other credentials, however long they wait. A
-// machine that is known comes back.
+// One credential has at most a quarter of its account's machines, at any addresses; the rest is for other credentials,
+// however late they come. A known machine may reconnect.
 func TestMostOfCredential(t *testing.T) {
 	r := registry(mesh(t))
 	let := func(credential string) (n int, err error) {
@@ -43,7 +43,7 @@ func TestHeldElsewhere(t *testing.T) {
 	r := registry(mesh(t))
 	c := claim{namespace: "shop", account: "vm", group: "vms", address: "10.0.0.1"}
 	c.credential = digest("one")
-	report, err := c.draw(r.Snapshot())
+	report, err := c.report(r.Snapshot())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestHeldElsewhere(t *testing.T) {
 		for _, path := range paths {
 			folder.Blobs = append(folder.Blobs, kv.Blob{Path: path, Raw: raw, Revision: 1})
 		}
-		r.hold(others.Read(folder))
+		r.storeElsewhere(others.Read(folder))
 		moved, err := r.Register(node("10.0.0.1"), "one", nil)
 		if err != nil {
 			t.Fatalf("it moves: %v", err)
@@ -72,7 +72,7 @@ func TestHeldElsewhere(t *testing.T) {
 	if raw, err = report.Encode(); err != nil {
 		t.Fatal(err)
 	}
-	r.hold(others.Read(kv.Folder{Blobs: []kv.Blob{{Path: report.Path("b-1"), Raw: raw, Revision: 2}}}))
+	r.storeElsewhere(others.Read(kv.Folder{Blobs: []kv.Blob{{Path: report.Path("b-1"), Raw: raw, Revision: 2}}}))
 	if _, err := r.Register(node("10.0.0.1"), "another", nil); err != nil {
 		t.Errorf("it has left the other replica, and another credential: %v", err)
 	}

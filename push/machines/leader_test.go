@@ -58,7 +58,7 @@ func TestThroughEtcd(t *testing.T) {
 	}
 }
 
-// However many machines come at once, the leader decides a few times a second what becomes of all.
+// However many machines come at once, the leader decides about all of them a few times a second.
 func TestDecisionsAreApart(t *testing.T) {
 	store := kvtest.Start(t).Connect()
 	r := registry(mesh(t))

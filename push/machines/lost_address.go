@@ -9,28 +9,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A Pod or a Service may get the address of a registered machine. Kubernetes assigns those addresses, and a machine
-// only claims its own. So the machine loses the address, and the leader deletes its entry (machines.Machine.Taken).
-// WorkloadEntries and ServiceEntries take no address from a registered machine: otherwise an author in one namespace
-// could remove the machines of another.
+// Lost addresses. Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only
+// claims its address, so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine
+// loses no address to WorkloadEntries and ServiceEntries: otherwise an author in one namespace could remove the
+// machines of another.
 
-// firm reports whether a holder has its address from Kubernetes.
-func (h holder) firm() bool {
+// fromKubernetes reports whether Kubernetes has assigned the holder's address.
+func (h holder) fromKubernetes() bool {
 	return h.of == ofPod || h.of == ofService && h.key.Kind == model.KindService
 }
 
-// taker names the holder that takes the address of a registered machine; empty if there is no such holder.
+// taker returns the name of the holder to which a registered machine has lost its address, or "".
 func (all holders) taker(m machines.Machine) string {
 	for _, h := range all[addressOf(m)] {
-		if by := h.excludes(m); by != "" && h.firm() {
+		if by := h.excludes(m); by != "" && h.fromKubernetes() {
 			return by
 		}
 	}
 	return ""
 }
 
-// doubt marks the machines whose address is or was that of an edited Pod or Service.
-func (r *Registry) doubt(edits []mirror.Edit) {
+// markEdited marks the machines whose address is or was that of an edited Pod or Service, for refreshTaken.
+func (r *Registry) markEdited(edits []mirror.Edit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known.all) == 0 {
@@ -53,8 +53,9 @@ func (r *Registry) doubt(edits []mirror.Edit) {
 	}
 }
 
-// refreshTaken updates which machines have lost their address and which have it back. It searches the configuration at
-// most once in holdersFor. It returns the time until the next search, or a long time if no machine is marked.
+// refreshTaken updates which of the marked machines have lost their address, and which have it again. It searches the
+// configuration at most once in holdersFor. It returns the time until the next search, or an hour if no machine is
+// marked.
 func (r *Registry) refreshTaken(now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *Registry) refreshTaken(now time.Time) (wait time.Duration) {
 	if len(r.doubted) == 0 {
 		return time.Hour
 	}
-	if s := r.Snapshot(); !r.addresses.isOf(s) {
+	if s := r.Snapshot(); !r.addresses.foundIn(s) {
 		if wait := r.addresses.wait(now); wait > 0 {
 			return wait
 		}

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A Pod or a Service of Kubernetes that gets the address of a registered machine takes it, whichever of its addresses
-// it is, and the report says so until the address is the machine's again. Objects of other authors take nothing, nor do
-// those of another network.
+// A Pod or a Service of Kubernetes that receives the address of a registered machine, as any of its addresses,
+// displaces the machine, and the report states it until the address is free again. Objects of other authors, and those
+// of another network, displace no machine.
 func TestAddressThatIsTakenLater(t *testing.T) {
 	const pod, entry = model.WorkloadSource_WORKLOAD_SOURCE_POD, model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY
 	s := mesh(t)
@@ -62,7 +62,7 @@ func TestAddressThatIsTakenLater(t *testing.T) {
 	}
 }
 
-// An address that was taken between two searches of the configuration is found afterwards: a machine that was
+// An address that was assigned between two searches of the configuration is found by the next one: a machine that was
 // registered meanwhile loses it.
 func TestAddressThatWasTakenMeanwhile(t *testing.T) {
 	s := mesh(t)
@@ -79,12 +79,12 @@ func TestAddressThatWasTakenMeanwhile(t *testing.T) {
 		t.Fatalf("the test comes too late: %v", err)
 	}
 	if wait := r.refreshTaken(r.addresses.at); wait != holdersFor {
-		t.Errorf("looked through again in %v", wait)
+		t.Errorf("searched through again in %v", wait)
 	}
 	if r.refreshTaken(r.addresses.at.Add(holdersFor)); r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report.Taken != "Pod shop/new" {
 		t.Errorf("it keeps its address: %+v", r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report)
 	}
-	if looked := r.addresses.looked; r.refreshTaken(r.addresses.at.Add(time.Hour)) < time.Minute || r.addresses.looked != looked {
-		t.Error("it is looked through again for nothing")
+	if searched := r.addresses.searched; r.refreshTaken(r.addresses.at.Add(time.Hour)) < time.Minute || r.addresses.searched != searched {
+		t.Error("it is searched through again for nothing")
 	}
 }

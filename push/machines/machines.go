@@ -1,11 +1,11 @@
-// Package machines registers machines that ask for it. A proxy whose node names a WorkloadGroup (AUTO_REGISTER_GROUP)
-// gets a WorkloadEntry. For one whose node names a WorkloadEntry (WORKLOAD_ENTRY), the health is stored there. This is
-// the replica's half: it decides which machines may register and what their entries contain, and reports to the leader,
-// who writes the entries (store/machines).
+// Package machines registers machines at their own request. For a proxy whose node names a WorkloadGroup
+// (AUTO_REGISTER_GROUP), a WorkloadEntry is created. For a proxy whose node names a WorkloadEntry (WORKLOAD_ENTRY), its
+// health is stored there. This package is the replica's half: it decides which machines may register and what their
+// entries contain, and reports them to the leader, which writes the entries (store/machines).
 //
-// Owns: the machines that are connected to this replica, and their reports in registrations/. Reads: the proven
-// identity with its credential, the node, the newest snapshot, reports of other replicas. Never: trusts a node for
-// anything that decides which traffic a machine gets, except its address; writes WorkloadEntries.
+// Owns: the machines that are connected to this replica, and their reports in registrations/.  Reads: the proven
+// identity with its credential, the node, the newest snapshot, reports of other replicas.  Never: trusts a node's
+// statements on the traffic that a machine receives, except its address; writes WorkloadEntries.
 package machines
 
 import (
@@ -37,29 +37,29 @@ const (
 	ConnectionEvery = 5 * time.Second
 )
 
-// Config configures New.
+// Config holds the settings of a Registry.
 type Config struct {
-	Replica  string // name in the fleet
-	Snapshot func() *mirror.Snapshot
-	Grace    time.Duration // how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
-	Log      *slog.Logger  // nil: slog's default
+	Replica  string                  // name in the fleet
+	Snapshot func() *mirror.Snapshot // the newest snapshot
+	Grace    time.Duration           // time for which a machine that left is reported as disconnected; 0: machines.DefaultGrace
+	Log      *slog.Logger            // nil: slog's default
 }
 
-// Registry holds the machines of one replica. Its methods may be called from any goroutine. A nil Registry registers no
-// machine.
+// Registry registers the machines of one replica. Its methods may be called from any goroutine. A nil Registry
+// registers no machine.
 type Registry struct {
 	Config
 	process string        // name of this process in the paths of its reports
 	wake    chan struct{} // capacity 1: there is something to report
 
-	mu        sync.Mutex // guards what follows; nothing blocks under it
+	mu        sync.Mutex // guards the fields below; never held during blocking calls
 	known     table
 	addresses addresses                           // holders of addresses in the configuration
 	elsewhere map[machines.Name][]machines.Holder // holders that are connected to other replicas, by entry
 	doubted   map[machines.Name]bool              // machines whose address may now belong to another object
 }
 
-// machine is a machine that is connected, or was within the grace.
+// machine is a machine that is connected, or that left within the grace.
 type machine struct {
 	claim claim
 	// report is the target content of etcd, without the health, and without later connections. table reads its name,
@@ -71,7 +71,7 @@ type machine struct {
 	health     *machines.Health // the agent's last report
 	shown      *machines.Health // the health that is reported
 	shownAt    time.Time
-	withheld   bool   // its group is gone, or is no longer for it
+	withheld   bool   // its group is gone, or has another service account now
 	written    []byte // content of etcd; nil: no report
 }
 
@@ -99,11 +99,11 @@ type Connection struct {
 	at       time.Time
 }
 
-// Register registers a machine for as long as the connection stays; it returns nil if its node does not ask for that.
-// credential distinguishes the caller from others of its identity, as attest.Caller.Credential does; it may be empty.
-// raw is the encoded node. Errors are gRPC statuses: PermissionDenied if the proof does not permit it,
-// FailedPrecondition if the group or the entry does not exist or the address belongs to another object,
-// ResourceExhausted.
+// Register registers a machine until the connection leaves. It returns nil without an error if the node requests no
+// registration. credential distinguishes the caller from others of its identity, as attest.Caller.Credential does; it
+// may be empty. raw is the encoded node. Errors are gRPC statuses: PermissionDenied if the proof does not permit it;
+// FailedPrecondition if the group or the entry does not exist, or the address belongs to another object;
+// ResourceExhausted if the service account or the credential has too many machines.
 func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
 		return nil, nil
@@ -133,6 +133,7 @@ func refused(err error, otherwise string) string {
 	return otherwise
 }
 
+// register is Register with the result for the metric.
 func (r *Registry) register(node view.Node, credential string, raw []byte) (*Connection, string, error) {
 	snapshot, now := r.Snapshot(), time.Now()
 	c, err := claimOf(node, raw)
@@ -140,7 +141,7 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 		return nil, refused(err, ofAddress), err
 	}
 	c.credential = digest(credential)
-	report, err := c.draw(snapshot)
+	report, err := c.report(snapshot)
 	if err != nil {
 		return nil, refused(err, ofGroup), err
 	}
@@ -151,11 +152,11 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.free(snapshot, report, now); err != nil {
+	if err := r.conflict(snapshot, report, now); err != nil {
 		return nil, refused(err, ofAddress), err
 	}
 	m := r.known.put(report)
-	r.doubted[report.ID()] = report.Spec != nil && !r.addresses.isOf(snapshot)
+	r.doubted[report.ID()] = report.Spec != nil && !r.addresses.foundIn(snapshot)
 	m.claim, m.withheld, m.health = c, false, nil
 	connection := &Connection{registry: r, name: report.ID(), at: now}
 	m.open = append(m.open, connection)
@@ -172,10 +173,11 @@ func digest(credential string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// free returns why a machine may not be registered beside the others, or nil. The caller holds the lock.
-func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
+// conflict returns an error if a machine must not be registered, or nil. Other machines, and objects of the
+// configuration, may be in its way. The caller holds the lock.
+func (r *Registry) conflict(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
 	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
-	if err := r.held(report); err != nil {
+	if err := r.heldByOther(report); err != nil {
 		return err
 	}
 	if own := r.known.get(report.ID()); own != nil {
@@ -189,7 +191,7 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 	}
 	if report.Spec != nil {
 		if name, held := r.known.holder(report); held {
-			return taken(report, "WorkloadEntry "+name.String())
+			return addressTaken(report, "WorkloadEntry "+name.String())
 		}
 	}
 	if full := machines.Full(of, by); full != "" {
@@ -198,12 +200,12 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 	if report.Spec == nil {
 		return nil
 	}
-	return r.addresses.free(snapshot, report, now)
+	return r.addresses.conflict(snapshot, report, now)
 }
 
-// held returns why a machine may not take over the entry of a connected machine, here or at another replica, or nil. A
-// machine with the same credential reconnects; any other is another machine. The caller holds the lock.
-func (r *Registry) held(report machines.Machine) error {
+// heldByOther returns an error if another machine with the same entry is connected, here or at another replica, or nil.
+// A machine with the same credential is the same machine. The caller holds the lock.
+func (r *Registry) heldByOther(report machines.Machine) error {
 	holders := r.elsewhere[report.ID()]
 	if own := r.known.get(report.ID()); own != nil && len(own.open) > 0 {
 		holders = []machines.Holder{own.report.Holder()}
@@ -214,7 +216,7 @@ func (r *Registry) held(report machines.Machine) error {
 	return status.Error(codes.FailedPrecondition, machines.Held(report.ID(), holders[0]))
 }
 
-// changed makes the loop check the reports.
+// changed wakes Run, which then writes the changed reports.
 func (r *Registry) changed() {
 	select {
 	case r.wake <- struct{}{}:
@@ -222,7 +224,8 @@ func (r *Registry) changed() {
 	}
 }
 
-// Health stores the agent's report about the machine. Of a machine with several connections the newest one counts.
+// Health stores the health that the machine's agent reports. If a machine has several connections, only the newest may
+// set it.
 func (c *Connection) Health(healthy bool, message string) {
 	r := c.registry
 	r.mu.Lock()
@@ -233,13 +236,13 @@ func (c *Connection) Health(healthy bool, message string) {
 	}
 	m.health = &machines.Health{Healthy: healthy, At: time.Now()}
 	if !healthy {
-		m.health.Message = cut(message)
+		m.health.Message = truncate(message)
 	}
 	r.changed()
 }
 
-// cut returns the part of an agent's message that is kept, in memory of its own.
-func cut(text string) string {
+// truncate cuts an agent's message to machines.MaxMessage bytes of valid UTF-8, in memory of its own.
+func truncate(text string) string {
 	text = strings.ToValidUTF8(strings.Clone(text[:min(len(text), machines.MaxMessage+utf8.UTFMax)]), "")
 	for len(text) > machines.MaxMessage {
 		_, size := utf8.DecodeLastRuneInString(text[:machines.MaxMessage+1])

@@ -39,7 +39,7 @@ func workload(source model.WorkloadSource, address, account string) *model.Workl
 	return &model.WorkloadSpec{Source: source, Endpoint: &model.Endpoint{Address: address, ServiceAccount: account}}
 }
 
-// mesh is a configuration with one group, and with others who have addresses.
+// mesh is a configuration with one group, and with other objects that have addresses.
 func mesh(t *testing.T) *mirror.Snapshot {
 	const pod, entry = model.WorkloadSource_WORKLOAD_SOURCE_POD, model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY
 	return mirror.Empty().Apply(1, []model.Record{
@@ -150,7 +150,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Two machines of two groups do not have one address, unless they name two networks.
+// Two machines of two groups cannot have one address, unless they name two networks.
 func TestAddressOfAnotherMachine(t *testing.T) {
 	r := registry(mesh(t))
 	if _, err := r.Register(node("10.0.0.1"), "", nil); err != nil {
@@ -190,8 +190,8 @@ func TestMostOfAccount(t *testing.T) {
 	}
 }
 
-// Two streams of one machine: the old one ends and the entry stays; the health is what the newest says. After the last one it is reported as
-// disconnected for the grace, then not at all.
+// Two streams of one machine: the old one ends and the entry stays; the health is that of the newest stream. After the
+// last one the machine is reported as disconnected for the grace, then not at all.
 func TestStreams(t *testing.T) {
 	r := registry(mesh(t))
 	open := func() *Connection {
@@ -264,7 +264,8 @@ func TestStreams(t *testing.T) {
 	second.Leave() // once too often
 }
 
-// A group goes while a machine is connected: nothing is reported of it; it is back: the machine is registered as the new group has it.
+// A group disappears while a machine is connected: its report is deleted. The group is back: the machine is registered
+// by the new group.
 func TestGroupGoes(t *testing.T) {
 	s := mesh(t)
 	r := registry(s)
@@ -298,7 +299,7 @@ func TestGroupGoes(t *testing.T) {
 	}
 }
 
-// However long a message is, a little of it is kept, and not the message beside that.
+// However long a message is, a short part of it is kept, and the rest is freed.
 func TestLongMessageIsNotKept(t *testing.T) {
 	r := registry(mesh(t))
 	c, err := r.Register(node("10.0.0.1"), "", nil)
@@ -322,7 +323,7 @@ func heap() int64 {
 }
 
 func TestCut(t *testing.T) {
-	if got := cut(strings.Repeat("é", 1000) + "\xff"); len(got) > machines.MaxMessage || strings.Trim(got, "é") != "" || got == "" {
+	if got := truncate(strings.Repeat("é", 1000) + "\xff"); len(got) > machines.MaxMessage || strings.Trim(got, "é") != "" || got == "" {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// reports writes what is to be written now; nil: a report is taken away.
+// reports writes the pending reports; nil stands for a deleted report.
 func reports(t *testing.T, r *Registry) (all []*machines.Machine) {
 	t.Helper()
 	changes, _ := r.pending(time.Now())
@@ -27,8 +27,9 @@ func reports(t *testing.T, r *Registry) (all []*machines.Machine) {
 	return all
 }
 
-// A machine that joins and leaves as fast as it can is reported once in ConnectionEvery, as it is then, and its health no oftener. It is there at once
-// when it comes first; after it has left for good its report stays for the grace and goes, also where the grace is shorter than that.
+// A machine that joins and leaves as fast as it can is reported once in ConnectionEvery, in its state of that time, and
+// its health no more often. Its first report is immediate. After it has left for good its report stays for the grace
+// and is deleted, also if the grace is shorter than ConnectionEvery.
 func TestConnectionsArePaced(t *testing.T) {
 	for _, grace := range []time.Duration{machines.DefaultGrace, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestConnectionsArePaced(t *testing.T) {
 	}
 }
 
-// Service accounts take turns in what is reported: another one's machine does not wait until all of one that has many are.
+// Service accounts alternate in what is reported: a machine of one account does not wait for all machines of an account
+// with many.
 func TestAccountsTakeTurns(t *testing.T) {
 	r := registry(mesh(t))
 	for i := range machines.MostOfAccount {
@@ -107,7 +109,7 @@ func TestAccountsTakeTurns(t *testing.T) {
 	}
 }
 
-// A replica writes a hundred reports at once, and a hundred a second, however many machines come and go.
+// A replica writes at most a hundred reports at once and a hundred a second, however many machines come and go.
 func TestWritesArePaced(t *testing.T) {
 	limit, now := pace(), time.Now()
 	for _, after := range []time.Duration{0, time.Second} {

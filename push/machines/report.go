@@ -18,16 +18,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
+// Times and limits of reports.
 const (
-	lease     = 30 * time.Second // life of a report after its replica has stopped or lost etcd
-	writeTime = 5 * time.Second
-	writes    = 100 // the largest number a second, and in one round
+	lease     = 30 * time.Second // life of a report after its replica has ended, or has lost the connection to etcd
+	writeTime = 5 * time.Second  // limit of one write
+	writes    = 100              // limit of writes per second, and per round
 )
 
-// Run reports the machines of this replica until ctx ends. Then it deletes the reports, and other replicas have the
-// leader's grace to report the machines. changes is a box of mirror.Mirror's Subscribe: groups may appear or vanish.
-// While etcd is away the reports stay until their lease ends. An error means that the folder of reports cannot be
-// followed.
+// Run writes the reports of this replica's machines until ctx ends. Then it deletes the reports; other replicas report
+// machines that reconnect within the leader's grace. changes is a box of mirror.Mirror's Subscribe: groups may appear
+// or vanish. While etcd is away the reports stay until their lease expires. The error means that the folder of reports
+// cannot be followed.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
 	folders, err := store.Follow(ctx, machines.Folder)
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 			if !open {
 				return nil // ctx has ended
 			}
-			r.hold(others.Read(folder))
+			r.storeElsewhere(others.Read(folder))
 		case <-changes.Ready():
 			if c, is := changes.Take(); is {
 				r.follow(c)
@@ -70,14 +71,15 @@ type foreign struct {
 	open   bool // the machine is connected
 }
 
-// others returns a reader of the other processes' reports. The leader logs invalid reports.
+// others returns a reader of the other processes' reports. It discards the log, because the leader logs invalid
+// reports.
 func (r *Registry) others() *machines.Reports[foreign] {
-	return &machines.Reports[foreign]{Of: func(m machines.Machine) foreign { return foreign{m.ID(), m.Holder(), m.Disconnected.IsZero()} },
-		Except: r.process, Log: slog.New(slog.DiscardHandler)}
+	of := func(m machines.Machine) foreign { return foreign{m.ID(), m.Holder(), m.Disconnected.IsZero()} }
+	return &machines.Reports[foreign]{Of: of, Except: r.process, Log: slog.New(slog.DiscardHandler)}
 }
 
-// hold stores the holders that are connected elsewhere, by entry.
-func (r *Registry) hold(reports []foreign) {
+// storeElsewhere stores the machines that are connected elsewhere, by entry.
+func (r *Registry) storeElsewhere(reports []foreign) {
 	all := make(map[machines.Name][]machines.Holder, len(reports))
 	for _, e := range reports {
 		if e.open {
@@ -89,10 +91,10 @@ func (r *Registry) hold(reports []foreign) {
 	r.elsewhere = all
 }
 
-// follow withholds the machines whose group is gone or has another service account, and registers them again when it is
-// back. It also notes the machines whose address may belong to another object now.
+// follow withholds the machines whose group is gone or has another service account, and registers them again when the
+// group is back. It also marks the machines whose address may belong to another object now.
 func (r *Registry) follow(c mirror.Change) {
-	r.doubt(c.Edits)
+	r.markEdited(c.Edits)
 	touched := false
 	for _, e := range c.Edits {
 		touched = touched || e.Key().Kind == model.KindWorkloadGroup
@@ -106,7 +108,7 @@ func (r *Registry) follow(c mirror.Change) {
 		if m.report.Group == "" {
 			continue
 		}
-		report, err := m.claim.draw(c.New)
+		report, err := m.claim.report(c.New)
 		if was := m.withheld; err == nil && was && report.ID() == m.report.ID() {
 			report.Replica, report.Connected, report.Disconnected, report.Taken = m.report.Replica, m.report.Connected, m.report.Disconnected,
 				m.report.Taken
@@ -117,6 +119,7 @@ func (r *Registry) follow(c mirror.Change) {
 	r.changed()
 }
 
+// forgetWritten records that no report is in etcd, after the lease is lost.
 func (r *Registry) forgetWritten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +169,7 @@ func (w *writer) write(ctx context.Context) time.Duration {
 	return wait
 }
 
-// put writes one report and stores what was written, so that a change during the write is written after it.
+// put writes one report, and records the written content, so that a change during the write is written afterwards.
 func (w *writer) put(ctx context.Context, c change) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -183,9 +186,9 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 	return err
 }
 
-// pending returns the next changes to write, and the time until there are others. It forgets machines whose grace is
-// over and that have no report in etcd. Service accounts alternate, so machines of one that come and go do not delay
-// those of another.
+// pending returns the next reports to write, and the time until there are others. It forgets machines whose grace is
+// over and whose report is deleted. Service accounts alternate, so that machines of one account that come and go do not
+// delay those of another.
 func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,12 +204,12 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 			r.known.drop(name)
 			continue
 		}
-		later := m.connect(now, left <= 0, min(ConnectionEvery, r.Grace/2))
+		later := m.updateConnection(now, left <= 0, min(ConnectionEvery, r.Grace/2))
 		if later > 0 {
 			wait = min(wait, later)
 		}
 		if later == 0 || m.health != nil { // otherwise the reported health belongs to the reported connection
-			if due := m.show(now); due > 0 {
+			if due := m.updateHealth(now); due > 0 {
 				wait = min(wait, due)
 			}
 		}
@@ -214,10 +217,10 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 		if !m.reported.over && !m.withheld {
 			report := m.report
 			report.Connected, report.Disconnected, report.Health = m.reported.connected, m.reported.disconnected, m.shown
-			raw, _ = report.Encode() // it was encoded when it came
+			raw, _ = report.Encode() // register has checked that it encodes
 		}
 		if m.reported.over {
-			wait = 0 // to forget it
+			wait = 0 // the next round forgets it
 		}
 		if !bytes.Equal(raw, m.written) {
 			changes = append(changes, change{machine: m, path: m.report.Path(r.process), raw: raw})
@@ -241,8 +244,9 @@ func inTurns(changes []change) []change {
 	return changes
 }
 
-// connect updates the reported connection, or returns the time until it may change, at one change in the period every.
-func (m *machine) connect(now time.Time, over bool, every time.Duration) (later time.Duration) {
+// updateConnection updates the reported connection, or returns the time until it may change. It changes at most once in
+// the period every.
+func (m *machine) updateConnection(now time.Time, over bool, every time.Duration) (later time.Duration) {
 	is := connection{m.report.Connected, m.report.Disconnected, over}
 	if is == m.reported {
 		return 0
@@ -254,8 +258,8 @@ func (m *machine) connect(now time.Time, over bool, every time.Duration) (later 
 	return 0
 }
 
-// show updates the reported health, or returns the time until it may change.
-func (m *machine) show(now time.Time) (due time.Duration) {
+// updateHealth updates the reported health, or returns the time until it may change.
+func (m *machine) updateHealth(now time.Time) (due time.Duration) {
 	if m.health == m.shown {
 		return 0
 	}

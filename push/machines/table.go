@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// table holds the machines of one replica by name, with the holders of each address and the numbers of each service
-// account and each credential, so that a registration needs no search.
+// table holds the machines of one replica by name. It also has the holders of each address, and the numbers of each
+// service account and each credential, so that a registration needs no search.
 type table struct {
 	all         map[machines.Name]*machine
-	holders     map[string][]machines.Name // by address, of machines whose entries have one; few, in as many networks
+	holders     map[string][]machines.Name // by address; several names only if the networks differ
 	accounts    map[account]int
 	credentials map[credential]int // without credentials that are empty
-	visited     int                // machines that were visited by each
+	visited     int                // number of visits by each, for tests
 }
 
 // account is a service account.
@@ -26,16 +26,19 @@ type credential struct {
 	digest string // machines.Machine.Credential
 }
 
+// newTable returns an empty table.
 func newTable() table {
 	return table{all: map[machines.Name]*machine{}, holders: map[string][]machines.Name{}, accounts: map[account]int{},
 		credentials: map[credential]int{}}
 }
 
+// accountOf returns the service account of a machine.
 func accountOf(m machines.Machine) account { return account{m.Namespace, m.Account} }
 
+// credentialOf returns the credential of a machine.
 func credentialOf(m machines.Machine) credential { return credential{accountOf(m), m.Credential} }
 
-// get returns a machine; nil if it is not known.
+// get returns a machine, or nil if it is not in the table.
 func (t *table) get(name machines.Name) *machine { return t.all[name] }
 
 // put stores a report, and returns its machine.
@@ -60,6 +63,7 @@ func (t *table) drop(name machines.Name) {
 	}
 }
 
+// count adds a report to the holders and the numbers, or removes it with by -1.
 func (t *table) count(report machines.Machine, by int) {
 	of := accountOf(report)
 	if t.accounts[of] += by; t.accounts[of] == 0 {

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// A registration looks at no other machine, however many there are, nor at the configuration again that it has looked at; and says how it went.
+// A registration visits no other machine, however many there are, and does not search the same snapshot again; its
+// result is counted.
 func TestRegistrationsCost(t *testing.T) {
 	r := registry(mesh(t))
 	counted := func(result string) float64 {
@@ -51,8 +52,8 @@ func TestRegistrationsCost(t *testing.T) {
 	if status.Code(tooMany) != codes.ResourceExhausted || taken == nil || denied == nil || missing == nil {
 		t.Errorf("%v, %v, %v, %v", tooMany, taken, denied, missing)
 	}
-	if r.known.visited != 0 || r.addresses.looked > 2 { // a clock that passes a second while this runs has it look again
-		t.Errorf("%d machines were looked at for %d registrations, and the configuration %d times", r.known.visited, many, r.addresses.looked)
+	if r.known.visited != 0 || r.addresses.searched > 2 { // a clock that passes a second while this runs has it look again
+		t.Errorf("%d machines were searched at for %d registrations, and the configuration %d times", r.known.visited, many, r.addresses.searched)
 	}
 	for result, want := range map[string]float64{registered: many + 1, ofTheNumber: 1, ofAddress: 1, ofIdentity: 1, ofGroup: 1} {
 		if got := counted(result) - before[result]; got != want {

@@ -8,17 +8,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Delta is one name that differs. Old is nil where the name is new, New where it is gone.
+// Delta is a name whose resource differs between two stacks or manifests. Old is nil if the name is new, and New is nil
+// if it is gone.
 type Delta struct {
 	Name     string
 	Old, New *xds.Resource
 }
 
-// Diff is what differs between two stacks, by pointer: resources of equal bytes are one pointer. The work is
-// proportional to the buckets that differ. The order is that of names, so that replicas answer alike.
+// Diff returns the names that differ between two stacks, sorted by name, so that replicas respond alike. It compares
+// pointers: resources of equal bytes are one pointer. The cost is proportional to the buckets that differ.
 func Diff(old, new Stack) []Delta { return Join(old, new, DiffLayer) }
 
-// Join is Diff, given what differs between two manifests of one layer: DiffLayer, or what is remembered of it, since many stacks have a layer in common.
+// Join is Diff with a function that compares two manifests of one layer. diffLayer is DiffLayer, or a cache of it,
+// because many stacks have a layer in common.
 func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Delta) {
 	var layers [NumLayers][]Delta
 	for i := range layers {
@@ -48,20 +50,21 @@ func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Del
 	}
 }
 
-// with is Get, given what one layer has of the name.
+// with returns Get for a name, given its resource in one layer (has), which may be nil.
 func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	for above := NumLayers - 1; above > layer; above-- {
 		if r := s[above].Get(name); r != nil {
-			return shown(r)
+			return visibleOrNil(r)
 		}
 	}
 	if has == nil {
 		has = s.top(layer, name)
 	}
-	return shown(has)
+	return visibleOrNil(has)
 }
 
-// DiffLayer is what differs between two manifests of one layer, by pointer, in the order of names. What stands for no resource (Hidden, Pending) is one here.
+// DiffLayer returns the names that differ between two manifests of one layer, sorted by name. It compares pointers.
+// Markers (Hidden, Pending) are returned like resources.
 func DiffLayer(old, new *Manifest) (all []Delta) {
 	switch {
 	case old == new:
@@ -78,12 +81,12 @@ func DiffLayer(old, new *Manifest) (all []Delta) {
 			}
 		}
 	default:
-		for r := range old.apart(new) {
+		for r := range old.unshared(new) {
 			if now := new.Get(r.Name); now != r {
 				all = append(all, Delta{r.Name, r, now})
 			}
 		}
-		for r := range new.apart(old) {
+		for r := range new.unshared(old) {
 			if old.Get(r.Name) == nil {
 				all = append(all, Delta{r.Name, nil, r})
 			}
@@ -93,8 +96,8 @@ func DiffLayer(old, new *Manifest) (all []Delta) {
 	return all
 }
 
-// apart iterates over the resources of all pages that the other manifest does not share.
-func (m *Manifest) apart(other *Manifest) iter.Seq[*xds.Resource] {
+// unshared iterates over the resources of the pages that another manifest does not share; with nil, over all resources.
+func (m *Manifest) unshared(other *Manifest) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		if m == nil {
 			return
@@ -114,12 +117,12 @@ func (m *Manifest) apart(other *Manifest) iter.Seq[*xds.Resource] {
 	}
 }
 
-// same says whether two buckets are one slice, so that nothing in them can differ.
+// same reports whether two buckets are one slice, and so equal.
 func same(a, b []*xds.Resource) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// diffBucket merges two sorted buckets, and adds what differs.
+// diffBucket compares two sorted buckets, and appends the names that differ to all.
 func diffBucket(all []Delta, old, new []*xds.Resource) []Delta {
 	for len(old) > 0 || len(new) > 0 {
 		switch {

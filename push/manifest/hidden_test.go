@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A name that an upper layer hides is not there: not for Get, not for All, and no difference when the layer below edits it.
+// A name that an upper layer hides is absent: from Get, from All, and from Diff when a lower layer edits it.
 func TestHidden(t *testing.T) {
 	one := &xds.Resource{Type: xds.Listener, Name: "one", Version: "1"}
 	two := &xds.Resource{Type: xds.Listener, Name: "one", Version: "2"}
@@ -31,7 +31,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// What is pending is not there for whoever looks for a resource; who asks can tell it from what does not exist.
+// A pending resource is absent from Get and All, and Pending distinguishes it from a name that does not exist.
 func TestPending(t *testing.T) {
 	one := &xds.Resource{Type: xds.Secret, Name: "one", Version: "1"}
 	before := Stack{Overlay: Of(Pending(xds.Secret, "one"))}
@@ -50,7 +50,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// The order of names is made from the layers' own orders, which are kept: it equals sorting what is visible.
+// The order of names is merged from the cached orders of the layers: it equals the sorted visible resources.
 func TestSortedIsAllInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -85,8 +85,7 @@ func TestSortedIsAllInOrder(t *testing.T) {
 	}
 }
 
-// What a variant comes to over its scope is worked out once for all its proxies, however many join; over another scope it is worked out
-// again.
+// The blend of a variant and its scope is computed once for all its proxies, and again for another scope.
 func TestSharedLayersAreBlendedOnce(t *testing.T) {
 	all := func(n, from int, version string) *Manifest {
 		var out []*xds.Resource

@@ -1,4 +1,4 @@
-// Package manifest holds the set of resources that one view should have.
+// Package manifest holds the target set of resources of one view.
 //
 // Owns: nothing; values are immutable.  Reads: push/xds.  Never: the snapshot, a stream.
 package manifest
@@ -15,42 +15,44 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Manifest is an immutable set of resources of one type by name. A manifest made from another shares all pages and
-// buckets that hold no difference, so an edit of one resource costs one bucket and one page however many there are, and
-// comparing the two costs the same. A manifest that grows splits one page for each page of new resources: no edit moves
-// all of them. The nil Manifest is empty.
+// Manifest is an immutable set of resources of one type, by name. A manifest made from another shares all pages and
+// buckets without a difference. So an edit of one resource copies one bucket and one page, whatever the number of
+// resources. A comparison of the two manifests costs equally little. A growing table adds one page at a time, and each
+// added page splits one other page, so that no edit moves all resources. The nil Manifest is empty.
 type Manifest struct {
-	pages  []page // all of one length, pageSize where there are several
+	pages  []page // all of one length: pageSize, or less for a single page
 	size   int
 	digest atomic.Pointer[Sum]
-	order  atomic.Pointer[[]*xds.Resource] // by name; made when it is first asked for: proxies that join ask, others do not
-	over   atomic.Pointer[blend]           // of a Variant's manifest: it over its scope's; made when it is first asked for, too
+	order  atomic.Pointer[[]*xds.Resource] // sorted by name; computed at the first use, when a proxy joins
+	over   atomic.Pointer[blend]           // of a manifest in the layer Variant: its last blend with a Scope manifest
 }
 
+// The table has pages of buckets.
 type (
 	bucket = []*xds.Resource // sorted by name
 	page   = []bucket
 )
 
+// The dimensions of the table.
 const (
 	// bucketFill is the mean number of resources in a bucket above which the table grows.
 	bucketFill = 16
-	// pageSize is the number of buckets in a page of a table that has several.
+	// pageSize is the number of buckets in each page of a table with several pages.
 	pageSize = 1 << pageBits
 	pageBits = 6
 )
 
-// place is a bucket's place.
-type place struct{ page, bucket int }
+// bucketIndex is the index of a bucket.
+type bucketIndex struct{ page, bucket int }
 
-// place returns the place of a name's bucket.
-func (m *Manifest) place(name string) place {
+// indexOf returns the index of a name's bucket.
+func (m *Manifest) indexOf(name string) bucketIndex {
 	h := xxhash.Sum64String(name)
-	return place{pageOf(h, len(m.pages)), int(h & uint64(len(m.pages[0])-1))}
+	return bucketIndex{pageOf(h, len(m.pages)), int(h & uint64(len(m.pages[0])-1))}
 }
 
-// pageOf is the page of a hash among n of them. Page n, the next one, takes a part of one page, and of no other
-// (linear hashing).
+// pageOf returns the page of a hash among n pages. One more page receives a part of one existing page only (linear
+// hashing).
 func pageOf(hash uint64, n int) int {
 	mask := uint64(1)<<bits.Len(uint(n-1)) - 1
 	if i := int(hash >> pageBits & mask); i < n {
@@ -59,16 +61,16 @@ func pageOf(hash uint64, n int) int {
 	return int(hash >> pageBits & (mask >> 1))
 }
 
-// at is the bucket at a place.
-func (m *Manifest) at(p place) *bucket { return &m.pages[p.page][p.bucket] }
+// at returns the bucket at an index.
+func (m *Manifest) at(p bucketIndex) *bucket { return &m.pages[p.page][p.bucket] }
 
-// Of makes a manifest of resources; of two with one name the last counts.
+// Of returns a manifest of resources. Of several resources with one name, it contains the last.
 func Of(resources ...*xds.Resource) *Manifest {
 	var m *Manifest
 	return m.With(resources, nil)
 }
 
-// Len is the number of resources.
+// Len returns the number of resources.
 func (m *Manifest) Len() int {
 	if m == nil {
 		return 0
@@ -76,22 +78,22 @@ func (m *Manifest) Len() int {
 	return m.size
 }
 
-// Get finds a resource; nil if there is none of that name.
+// Get returns the resource with a name, or nil.
 func (m *Manifest) Get(name string) *xds.Resource {
 	if m.Len() == 0 {
 		return nil
 	}
-	bucket := *m.at(m.place(name))
+	bucket := *m.at(m.indexOf(name))
 	if i, ok := find(bucket, name); ok {
 		return bucket[i]
 	}
 	return nil
 }
 
-// All iterates over the resources in an order that means nothing (it depends on how the table grew).
-func (m *Manifest) All() iter.Seq[*xds.Resource] { return m.apart(nil) }
+// All iterates over the resources, in an arbitrary order that depends on the growth of the table.
+func (m *Manifest) All() iter.Seq[*xds.Resource] { return m.unshared(nil) }
 
-// sorted is all resources by name. It is shared: not to be changed.
+// sorted returns all resources by name. The list is shared, so callers must not change it.
 func (m *Manifest) sorted() []*xds.Resource {
 	if m.Len() == 0 {
 		return nil
@@ -104,14 +106,16 @@ func (m *Manifest) sorted() []*xds.Resource {
 	return all
 }
 
+// byName compares resources by name.
 func byName(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }
 
-// With is the manifest after deletes and then puts. Where nothing differs it is the receiver itself.
+// With returns the manifest after deletes and then puts. If no delete finds a resource, and each put is the pointer
+// that m contains, With returns m; for a nil m, it then returns an empty manifest.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
-	next := m.thaw(len(puts))
-	copied := map[int]bool{} // pages
-	owned := map[place]bool{}
-	own := func(at place) *bucket {
+	next := m.copyPages(len(puts))
+	copied := map[int]bool{} // by page
+	owned := map[bucketIndex]bool{}
+	own := func(at bucketIndex) *bucket {
 		if owned[at] {
 			return next.at(at)
 		}
@@ -124,7 +128,7 @@ func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 		return b
 	}
 	for _, name := range deletes {
-		at := next.place(name)
+		at := next.indexOf(name)
 		if i, ok := find(*next.at(at), name); ok {
 			b := own(at)
 			*b = slices.Delete(*b, i, i+1)
@@ -132,7 +136,7 @@ func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 		}
 	}
 	for _, r := range puts {
-		at := next.place(r.Name)
+		at := next.indexOf(r.Name)
 		i, ok := find(*next.at(at), r.Name)
 		switch {
 		case ok && (*next.at(at))[i] == r:
@@ -150,8 +154,8 @@ func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	return next
 }
 
-// thaw is a copy of the list of pages, with room for `more` resources.
-func (m *Manifest) thaw(more int) *Manifest {
+// copyPages returns a manifest with a copy of the list of pages, and with room for more resources.
+func (m *Manifest) copyPages(more int) *Manifest {
 	next := &Manifest{pages: []page{make(page, 1)}}
 	if m != nil {
 		next.pages, next.size = slices.Clone(m.pages), m.size
@@ -169,22 +173,22 @@ func (m *Manifest) thaw(more int) *Manifest {
 	return next
 }
 
-// widen gives the only page more buckets.
+// widen increases the number of buckets of the only page.
 func (m *Manifest) widen(width int) {
 	old := m.pages[0]
 	m.pages[0] = make(page, width)
 	for _, bucket := range old {
 		for _, r := range bucket {
-			b := m.at(m.place(r.Name))
-			*b = append(*b, r) // in the order of names, as in the bucket that is divided
+			b := m.at(m.indexOf(r.Name))
+			*b = append(*b, r) // the old bucket is sorted by name, so the new ones are too
 		}
 	}
 }
 
-// split divides one page in two.
+// split divides one page into two.
 func (m *Manifest) split() {
 	n := len(m.pages)
-	from := n &^ (1 << (bits.Len(uint(n)) - 1)) // n without its first bit
+	from := n &^ (1 << (bits.Len(uint(n)) - 1)) // n without its highest bit
 	stay, moved := make(page, pageSize), make(page, pageSize)
 	for i, bucket := range m.pages[from] {
 		for _, r := range bucket {
@@ -199,6 +203,8 @@ func (m *Manifest) split() {
 	m.pages = append(m.pages, moved)
 }
 
+// find returns the index of a name in a bucket, and whether the bucket has the name.
 func find(bucket []*xds.Resource, name string) (int, bool) {
-	return slices.BinarySearchFunc(bucket, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
+	compare := func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) }
+	return slices.BinarySearchFunc(bucket, name, compare)
 }

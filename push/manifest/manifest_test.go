@@ -15,7 +15,7 @@ import (
 
 var pool = map[string]*xds.Resource{}
 
-// resource gives one pointer for one name and version, like push/pool.
+// resource returns one pointer for one name and version, like push/pool.
 func resource(name string, version int) *xds.Resource {
 	key := fmt.Sprint(name, version)
 	if pool[key] == nil {
@@ -71,7 +71,7 @@ func edit(r *rand.Rand, names int, m model) (puts []*xds.Resource, deletes []str
 	return puts, deletes, next
 }
 
-// Manifests do what maps do, older ones stay as they were, and Diff is what a comparison of maps finds.
+// Manifests behave like maps, older ones never change, and Diff finds the differences of the maps.
 func TestManifestIsAMap(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -132,7 +132,7 @@ func sameDiff(t *testing.T, a, b Stack, was, is model) {
 	}
 }
 
-// An upper layer hides names of the ones below it, and gives them back.
+// A name in an upper layer replaces it in lower layers, until the upper layer drops it.
 func TestStackIsLayered(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -174,7 +174,8 @@ func TestStackIsLayered(t *testing.T) {
 	}
 }
 
-// An edit of one resource copies one bucket and its page, and comparing costs the same, however many there are.
+// An edit of one resource copies one bucket and its page, and a comparison visits only these, whatever the number of
+// resources.
 func TestEditShares(t *testing.T) {
 	var all []*xds.Resource
 	for i := range 4000 {
@@ -185,7 +186,7 @@ func TestEditShares(t *testing.T) {
 	buckets := 0
 	for i, page := range m.pages {
 		for j := range page {
-			if at := (place{i, j}); !same(*m.at(at), *next.at(at)) {
+			if at := (bucketIndex{i, j}); !same(*m.at(at), *next.at(at)) {
 				buckets++
 			}
 		}
@@ -211,7 +212,7 @@ func copied(m, next *Manifest) (n int) {
 	return n
 }
 
-// A manifest that grows moves a page's resources at most with each of them: at no size all.
+// A manifest that grows moves at most a page of resources with each insertion, and never all.
 func TestGrowthIsGradual(t *testing.T) {
 	var m *Manifest
 	want := model{}

@@ -8,45 +8,48 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Layers of a view, from the widest to the narrowest; an upper layer hides names of the ones below it.
+// Layers of a view, from the widest to the narrowest. A name in an upper layer replaces the same name in lower layers.
 const (
-	Scope     = iota // shared by all that see the same outbound side
-	Variant          // entries of the scope that read more of the proxy (sourceLabels)
+	Scope     = iota // the outbound side, shared by all proxies with the same scope
+	Variant          // entries of the scope that depend on more inputs of the proxy (sourceLabels)
 	Workload         // the inbound side
-	Overlay          // facts of one proxy
-	NumLayers        // how many there are; not a layer
+	Overlay          // entries that depend on facts of one proxy
+	NumLayers        // the number of layers; not a layer
 )
 
-// Stack is what a view holds of one type: one manifest for each layer. Comparable: equal stacks hold the same.
+// Stack holds the resources of one type of a view: one manifest for each layer. It is comparable; equal stacks have
+// equal resources.
 type Stack [NumLayers]*Manifest
 
-// Hidden stands in an upper layer for "no resource of this name", whatever the layers below it hold.
+// Hidden returns a marker in an upper layer: the view has no resource of this name, whatever the lower layers have.
 func Hidden(t xds.Type, name string) *xds.Resource { return &xds.Resource{Type: t, Name: name} }
 
-// IsHidden says whether a resource is such a marker.
+// IsHidden reports whether a resource is a marker, made by Hidden or Pending; false for nil.
 func IsHidden(r *xds.Resource) bool { return r != nil && hides(r) }
 
-// pending is the version of what Pending makes; no hash is like it.
+// pending is the version of markers of Pending; it differs from every hash.
 const pending = "pending"
 
-// Pending stands for a resource that exists and is not known yet: there is none to be sent, and its absence is not to be
-// told either.
+// Pending returns a marker for a resource that exists and is not known yet. Neither the resource nor its removal is
+// sent.
 func Pending(t xds.Type, name string) *xds.Resource {
 	return &xds.Resource{Type: t, Name: name, Version: pending}
 }
 
+// hides reports whether a resource is a marker.
 func hides(r *xds.Resource) bool { return r.Version == "" || r.Version == pending }
 
-// Pending says whether a resource exists and is not known yet.
+// Pending reports whether the resource of a name exists and is not known yet.
 func (s Stack) Pending(name string) bool {
 	r := s.top(NumLayers, name)
 	return r != nil && r.Version == pending
 }
 
-// Get finds a resource in the uppermost layer that has the name; nil if none has, or that layer hides it, or it is pending.
-func (s Stack) Get(name string) *xds.Resource { return shown(s.top(NumLayers, name)) }
+// Get returns the resource in the uppermost layer with the name. It returns nil if no layer has the name, or if that
+// layer has a marker.
+func (s Stack) Get(name string) *xds.Resource { return visibleOrNil(s.top(NumLayers, name)) }
 
-// top is what the uppermost layer that has the name has of it, of the layers below one; nil: none of them has it.
+// top returns the entry of the uppermost layer with the name, among the layers below one; nil if none of them has it.
 func (s Stack) top(below int, name string) *xds.Resource {
 	for i := below - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
@@ -56,15 +59,15 @@ func (s Stack) top(below int, name string) *xds.Resource {
 	return nil
 }
 
-// shown is a resource; nil for none, and for what stands for none.
-func shown(r *xds.Resource) *xds.Resource {
+// visibleOrNil returns a resource, and nil for a marker.
+func visibleOrNil(r *xds.Resource) *xds.Resource {
 	if IsHidden(r) {
 		return nil
 	}
 	return r
 }
 
-// Len is the number of distinct names at most: names hidden by an upper layer count in both.
+// Len returns an upper bound of the number of distinct names: a name in several layers counts several times.
 func (s Stack) Len() int {
 	n := 0
 	for _, m := range s {
@@ -86,6 +89,7 @@ func (s Stack) All() iter.Seq[*xds.Resource] {
 	}
 }
 
+// hidden reports whether a layer above one has the name.
 func (s Stack) hidden(layer int, name string) bool {
 	for above := layer + 1; above < NumLayers; above++ {
 		if s[above].Len() > 0 && s[above].Get(name) != nil {
@@ -95,15 +99,15 @@ func (s Stack) hidden(layer int, name string) bool {
 	return false
 }
 
-// blend is what the manifests of a scope and of a variant come to together, for all proxies that have both.
+// blend is the combination of the manifests of a scope and a variant, for all proxies with both.
 type blend struct {
 	scope *Manifest
 	sum   Sum
-	order func() []*xds.Resource // visible ones, by name; made once, when it is first asked for
-	lower func() []*xds.Resource // the scope's part of these: all that the variant does not hide; made once, too
+	order func() []*xds.Resource // the visible resources by name; computed once, at the first use
+	lower func() []*xds.Resource // the scope's part of order; computed once, at the first use
 }
 
-// shared is the blend of the two layers that proxies share.
+// shared returns the blend of the two layers that proxies share.
 func (s Stack) shared() blend {
 	if s[Variant].Len() == 0 {
 		all := func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }
@@ -121,7 +125,7 @@ func (s Stack) shared() blend {
 	return now
 }
 
-// visible is a list without what hides, if a manifest has any.
+// visible returns a list without markers, given the manifests from which the list is made.
 func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	if slices.ContainsFunc(of, func(m *Manifest) bool { return m.Len() > 0 && m.sum().Names.Len != m.Len() }) {
 		return slices.DeleteFunc(slices.Clone(all), hides)
@@ -129,7 +133,7 @@ func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	return all
 }
 
-// Sorted is All in the order of names. It may be shared between callers: not to be changed.
+// Sorted returns the resources of All, sorted by name. The list may be shared, so callers must not change it.
 func (s Stack) Sorted() []*xds.Resource {
 	all := s.shared().order()
 	for _, m := range s[Workload:] {
@@ -140,8 +144,8 @@ func (s Stack) Sorted() []*xds.Resource {
 	return all
 }
 
-// Layers is All, by layer, each in the order of names. What many proxies have of a layer is the same list for all of them, whatever else each of them has:
-// not to be changed.
+// Layers returns the resources of All by layer, each list sorted by name. Proxies that have a layer in common receive
+// the same list, whatever their other layers, so callers must not change it.
 func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
 	layers[Scope], layers[Variant] = s.shared().lower(), visible(s[Variant].sorted(), s[Variant])
 	for i := Workload; i < NumLayers; i++ {
@@ -156,15 +160,17 @@ func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
 	return layers
 }
 
-// without is a list, which is by name, without the names that a manifest has: the list itself, where it has none of them.
+// without returns a list, sorted by name, without the names that a manifest has. It returns the list itself if no name
+// is in both.
 func without(all []*xds.Resource, upper *Manifest) []*xds.Resource {
-	if !slices.ContainsFunc(upper.sorted(), func(r *xds.Resource) bool { _, is := slices.BinarySearchFunc(all, r, byName); return is }) {
+	inList := func(r *xds.Resource) bool { _, is := slices.BinarySearchFunc(all, r, byName); return is }
+	if !slices.ContainsFunc(upper.sorted(), inList) {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r *xds.Resource) bool { return upper.Get(r.Name) != nil })
 }
 
-// overlay merges two lists by name; of two with one name the upper counts.
+// overlay merges two lists by name; of two resources with one name the upper is in the result.
 func overlay(lower, upper []*xds.Resource) []*xds.Resource {
 	all := make([]*xds.Resource, 0, len(lower)+len(upper))
 	for len(lower) > 0 && len(upper) > 0 {
@@ -180,18 +186,20 @@ func overlay(lower, upper []*xds.Resource) []*xds.Resource {
 	return append(append(all, lower...), upper...)
 }
 
-// Set is everything one view should have, at one revision of the store. Immutable; publish by pointer.
+// Set holds the target configuration of one view, at one revision of the store. It is immutable, and published by
+// pointer.
 type Set struct {
-	Types [xds.NumTypes]Stack
-	// Names holds the name table of agents that answer DNS; nil: no proxy of the view asks for it.
+	Types [xds.NumTypes]Stack // the resources, by type
+	// Names holds the name table for agents that answer DNS; nil: no proxy of the view requests it.
 	Names *Manifest
-	// Bootstrap is what patches change of the bootstrap of a proxy whose agent asks for it; nil: nothing.
+	// Bootstrap holds the patches of the bootstrap, for agents that request them; nil: there are no patches.
 	Bootstrap *xds.Resource
-	Revision  int64
-	// Plan is which plan of configuration made it differ from the one before, endpoints aside: a number that rises in one
-	// process and means nothing in another.
+	// Revision is the revision of the store.
+	Revision int64
+	// Plan is the number of the plan in which the configuration last differed from the one before, endpoints aside. It
+	// rises within a process, and has no meaning in another.
 	Plan int64
-	// FastHosts is the hosts whose endpoints changed lately, and do not wait for configuration; sorted. An assignment is of the
-	// host that its name ends with, after a "|".
+	// FastHosts are the hosts whose endpoints changed lately and do not wait for configuration, sorted. The host of an
+	// assignment is the part of its name after the last "|".
 	FastHosts []string
 }

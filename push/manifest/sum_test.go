@@ -16,7 +16,7 @@ func sumOf(all []*xds.Resource) (s Sum) {
 	return s
 }
 
-// The sum of a stack is that of what is visible in it, in whatever order, and another as soon as a name or a version is.
+// The sum of a stack is that of its visible resources, in any order, and differs if a name or a version differs.
 func TestSumOfAStack(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -53,7 +53,7 @@ func TestSumOfAStack(t *testing.T) {
 	}
 }
 
-// Two names that exchange their versions are another set, and names are told from versions.
+// Two names that exchange their versions have another sum, and a name is not confused with a version.
 func TestSumBindsVersionsToNames(t *testing.T) {
 	sum := func(pairs ...string) (s Sum) {
 		for i := 0; i < len(pairs); i += 2 {

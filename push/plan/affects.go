@@ -1,77 +1,83 @@
 package plan
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
-	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// dirt is the units that a change makes to be planned again.
-type dirt struct {
+// affected lists the units that have to be planned again because of a change. A unit is a part of the plan: a view, a
+// workload, a host, a Secret.
+type affected struct {
 	everything bool
-	views      map[string]bool    // namespaces whose proxies' views may be others; "*": all
-	readers    map[model.Key]bool // Sidecars, EnvoyFilters, extensions: scopes and workloads that name them
-	services   map[model.Key]bool // workloads that they select
-	ports      map[string]bool    // hosts: workloads whose ports their endpoints name
-	served     map[string]bool    // hosts of services: workloads whose CUSTOM policies name a provider there
+	views      map[string]bool    // namespaces whose proxies' views may have changed; "*" for all
+	readers    map[model.Key]bool // Sidecars, EnvoyFilters, extensions: the scopes and workloads that name them
+	services   map[model.Key]bool // the workloads that these services select
+	ports      map[string]bool    // hosts: the workloads whose port numbers come from their endpoints
+	served     map[string]bool    // hosts of services: the workloads whose CUSTOM policies name a provider there
 	hosts      map[string]input.Types
-	patterns   map[string]input.Types // hosts that a wildcard covers
-	members    map[string]input.Types // hosts: what depends on their endpoints
+	patterns   map[string]input.Types // wildcards: the hosts that they cover
+	members    map[string]input.Types // hosts: only the parts that depend on their endpoints
+	addresses  map[string]bool        // hosts whose endpoints may be of gateways: the hosts that depend on these addresses
 	secrets    map[model.Key]bool
-	referred   map[string]bool // names of Secrets that are used or not, in whatever namespace
-	labelled   map[string]bool // namespaces: labels that the source has for workloads of theirs
-	pods       map[pod]bool    // proxies whose credential is bound to them
-	allPods    bool            // those that are bound to any
-	granted    map[string]bool // namespaces: the right to list Secrets there; "": in all
-	reporting  map[string]bool // namespaces: what the listeners of their proxies report; "*": of all
-	pulls      []mirror.Edit   // VirtualServices whose destinations are seen where a Sidecar names their hosts
+	referred   map[string]bool // names of Secrets, in any namespace, whose references changed
+	labelled   map[string]bool // namespaces in which configured labels of workloads changed
+	routers    bool            // the views of all routers
+	pods       map[pod]bool    // Pods: the proxies whose credential is bound to them
+	allPods    bool            // the proxies whose credential is bound to any Pod
+	granted    map[string]bool // namespaces in which the right to list Secrets may have changed; "" for all
+	reporting  map[string]bool // namespaces whose proxies' telemetry may have changed; "*" for all
+	pulls      []mirror.Edit   // VirtualServices: their destinations are imported where a Sidecar imports their hosts
 }
 
-func newDirt() *dirt {
-	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{}, served: map[string]bool{},
-		hosts: map[string]input.Types{}, patterns: map[string]input.Types{}, members: map[string]input.Types{}, secrets: map[model.Key]bool{},
-		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}, reporting: map[string]bool{}}
+// newAffected returns an empty set of affected units.
+func newAffected() *affected {
+	return &affected{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{},
+		ports: map[string]bool{}, served: map[string]bool{}, hosts: map[string]input.Types{},
+		patterns: map[string]input.Types{}, members: map[string]input.Types{}, addresses: map[string]bool{}, secrets: map[model.Key]bool{},
+		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{},
+		reporting: map[string]bool{}}
 }
 
-// effect is one cell of the table: units that an edit of a record touches, and the types of resources in them.
+// effect is one cell of the table of effects: it marks the units that an edit of a record touches.
 type effect struct {
 	name  string
-	types input.Types
+	types input.Types // the types of resources that are touched in these units
 	units func(*change, input.Types, mirror.Edit)
-	slow  []slowReason // when the endpoint fast path cannot do what the cell says; nil: never can it (fast_path.go)
+	slow  []slowReason // when the fast path cannot do all that the cell marks; nil if it never can (fast_path.go)
 }
 
-// change is a step while its dirt is collected: what was, what is, and the dirt.
+// change is a step while its affected units are collected.
 type change struct {
-	*dirt
+	*affected
 	in  *input.Input // of the new snapshot
-	was string       // the root namespace before
-	// relabelled are the records whose edit changes which labels, or what else of proxies, matters.
+	was string       // the root namespace before the step
+	// relabelled are the records whose edits change the set of labels, or of other properties of proxies, that rules read.
 	relabelled map[model.Key]bool
 }
 
-// affects says which input touches which output. Both the old and the new record count: hosts, selectors and exports
-// shrink as well as grow. A kind without a row touches everything, one whose row is empty nothing: no plan reads it.
+// affects is the table of effects: which input touches which output. Both the old and the new record of an edit count,
+// because hosts, selectors and exports shrink as well as grow. A kind without a row touches everything. A kind with an
+// empty row touches nothing: no plan reads it.
 var affects = [model.NumKinds][]effect{
 	model.KindMesh: {
 		{"everything", input.All, everything, nil}, // defaults of every rule, policies, ports
 	},
 	model.KindService: {
-		{"hosts", input.All, namedHosts, nil},                      // which service a host means, its ports, names and addresses
-		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that come or go
-		{"routes of it", input.RDS, namedBeside, nil},              // ports at which VirtualServices that name it make other hosts known
-		{"wildcards", input.RDS, coveringHosts, nil},               // ports at which VirtualServices make wildcards that cover it known
+		{"hosts", input.All, namedHosts, nil},                      // the service of a host, its ports, names and addresses
+		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that appear or disappear
+		{"routes of it", input.RDS, namedBeside, nil},              // ports at which VirtualServices that name it add other hosts
+		{"wildcards", input.RDS, coveringHosts, nil},               // ports at which VirtualServices add wildcards that cover it
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
-		{"views", input.All, namespaceViews, nil},                  // whom the selector picks
+		{"views", input.All, namespaceViews, nil},                  // the proxies that the selector selects
 		{"asked", input.LDS, askedHosts, nil},                      // providers of external authorization
-		{"places", input.All, labelKeys, nil},                      // which inputs its traffic distribution reads
-		{"alias", input.RDS, aliased, nil},                         // names of the host that it is another name of
+		{"places", input.All, labelKeys, nil},                      // the inputs that its traffic distribution reads
+		{"alias", input.RDS, aliased, nil},                         // names of the host that it is an alias of
 	},
 	model.KindServiceEntry: {
 		{"hosts", input.All, namedHosts, nil},
@@ -85,91 +91,102 @@ var affects = [model.NumKinds][]effect{
 		{"places", input.All, labelKeys, nil},
 	},
 	model.KindEndpoints: {
-		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services and listeners of headless ones, too
-		{"ports", input.CDS | input.LDS, namedPorts, slowPorts},                   // target ports that have names
-		{"served", input.CDS | input.LDS, servedViews, slowServed},                // ports of proxies that ServiceEntries state as endpoints
-		{"labels", input.SDS, labelledWorkloads, slowLabels},                      // selectors decide by them who uses a Secret
+		// Clusters of DNS services and listeners of headless services contain endpoints, too.
+		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers},
+		{"ports", input.CDS | input.LDS, namedPorts, slowPorts}, // target ports with names
+		// Proxies that are endpoints in ServiceEntries serve their ports.
+		{"served", input.CDS | input.LDS, servedViews, slowServed},
+		// Selectors read the labels to decide which workloads use a Secret.
+		{"labels", input.SDS, labelledWorkloads, slowLabels},
+		// Addresses of a gateway's Pods at which others' endpoints may not have the agent's ports.
+		{"gateways' own", input.CDS | input.EDS, ownAddresses, slowOwn},
 	},
 	model.KindVirtualService: {
 		{"hosts", input.RDS, namedHosts, nil},           // virtual hosts
 		{"connections", input.LDS, connectedHosts, nil}, // TCP chains, also of wildcards that cover them
-		{"wildcards", input.RDS, coveringHosts, nil},    // which VirtualService is the most specific for a host that others' wildcards cover
-		{"destinations", input.All, pulled, nil},        // they are seen with the VirtualService
+		{"wildcards", input.RDS, coveringHosts, nil},    // the most specific VirtualService of hosts that wildcards cover
+		{"destinations", input.All, pulled, nil},        // are imported with the VirtualService
 		{"views", input.All, labelKeys, nil},            // sourceLabels decide the variants
 	},
 	model.KindDestinationRule: {
-		{"hosts", input.All, namedHosts, nil},                     // policies, subsets; hashing stands on the route
-		{"routes to it", input.LDS | input.RDS, routedHosts, nil}, // subsets that come or go
-		{"views", input.All, labelKeys, nil},                      // which inputs its selector and its localities read
+		{"hosts", input.All, namedHosts, nil},                     // policies, subsets; hash policies are in routes
+		{"routes to it", input.LDS | input.RDS, routedHosts, nil}, // subsets that appear or disappear
+		{"views", input.All, labelKeys, nil},                      // the inputs that its selector and its localities read
 		{"workloads", input.CDS, ruledServices, nil},              // connection pools of inbound clusters
 		{"Secrets", input.SDS, referredSecrets, nil},
-		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
+		{"Pods", input.SDS, selectedPods, nil}, // the labels by which Pods use Secrets
 	},
 	model.KindSidecar: {
-		{"views", input.All, namespaceViews, nil}, // which Sidecar applies
+		{"views", input.All, namespaceViews, nil}, // the Sidecar that applies
 		{"readers", input.All, namesIt, nil},
 	},
 	model.KindEnvoyFilter: {
 		{"views", input.All, namespaceViews, nil},
 		{"readers", input.All | input.ECDS, namesIt, nil},
 		{"Secrets", input.SDS, referredSecrets, nil},
-		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
+		{"Pods", input.SDS, selectedPods, nil}, // the labels by which Pods use Secrets
 	},
 	model.KindPeerAuthentication: {
-		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints that take no mTLS, and the digest of these in clusters
-		{"views", input.All, namespaceViews, nil},     // which modes apply
+		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints without mTLS, and their digest in clusters
+		{"views", input.All, namespaceViews, nil},     // the modes that apply
 		{"readers", input.LDS, namesIt, nil},
 	},
 	model.KindAuthorizationPolicy: {
-		{"views", input.All, namespaceViews, nil}, // whom it selects
+		{"views", input.All, namespaceViews, nil}, // the proxies that it selects
 		{"readers", input.LDS, namesIt, nil},
-		{"hosts", input.CDS, deniedHosts, nil}, // whom clusters believe no more
+		{"hosts", input.CDS, deniedHosts, nil}, // the identities that clusters accept
 	},
 	model.KindRequestAuthentication: {
-		{"views", input.All, namespaceViews, nil}, // whom it selects
+		{"views", input.All, namespaceViews, nil}, // the proxies that it selects
 		{"readers", input.LDS, namesIt, nil},      // its keys, too
 	},
 	model.KindSecret: {
-		{"asked for", input.SDS, namedSecret, nil}, // by proxies of its namespace
+		{"asked for", input.SDS, namedSecret, nil}, // subscriptions of proxies in its namespace
 	},
 	model.KindGateway: {
+		{"routers", input.All, routerViews, nil}, // whom it selects
+		{"readers", input.All, namesIt, nil},     // its servers
 		{"Secrets", input.SDS, referredSecrets, nil},
-		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
+		{"Pods", input.SDS, selectedPods, nil}, // the labels by which Pods use Secrets
 	},
 	model.KindSecretReader: {
-		{"rights", input.SDS, grantedRights, nil}, // the authoriser is asked again
+		{"rights", input.SDS, grantedRights, nil}, // the authoriser is queried again
 	},
 	model.KindWorkload: {
-		{"labels", input.SDS, labelledWorkloads, slowLabels}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
-		{"its proxy", input.All, boundProxies, slowProxy},    // selectors decide by its labels what is for the proxy, and which Secrets it uses
+		// As for Endpoints. push/resolve adds Endpoints for services that select the workload.
+		{"labels", input.SDS, labelledWorkloads, slowLabels},
+		// Selectors read the labels, for the proxy's rules and Secrets.
+		{"its proxy", input.All, boundProxies, slowProxy},
 	},
 	model.KindNetworkGateways: {
-		{"hosts", input.CDS, everyHost, nil}, // with a host's clusters its variations plan the assignments that read the network (host.Variation)
-		{"views", input.All, labelKeys, nil}, // networks of proxies are read where there are any
+		// With a host's clusters, its variations plan the assignments that read the network (host.Variation).
+		{"hosts", input.CDS, everyHost, nil},
+		{"views", input.All, labelKeys, nil}, // networks of proxies are read only if there are gateways
 	},
 	model.KindTelemetry: {
-		{"listeners", input.LDS, reported, nil},   // what they report
-		{"views", input.LDS, telemetryViews, nil}, // whom the selector picks, and who sends spans
+		{"listeners", input.LDS, reported, nil},   // their telemetry
+		{"views", input.LDS, telemetryViews, nil}, // the proxies that the selector selects, and those that send spans
 	},
 	model.KindWasmPlugin: {
-		{"views", input.All, namespaceViews, nil}, // whom it selects, how they run it, and the filters of their outbound listeners
+		// The view lists the plugins that select the proxy, how it runs them, and which are for outbound listeners.
+		{"views", input.All, namespaceViews, nil},
 		{"readers", input.LDS | input.ECDS, namesIt, nil},
-		{"Secrets", input.ECDS, referredSecrets, nil}, // with whose credentials modules are fetched
-		{"Pods", input.ECDS, selectedPods, nil},       // by which labels Pods fetch with them
+		{"Secrets", input.ECDS, referredSecrets, nil}, // the credentials by which modules are fetched
+		{"Pods", input.ECDS, selectedPods, nil},       // the labels by which Pods use these credentials
 	},
 	model.KindTrafficExtension: {
 		{"views", input.All, namespaceViews, nil},
 		{"readers", input.LDS | input.ECDS, namesIt, nil},
-		{"Secrets", input.ECDS, referredSecrets, nil}, // with whose credentials modules are fetched
-		{"Pods", input.ECDS, selectedPods, nil},       // by which labels Pods fetch with them
+		{"Secrets", input.ECDS, referredSecrets, nil}, // the credentials by which modules are fetched
+		{"Pods", input.ECDS, selectedPods, nil},       // the labels by which Pods use these credentials
 	},
-	model.KindProxyConfig:    {}, // Pods are injected by it
-	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
-	model.KindNamespace:      {}, // the same
-	model.KindWorkloadGroup:  {}, // which service accounts are machines' (push/identities)
+	model.KindProxyConfig:    {}, // injection reads it
+	model.KindServiceAccount: {}, // push/identities compares tokens with it
+	model.KindNamespace:      {}, // push/identities compares tokens with it
+	model.KindWorkloadGroup:  {}, // push/identities reads from it which service accounts belong to machines
 }
 
-// collect gathers the dirt of a change from a table.
+// collect adds the units that the edits touch by a table of effects.
 func (c *change) collect(table *[model.NumKinds][]effect, edits []mirror.Edit) {
 	for _, e := range edits {
 		row := table[e.Key().Kind]
@@ -182,20 +199,38 @@ func (c *change) collect(table *[model.NumKinds][]effect, edits []mirror.Edit) {
 	}
 }
 
+// records lists the old and the new record of an edit, as far as they exist.
 func records(e mirror.Edit) []model.Record {
 	return slices.DeleteFunc([]model.Record{e.Old, e.New}, func(r model.Record) bool { return r == nil })
 }
 
+// hostsOf yields the hosts of the record before and after an edit.
+func hostsOf(e mirror.Edit) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, r := range records(e) {
+			for _, h := range model.HostsOf(r) {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// The functions below, and in affects_*.go, are the units of effects: each adds to c the units that an edit touches.
+
+// everything marks all units.
 func everything(c *change, _ input.Types, _ mirror.Edit) {
 	c.everything = true
 	c.views["*"] = true
 }
 
-// namedHosts: the record's hosts, and those that its wildcards cover. A service's wildcard is a host like others.
+// namedHosts marks the record's hosts, and those that its wildcards cover. For a service a wildcard is a host like
+// others.
 func namedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		_, isService := r.(*model.Service)
-		for _, h := range input.HostsOf(r) {
+		for _, h := range model.HostsOf(r) {
 			c.hosts[h] |= t
 			if input.IsWildcard(h) && !isService {
 				c.patterns[h] |= t
@@ -204,25 +239,23 @@ func namedHosts(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// everyHost: all that there are.
+// everyHost marks all hosts.
 func everyHost(c *change, t input.Types, _ mirror.Edit) { c.patterns["*"] |= t }
 
-// serviceSelected: workloads that the service selects before and after; where it selects others, their views change.
+// serviceSelected marks the workloads that the service selects before and after the edit. The views of others change.
 func serviceSelected(c *change, _ input.Types, e mirror.Edit) { c.services[e.Key()] = true }
 
-// askedHosts: workloads whose CUSTOM policies name a provider at a host that comes or goes.
+// askedHosts marks the workloads whose CUSTOM policies name a provider at a host that appears or disappears.
 func askedHosts(c *change, _ input.Types, e mirror.Edit) {
-	if e.Old != nil && e.New != nil && slices.Equal(input.HostsOf(e.Old), input.HostsOf(e.New)) {
+	if e.Old != nil && e.New != nil && slices.Equal(model.HostsOf(e.Old), model.HostsOf(e.New)) {
 		return
 	}
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			c.served[h] = true
-		}
+	for h := range hostsOf(e) {
+		c.served[h] = true
 	}
 }
 
-// ruledServices: workloads of the services that the rule is for.
+// ruledServices marks the workloads of the services that a DestinationRule applies to.
 func ruledServices(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		pattern := r.(*model.DestinationRule).Spec.GetHost()
@@ -232,7 +265,7 @@ func ruledServices(c *change, _ input.Types, e mirror.Edit) {
 				services = c.in.All(kind)
 			}
 			for svc := range services {
-				if slices.ContainsFunc(input.HostsOf(svc), func(h string) bool { return input.Covers(pattern, h) }) {
+				if slices.ContainsFunc(model.HostsOf(svc), func(h string) bool { return input.Covers(pattern, h) }) {
 					c.services[svc.Meta().Key] = true
 				}
 			}
@@ -240,7 +273,7 @@ func ruledServices(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// namespaceViews: proxies of the record's namespace; of all, where it is the root namespace.
+// namespaceViews marks the views of the record's namespace, or all views if that is the root namespace.
 func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	if !selects(e) {
 		return
@@ -252,64 +285,81 @@ func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	c.views[namespace] = true
 }
 
-// selects says whether an edit may change whom a record picks. Services have selectors rarely edited, and so do policies, whose keys change: the rest
-// of them cannot change a view.
+// selects reports whether an edit may change the set of proxies that a record selects, or their views. Most edits of
+// services and policies change only other fields, which no view depends on.
 func selects(e mirror.Edit) bool {
 	if old, is := e.Old.(*model.Policy); is {
 		now, still := e.New.(*model.Policy)
-		return !still || old.Created != now.Created || old.Spec.GetClosed() != now.Spec.GetClosed() || old.Spec.GetMeshWide() != now.Spec.GetMeshWide() ||
-			!maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
+		return !still || old.Created != now.Created || old.Spec.GetClosed() != now.Spec.GetClosed() ||
+			old.Spec.GetMeshWide() != now.Spec.GetMeshWide() || !maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector()) ||
+			!slices.Equal(old.Spec.GetGateways(), now.Spec.GetGateways())
 	}
 	old, isService := e.Old.(*model.Service)
 	now, still := e.New.(*model.Service)
 	if !isService || !still {
 		return true
 	}
+	notHTTP := func(p *model.ServicePort) bool { return !p.GetProtocol().IsHTTP() }
 	headless := func(s *model.Service) bool {
-		return s.Spec.GetHeadless() && slices.ContainsFunc(s.Spec.GetPorts(), func(p *model.ServicePort) bool { return !input.IsHTTP(p.GetProtocol()) })
+		return s.Spec.GetHeadless() && slices.ContainsFunc(s.Spec.GetPorts(), notHTTP)
 	}
-	renumbered := now.Key.Kind == model.KindServiceEntry && !slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), equalPorts) // see view.Served
-	return old.Created != now.Created || renumbered || headless(old) != headless(now) || !maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
+	renumbered := now.Key.Kind == model.KindServiceEntry &&
+		!slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), equalPorts) // see view.Served
+	return old.Created != now.Created || renumbered || headless(old) != headless(now) ||
+		!maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
 }
 
+// routerViews: views of all routers, where another set of these may be selected.
+func routerViews(c *change, _ input.Types, e mirror.Edit) {
+	old, _ := e.Old.(*model.Gateway)
+	now, _ := e.New.(*model.Gateway)
+	c.routers = c.routers || old == nil || now == nil || old.Created != now.Created || !maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
+}
+
+// namedMembers marks the endpoints of the record's hosts.
 func namedMembers(c *change, t input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			c.members[h] |= t
-		}
+	for h := range hostsOf(e) {
+		c.members[h] |= t
 	}
 }
 
+// ownAddresses marks the record's hosts, whose endpoints may be gateways' own Pods.
+func ownAddresses(c *change, _ input.Types, e mirror.Edit) {
+	for h := range hostsOf(e) {
+		c.addresses[h] = true
+	}
+}
+
+// namedPorts marks the workloads whose port numbers come from the record's endpoints, if ports differ.
 func namedPorts(c *change, _ input.Types, e mirror.Edit) {
 	if samePorts(e) {
 		return
 	}
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			c.ports[h] = true
-		}
+	for h := range hostsOf(e) {
+		c.ports[h] = true
 	}
 }
 
-// samePorts says whether an edit of endpoints leaves their ports and hosts as they are.
+// samePorts reports whether an edit of Endpoints leaves their ports and hosts unchanged.
 func samePorts(e mirror.Edit) bool {
 	old, had := e.Old.(*model.Endpoints)
 	now, has := e.New.(*model.Endpoints)
-	return had && has && slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), samePort) && slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts())
+	return had && has && slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), samePort) &&
+		slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts())
 }
 
 func samePort(a, b *model.EndpointPort) bool {
 	return a.GetName() == b.GetName() && a.GetNumber() == b.GetNumber()
 }
 
-// servedViews: proxies of the namespace, of which some are what a ServiceEntry states as its endpoints, or were.
+// servedViews marks the views of the namespace, if the edit changes which proxies are endpoints of a ServiceEntry.
 func servedViews(c *change, _ input.Types, e mirror.Edit) {
 	if restated(e) {
 		c.views[e.Key().Namespace] = true
 	}
 }
 
-// restated says whether an edit is of endpoints that a ServiceEntry states, and has them at other addresses or ports.
+// restated reports whether an edit changes addresses or ports of the endpoints that a ServiceEntry states.
 func restated(e mirror.Edit) bool {
 	old, had := e.Old.(*model.Endpoints)
 	now, has := e.New.(*model.Endpoints)
@@ -319,32 +369,15 @@ func restated(e mirror.Edit) bool {
 	return !same && strings.HasPrefix(e.Key().Name, model.ServiceEntryPrefix)
 }
 
+// pulled marks the destinations of a VirtualService.
 func pulled(c *change, _ input.Types, e mirror.Edit) { c.pulls = append(c.pulls, e) }
 
-// labelKeys: all views, where other labels of proxies are read, or their places or networks now, or no longer.
+// labelKeys marks all views, if the edit changes the set of labels, places or networks of proxies that rules read.
 func labelKeys(c *change, _ input.Types, e mirror.Edit) {
 	if c.relabelled[e.Key()] {
 		c.views["*"] = true
 	}
 }
 
-// namedSecret: what is made of the Secret for those who ask for it.
-func namedSecret(c *change, _ input.Types, e mirror.Edit) { c.secrets[secret.Anywhere(e.Key())] = true }
-
-// referredSecrets: what is made of the Secrets that the record refers to, or did.
-func referredSecrets(c *change, _ input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		for ref := range access.AllReferences(r) {
-			c.referred[ref.Name] = true
-		}
-	}
-}
-
-// labelledWorkloads: what is made of Secrets for workloads of the namespace.
-func labelledWorkloads(c *change, _ input.Types, e mirror.Edit) { c.labelled[e.Key().Namespace] = true }
-
-// grantedRights: the rights of identities of the namespace; of all, where it is a ClusterRoleBinding.
-func grantedRights(c *change, _ input.Types, e mirror.Edit) { c.granted[e.Key().Namespace] = true }
-
-// namesIt: scopes and workloads whose view names the record.
+// namesIt marks the scopes and workloads whose view names the record.
 func namesIt(c *change, _ input.Types, e mirror.Edit) { c.readers[e.Key()] = true }

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// peered: hosts of services whose endpoints the PeerAuthentication may reach.
+// peered marks the hosts of services whose endpoints the PeerAuthentication may apply to.
 func peered(c *change, t input.Types, e mirror.Edit) {
 	mark := func(r model.Record) {
-		for _, h := range input.HostsOf(r) {
+		for _, h := range model.HostsOf(r) {
 			c.hosts[h] |= t
 		}
 	}
@@ -28,7 +28,7 @@ func peered(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// deniedHosts: hosts whose clusters believe an identity that is denied now and was not, or was and is not.
+// deniedHosts marks the hosts whose clusters name an identity that the edit denies or admits again.
 func deniedHosts(c *change, t input.Types, e mirror.Edit) {
 	was, is := input.DeniedBy(e.Old), input.DeniedBy(e.New)
 	other := func(account string) bool { return !slices.Equal(was[account], is[account]) }
@@ -36,7 +36,7 @@ func deniedHosts(c *change, t input.Types, e mirror.Edit) {
 		return
 	}
 	mark := func(r model.Record) {
-		for _, h := range input.HostsOf(r) {
+		for _, h := range model.HostsOf(r) {
 			c.hosts[h] |= t
 			if input.IsWildcard(h) {
 				c.patterns[h] |= t
@@ -51,13 +51,14 @@ func deniedHosts(c *change, t input.Types, e mirror.Edit) {
 			}
 		}
 	}
+	denied := func(name string) bool { return other(input.AccountOf(name)) }
 	for r := range c.in.All(model.KindServiceEntry) {
-		if slices.ContainsFunc(r.(*model.Service).Spec.GetSubjectAltNames(), func(name string) bool { return other(input.AccountOf(name)) }) {
+		if slices.ContainsFunc(r.(*model.Service).Spec.GetSubjectAltNames(), denied) {
 			mark(r)
 		}
 	}
 	for r := range c.in.All(model.KindDestinationRule) {
-		if slices.ContainsFunc(input.NamesOf(r.(*model.DestinationRule)), func(name string) bool { return other(input.AccountOf(name)) }) {
+		if slices.ContainsFunc(input.NamesOf(r.(*model.DestinationRule)), denied) {
 			mark(r)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// routedHosts: the hosts of VirtualServices that send to the record's hosts, or to other names of these.
+// routedHosts marks the hosts of VirtualServices that route to the record's hosts, or to aliases of these.
 func routedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		for _, h := range c.withAliases(input.HostsOf(r)) {
+		for _, h := range c.withAliases(model.HostsOf(r)) {
 			c.in.RoutesTo(h, func(vs *model.VirtualService) {
 				for _, to := range vs.Spec.GetHosts() {
 					c.hosts[to] |= t
@@ -26,40 +26,38 @@ func routedHosts(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// namedBeside: the other hosts of VirtualServices that name the record's hosts.
+// namedBeside marks the other hosts of VirtualServices that name the record's hosts.
 func namedBeside(c *change, t input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			for vs := range c.in.ByHost(model.KindVirtualService, h) {
-				for _, other := range input.HostsOf(vs) {
-					c.hosts[other] |= t
-				}
+	for h := range hostsOf(e) {
+		for vs := range c.in.ByHost(model.KindVirtualService, h) {
+			for _, other := range model.HostsOf(vs) {
+				c.hosts[other] |= t
 			}
 		}
 	}
 }
 
-// coveringHosts: the hosts of VirtualServices of which one is a wildcard that covers one of the record's hosts, or that one of these covers.
+// coveringHosts marks all hosts of those VirtualServices that have a wildcard which covers one of the record's hosts,
+// or which one of the record's hosts covers.
 func coveringHosts(c *change, t input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			for _, vs := range c.in.Routing(h) {
-				covers := func(named string) bool {
-					return input.IsWildcard(named) && (input.Covers(named, h) || input.Covers(h, named))
-				}
-				if !slices.ContainsFunc(vs.Spec.GetHosts(), covers) {
-					continue
-				}
-				for _, named := range vs.Spec.GetHosts() {
-					c.hosts[named] |= t
-				}
+	for h := range hostsOf(e) {
+		for _, vs := range c.in.Routing(h) {
+			covers := func(named string) bool {
+				return input.IsWildcard(named) && (input.Covers(named, h) || input.Covers(h, named))
+			}
+			if !slices.ContainsFunc(vs.Spec.GetHosts(), covers) {
+				continue
+			}
+			for _, named := range vs.Spec.GetHosts() {
+				c.hosts[named] |= t
 			}
 		}
 	}
 }
 
-// connectedHosts: the hosts of records with tcp or tls rules, and those of services that are wildcards and cover these, which have the rules too. Rules for requests are in no
-// listener: an edit of a record that has others neither before nor after leaves the listeners alone.
+// connectedHosts marks the hosts of VirtualServices with tcp or tls rules, and the wildcard services that cover them,
+// which these rules apply to as well. VirtualServices with http rules alone mark nothing, since listeners do not depend
+// on http rules.
 func connectedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		vs := r.(*model.VirtualService)
@@ -71,6 +69,7 @@ func connectedHosts(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
+// connected marks the wildcard services that cover a host of a VirtualService with tcp or tls rules.
 func (c *change) connected(vs *model.VirtualService, t input.Types) {
 	if !virtualservice.Connects(vs) {
 		return
@@ -84,7 +83,7 @@ func (c *change) connected(vs *model.VirtualService, t input.Types) {
 	}
 }
 
-// withAliases are hosts and their other names.
+// withAliases lists hosts and their aliases.
 func (c *change) withAliases(hosts []string) []string {
 	all := hosts[:len(hosts):len(hosts)]
 	for _, h := range hosts {
@@ -93,7 +92,8 @@ func (c *change) withAliases(hosts []string) []string {
 	return all
 }
 
-// aliased: the hosts that the record is another name of, or was; and those that its host would be another name of, were it no host of its own.
+// aliased marks the hosts that the record is an alias of, before or after the edit. It also marks the hosts that the
+// record's host would be an alias of if no other record defined it.
 func aliased(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		if of := r.(*model.Service).Spec.GetAliasFor(); of != "" {
@@ -102,7 +102,7 @@ func aliased(c *change, t input.Types, e mirror.Edit) {
 				c.hosts[further] |= t
 			}
 		}
-		for _, h := range input.HostsOf(r) {
+		for _, h := range model.HostsOf(r) {
 			for of := range c.in.AliasTargets(h) {
 				c.hosts[of] |= t
 			}

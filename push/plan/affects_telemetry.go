@@ -6,7 +6,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// reported: what the listeners of proxies of the namespace report; of all, where it is the root namespace.
+// reported marks the telemetry of the namespace's proxies, or of all proxies if that is the root namespace.
 func reported(c *change, _ input.Types, e mirror.Edit) {
 	namespace := e.Key().Namespace
 	if namespace == c.was || namespace == c.in.Root() {
@@ -15,8 +15,9 @@ func reported(c *change, _ input.Types, e mirror.Edit) {
 	c.reporting[namespace] = true
 }
 
-// telemetryViews: proxies of the namespace, where the record selects some of them, or did: it does in no other, whatever its namespace. All,
-// where proxies of some namespace send spans now, or no longer: they name themselves in them.
+// telemetryViews marks the views of the record's namespace if it has a selector before or after the edit; selectors
+// never select proxies of other namespaces. It marks all views if the edit changes in which namespaces proxies send
+// spans, since the views of these proxies contain their description in spans.
 func telemetryViews(c *change, t input.Types, e mirror.Edit) {
 	labelKeys(c, t, e)
 	for _, r := range records(e) {
@@ -26,5 +27,5 @@ func telemetryViews(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// reports says whether what the listeners of a namespace's proxies report may be something else.
-func (d *dirt) reports(namespace string) bool { return d.reporting["*"] || d.reporting[namespace] }
+// reports reports whether the telemetry of a namespace's proxies may have changed.
+func (d *affected) reports(namespace string) bool { return d.reporting["*"] || d.reporting[namespace] }

@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The amounts of work that the issue promises, whatever the number of services and of scopes.
+// TestAmountsOfWork: each step builds the number of resources that the issue promises, whatever the number of services
+// and of scopes.
 func TestAmountsOfWork(t *testing.T) {
 	for _, services := range []int{60, 160} {
 		p, shared, handles := bigPlanner(t, services, 4)
@@ -30,10 +31,11 @@ func TestAmountsOfWork(t *testing.T) {
 			want work
 			move int
 		}{
-			// Two ports, each without subset and with v2: those of v1 do not select the endpoint.
+			// Each of the two ports has an assignment without a subset and one for v2; those for v1 do not select the endpoint.
 			{"an endpoint endpoints", func() int { return fast(readyEndpoints(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
 			{"an endpoint endpoints, by way of the configuration path", func() int { return edit(readyEndpoints(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
-			// Its own namespace sees the short names, all others do not; all route configurations differ.
+			// The host's own namespace resolves short names, so that its virtual hosts differ from those of all other
+			// namespaces; all four route configurations change.
 			{"a VirtualService is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s4.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
 			{"it is edited again", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
 			{"nothing is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{}, 0},
@@ -47,7 +49,7 @@ func TestAmountsOfWork(t *testing.T) {
 					all = append(all, vsOf(t, fmt.Sprintf("ns%d/s%d", i/10, i), h, "s5.ns0.svc.cluster.local", ""))
 				}
 				return edit(all...)
-			}, work{hosts: 88, routes: 4}, 4}, // s5 stays as it is; the fifth namespace has no scope
+			}, work{hosts: 88, routes: 4}, 4}, // s5 does not change; the fifth namespace has no scope
 		} {
 			moved := 0
 			if got := measure(shared, func() { moved = c.step() }); got != c.want || moved != c.move {
@@ -62,7 +64,7 @@ func TestAmountsOfWork(t *testing.T) {
 	}
 }
 
-// An edit of one field of the mesh configuration has resources built again by the builders alone that read it.
+// An edit of one field of the mesh configuration rebuilds only the resources whose builders read the field.
 func TestMeshFieldIsBuiltByItsReaders(t *testing.T) {
 	p, shared, _ := bigPlanner(t, 60, 2)
 	edit := func(fields string) work {

@@ -10,13 +10,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// attacks are configurations of one tenant, ns0, that are small and make much, by name. n scales each.
+// attacks are small configurations of one tenant, ns0, that result in many resources, by name; n scales each.
 var attacks = map[string]func(t testing.TB, n int) []model.Record{
 	"patches of clusters": func(t testing.TB, n int) []model.Record {
-		return []model.Record{manyPatches(t, n, "applyTo: CLUSTER", "operation: MERGE, value: {metadata: {filter_metadata: {m%d: {a: %[1]d}}}}")}
+		return []model.Record{manyPatches(t, n, "applyTo: CLUSTER", mergesMetadata)}
 	},
 	"patches of routes": func(t testing.TB, n int) []model.Record {
-		return []model.Record{manyPatches(t, n, "applyTo: HTTP_ROUTE", "operation: MERGE, value: {metadata: {filter_metadata: {m%d: {a: %[1]d}}}}")}
+		return []model.Record{manyPatches(t, n, "applyTo: HTTP_ROUTE", mergesMetadata)}
 	},
 	"patches that add routes": func(t testing.TB, n int) []model.Record {
 		return []model.Record{manyPatches(t, n, "applyTo: HTTP_ROUTE", "operation: INSERT_FIRST, value: {name: r%d, match: {prefix: /%[1]d}, direct_response: {status: 200}}")}
@@ -26,8 +26,7 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 			`operation: INSERT_FIRST, value: {name: f%d, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9}}`)}
 	},
 	"one bad patch of clusters": func(t testing.TB, n int) []model.Record {
-		good := "operation: MERGE, value: {metadata: {filter_metadata: {m%d: {a: %[1]d}}}}"
-		return []model.Record{manyPatches(t, n, "applyTo: CLUSTER", good), rec(t, model.KindEnvoyFilter, "ns0/bad",
+		return []model.Record{manyPatches(t, n, "applyTo: CLUSTER", mergesMetadata), rec(t, model.KindEnvoyFilter, "ns0/bad",
 			"configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {connect_timeout: 0s}}}]")}
 	},
 	"bad patches of clusters": func(t testing.TB, n int) []model.Record {
@@ -54,13 +53,9 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		}
 		return all
 	},
-	"one virtual service": func(t testing.TB, n int) []model.Record {
-		var http strings.Builder
-		for k := range 20 * n {
-			fmt.Fprintf(&http, "{match: [{uri: {prefix: /%d}}], route: [{destination: {host: s1.ns0.svc.cluster.local}}]}, ", k)
-		}
-		text := fmt.Sprintf("hosts: [s1.ns0.svc.cluster.local]\nhttp: [%s]", &http)
-		return []model.Record{rec(t, model.KindVirtualService, "ns0/attack", text)}
+	"one virtual service": func(t testing.TB, n int) []model.Record { return []model.Record{oneVirtualService(t, n)} },
+	"patches of one virtual service": func(t testing.TB, n int) []model.Record {
+		return []model.Record{oneVirtualService(t, n), manyPatches(t, n, "applyTo: HTTP_ROUTE", mergesMetadata)}
 	},
 	"services of a workload": func(t testing.TB, n int) (all []model.Record) {
 		for i := range 4 {
@@ -97,13 +92,25 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 	"service entries of TCP": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TCP") },
 }
 
-// workloadService is a Service of the tenant's own workload.
+// mergesMetadata is a patch that adds an entry to the metadata of a resource.
+const mergesMetadata = "operation: MERGE, value: {metadata: {filter_metadata: {m%d: {a: %[1]d}}}}"
+
+// oneVirtualService returns a VirtualService of 20 routes for each of n.
+func oneVirtualService(t testing.TB, n int) model.Record {
+	var http strings.Builder
+	for k := range 20 * n {
+		fmt.Fprintf(&http, "{match: [{uri: {prefix: /%d}}], route: [{destination: {host: s1.ns0.svc.cluster.local}}]}, ", k)
+	}
+	return rec(t, model.KindVirtualService, "ns0/attack", fmt.Sprintf("hosts: [s1.ns0.svc.cluster.local]\nhttp: [%s]", &http))
+}
+
+// workloadService returns a Service that selects the tenant's own workload.
 func workloadService(t testing.TB, name, ports string) model.Record {
 	return rec(t, model.KindService, "ns0/"+name,
 		fmt.Sprintf("hosts: [%s.ns0.svc.cluster.local]\nexportTo: ['*']\nselector: {app: attack}\nports: [%s]", name, ports))
 }
 
-// entriesOf are five ServiceEntries of 256 hosts, or fewer where there are few ports.
+// entriesOf returns five ServiceEntries of 256 hosts each, or of fewer hosts if there are few ports.
 func entriesOf(t testing.TB, ports int, protocol string) (all []model.Record) {
 	for i := range 5 {
 		var hosts, list strings.Builder
@@ -119,7 +126,7 @@ func entriesOf(t testing.TB, ports int, protocol string) (all []model.Record) {
 	return all
 }
 
-// manyPatches is an EnvoyFilter of n patches, by the format of each.
+// manyPatches returns an EnvoyFilter of n patches; each is formatted with its number.
 func manyPatches(t testing.TB, n int, of, patch string) model.Record {
 	var all strings.Builder
 	for i := range n {

@@ -10,19 +10,19 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The bounds of asking the authoriser.
+// The limits of queries to the authoriser.
 const (
-	authoriseBudget = 10 * time.Second // of one question
-	maxQuestions    = 16               // at once
+	authoriseBudget = 10 * time.Second // for one query
+	maxRightQueries = 16               // at the same time
 )
 
-// errNoAuthoriser is why nobody has private keys where there is no Authoriser.
+// errNoAuthoriser is the reason why no private keys are sent without an Authoriser.
 var errNoAuthoriser = errors.New("this process has no authoriser")
 
-// authorise asks the authoriser, outside of the loop, about identities whose rights are not known, or were asked for too long ago, and plans
-// with the rights of the others. Private keys that are needed for that are opened.
+// authorise plans with the known rights of identities, and opens the private keys that are needed for that. It queries
+// the authoriser, outside of the loop, for rights that are unknown or were queried too long ago.
 func (l *Loop) authorise(now time.Time) {
-	if l.planner == nil { // see restore
+	if l.planner == nil { // after restore has failed
 		return
 	}
 	for _, who := range l.planner.secrets.Doubted() {
@@ -31,41 +31,43 @@ func (l *Loop) authorise(now time.Time) {
 	for _, who := range l.planner.secrets.Unknown() {
 		l.notify(l.planner.Authorised(who, l.access.Standing(who, now)))
 	}
-	questions, wait := l.access.Ask(l.planner.secrets.Rights(), now)
-	l.askAgain = now.Add(wait)
-	for _, who := range questions {
+	rightQueries, wait := l.access.Queries(l.planner.secrets.Rights(), now)
+	l.nextAuthorise = now.Add(wait)
+	for _, who := range rightQueries {
 		go func() {
 			answer, err := access.Answer{}, errNoAuthoriser
 			if l.cfg.Authoriser != nil {
-				if fault := l.guarded(func() { answer, err = l.question(who) }); fault != nil {
+				if fault := l.guarded(func() { answer, err = l.queryRight(who) }); fault != nil {
 					answer, err = access.Answer{}, fault
 				}
 			}
-			_ = l.call(context.Background(), func() { l.authorised(who, answer, err) }) // an ended loop has no proxies
+			_ = l.call(context.Background(), func() { l.authorised(who, answer, err) }) // fails only after the loop's end
 		}()
 	}
 	l.open()
 }
 
-func (l *Loop) question(who view.Identity) (access.Answer, error) {
-	l.questions <- struct{}{}
-	defer func() { <-l.questions }()
+// queryRight queries the authoriser for the right of one identity. It waits while maxRightQueries others run.
+func (l *Loop) queryRight(who view.Identity) (access.Answer, error) {
+	l.rightQueries <- struct{}{}
+	defer func() { <-l.rightQueries }()
 	ctx, cancel := context.WithTimeout(context.Background(), authoriseBudget)
 	defer cancel()
 	return l.cfg.Authoriser.MayListSecrets(ctx, who)
 }
 
-// authorised takes an answer, or why there is none, and tells an operator of rights that are not given.
+// authorised stores an answer of the authoriser, or the error in its place, and plans with it. It logs a missing right.
 func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 	now := time.Now()
 	if err == nil {
 		l.access.Answered(who, answer, now)
 	} else {
 		l.access.Failed(who, err, now)
-		l.clients.Warn("whether a service account may list Secrets cannot be checked now: an earlier yes remains valid for a while, and nobody else is sent private keys",
+		l.clients.Warn("whether a service account may list Secrets cannot be checked now: "+
+			"an earlier yes remains valid for a while, and nobody else is sent private keys",
 			"", obs.KeyIdentity, who.String(), obs.KeyError, err)
 	}
-	if l.planner == nil { // see restore
+	if l.planner == nil { // after restore has failed
 		return
 	}
 	before, standing := l.planner.secrets.Right(who), l.access.Standing(who, now)
@@ -76,12 +78,13 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 	l.authorise(now)
 	l.notify(moved)
 	if done := l.deciding[who]; done != nil && standing.Known {
-		close(done) // after the set says so
+		close(done) // after the set has been published
 		delete(l.deciding, who)
 	}
 }
 
-// decision is closed once the right is known that a proxy waits for; nil: it waits for none.
+// decision returns a channel that is closed once the right that a proxy waits for is known, or nil if it waits for
+// none.
 func (l *Loop) decision(p *Proxy) <-chan struct{} {
 	id := p.planned.Load().identity
 	if id == nil || !id.Undecided() {

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A large change is planned in the background, host by host in each scope: endpoints that change in between go to everybody at once, the
-// change comes at the end, and the scopes go on sharing what they have in common.
+// A large change is planned in the background, host by host in each scope. Endpoints that change meanwhile reach all
+// proxies at once, and the change reaches them at the end; scopes still share their common resources.
 func TestFastPathPassesAPlan(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
 	p.backgroundFrom = 300
@@ -62,7 +62,8 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	}
 }
 
-// Endpoints of a host that comes with a change which is being planned are not lost: shadow copies see it, and no scope does yet.
+// Endpoints of a host that an unfinished plan adds are not lost: the shadow copies of the scopes contain them, and the
+// published scopes do not yet.
 func TestFastPathOfHostsThatCome(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
 	p.backgroundFrom = 300

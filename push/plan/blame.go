@@ -12,33 +12,34 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A record with which the plan panics is found by bisection: the edits since a snapshot that could be planned, in the order of
-// their keys, are applied one more at a time, and the first with which one proxy's view cannot be planned from scratch is the
-// culprit. Its last good version stands, and the search goes on with the rest.
+// A record with which the plan panics is found by bisection. The edits since a snapshot that could be planned are
+// applied in the order of their keys, one more at a time. The first with which one proxy's view cannot be planned from
+// scratch is the culprit. Its last good version stays in effect, and the search continues with the remaining edits.
 //
-// Who is to blame, the record or the proxy, matters: a proxy with strange metadata must not take a record away from others. A
-// record is blamed where it is of the proxy's own namespace, or where a proxy of that namespace panics of which nothing is known
-// but the labels that the record itself selects.
+// The search must not blame a record for a proxy with strange metadata, because other proxies would lose the record. A
+// record is blamed if it belongs to the proxy's own namespace. Otherwise it is blamed if a plain proxy of that
+// namespace, with only the labels that the record selects, panics too.
 
-// blame is the search's result: one edit that is not planned, and the version of the record that is planned in its place.
+// blame is one result of the search: an edit that is not planned, with the version of the record that is planned in its
+// place.
 type blame struct {
 	key    model.Key
-	bad    model.Hash   // of the version that is not planned; zero: the record is to be deleted, and is not
-	stands model.Record // planned in its place; nil: the record is left out
+	bad    model.Hash   // of the version that is not planned; zero if the edit deletes the record
+	stands model.Record // planned in its place; nil if the record is left out
 }
 
-// bisection finds culprits.
+// bisection finds the records to blame.
 type bisection struct {
 	pool    *pool.Pool
 	cluster string                         // see Settings
-	fault   func(*input.Input, view.Scope) // tests only, see input.Input.Fault
+	fault   func(*input.Input, view.Scope) // for tests, see input.Input.Fault
 }
 
-// maxOfOneKind is how many records of one kind and namespace one search finds one by one; then all edits of these are left out, so
-// that a tenant with thousands of such records costs no more.
+// maxOfOneKind is the number of records of one kind and namespace that one search finds one by one. Above it all edits
+// of these are left out, so that a tenant with thousands of such records costs no more.
 const maxOfOneKind = 8
 
-// fails says whether the view of a node cannot be planned from scratch.
+// fails reports whether planning the view of a node from scratch panics.
 func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
 	in := input.New(s, f.pool, f.cluster)
@@ -47,8 +48,8 @@ func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	return false
 }
 
-// culprits finds what must be left out of a snapshot for the view of a node to be planned, going out from a good one. False: the
-// records are not to blame, at least not all of them.
+// culprits finds the edits since the snapshot good that must be left out of bad, so that the view of a node can be
+// planned. all is false if leaving out the found edits is not sufficient.
 func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []blame, all bool) {
 	type place struct {
 		kind      model.Kind
@@ -60,18 +61,20 @@ func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []bl
 			return found, false
 		}
 		edit, blamed := f.first(n, good, bad)
-		if !blamed || seen[edit.Key()] { // the version in its place fails too
+		if !blamed || seen[edit.Key()] { // seen: the version in its place fails too
 			return found, false
 		}
 		edits := []mirror.Edit{edit}
 		at := place{edit.Key().Kind, edit.Key().Namespace}
 		if count[at]++; count[at] > maxOfOneKind {
-			edits = slices.DeleteFunc(mirror.Diff(good, bad).Edits, func(e mirror.Edit) bool { return e.Key().Kind != at.kind || e.Key().Namespace != at.namespace })
+			edits = slices.DeleteFunc(mirror.Diff(good, bad).Edits, func(e mirror.Edit) bool {
+				return e.Key().Kind != at.kind || e.Key().Namespace != at.namespace
+			})
 		}
 		var more []blame
 		for _, e := range edits {
 			seen[e.Key()] = true
-			more = append(more, leftOut(e))
+			more = append(more, fallbackFor(e))
 		}
 		bad = without(bad, more)
 		found = append(found, more...)
@@ -79,7 +82,7 @@ func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []bl
 	return found, true
 }
 
-// first is the edit with which the view fails, and before which it does not, and whether it is to be blamed.
+// first returns the first edit with which the view fails, and reports whether it is to blame.
 func (f bisection) first(n view.Node, good, bad *mirror.Snapshot) (mirror.Edit, bool) {
 	edits := mirror.Diff(good, bad).Edits
 	if len(edits) == 0 {
@@ -102,7 +105,7 @@ func (f bisection) first(n view.Node, good, bad *mirror.Snapshot) (mirror.Edit, 
 	return edit, f.fails(plain, at(fails)) && !f.fails(plain, at(fails-1))
 }
 
-// with is the change that some edits make to a snapshot.
+// with returns the change that the edits make to a snapshot.
 func with(s *mirror.Snapshot, revision int64, edits []mirror.Edit) mirror.Change {
 	var puts []model.Record
 	var deletes []model.Key
@@ -116,24 +119,25 @@ func with(s *mirror.Snapshot, revision int64, edits []mirror.Edit) mirror.Change
 	return s.Apply(revision, puts, deletes)
 }
 
-// leftOut says which version of the record is planned in place of an edit: the one before. Of a policy that has none it is a version that closes
-// what the policy selects, as a policy does that cannot be understood.
-func leftOut(e mirror.Edit) blame {
+// fallbackFor returns the blame for an edit, with the previous version as replacement. A policy without a previous
+// version is replaced by one that closes the selected workloads, like a policy that was not understood.
+func fallbackFor(e mirror.Edit) blame {
 	b := blame{key: e.Key(), stands: e.Old}
 	if e.New == nil {
 		return b
 	}
 	b.bad = e.New.Meta().Hash
 	if p, is := e.New.(*model.Policy); is && e.Old == nil {
-		closed, err := model.New(p.Key, p.Created, &model.PolicySpec{Selector: p.Spec.GetSelector(), MeshWide: p.Spec.GetMeshWide(), Closed: true})
-		if err == nil { // the key and the kind of body are those of a record
+		closed, err := model.New(p.Key, p.Created,
+			&model.PolicySpec{Selector: p.Spec.GetSelector(), Gateways: p.Spec.GetGateways(), MeshWide: p.Spec.GetMeshWide(), Closed: true})
+		if err == nil { // always: the key and the kind of body are those of a record
 			b.stands = closed
 		}
 	}
 	return b
 }
 
-// without is a snapshot in which the records that are to blame have the versions that are planned in their place.
+// without returns the snapshot with the blamed records replaced by the versions that are planned in their place.
 func without(s *mirror.Snapshot, found []blame) *mirror.Snapshot {
 	edits := make([]mirror.Edit, len(found))
 	for i, b := range found {
@@ -150,7 +154,7 @@ func without(s *mirror.Snapshot, found []blame) *mirror.Snapshot {
 	return with(s, s.Revision(), edits).New
 }
 
-// selected are the labels that a record selects proxies by.
+// selected returns the labels by which a record selects proxies.
 func selected(e mirror.Edit) map[string]string {
 	r := e.New
 	if r == nil {
@@ -169,5 +173,6 @@ func selected(e mirror.Edit) map[string]string {
 	return nil
 }
 
-// searchEvery is the least time between two searches that a proxy which joins brings about: each plans its view some dozen times.
+// searchEvery is the minimum time between two searches that joining proxies cause. Each search plans the proxy's view
+// some dozen times.
 const searchEvery = 10 * time.Second

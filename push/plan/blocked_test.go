@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// A callback that blocks the loop is found: of a proxy that is told of a plan, and of who is told of plans.
+// The watchdog reports a callback that blocks the loop: one that notifies a proxy of a plan, and one that observes
+// plans.
 func TestBlockedCallbacksAreFound(t *testing.T) {
 	blocks := func() { time.Sleep(watchdog.Limit + time.Second) }
 	for call, c := range map[string]struct {

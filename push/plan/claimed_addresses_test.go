@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// sent is what a proxy and its agent have, a line for each resource.
+// sent returns a line for each resource of a proxy and of its agent.
 func sent(set *manifest.Set) (all []string) {
 	for kind := range xds.NumTypes {
 		for _, r := range set.Types[kind].Sorted() {
@@ -26,7 +26,7 @@ func sent(set *manifest.Set) (all []string) {
 	return all
 }
 
-// addressed are records of services, stated ones among them, whose addresses others may claim.
+// addressed returns records of services, some with stated addresses, whose addresses other nodes may claim.
 func addressed(t *testing.T) []model.Record {
 	t.Helper()
 	return []model.Record{
@@ -39,7 +39,7 @@ func addressed(t *testing.T) []model.Record {
 	}
 }
 
-// claimers are proxies of three namespaces that say they have all of these addresses.
+// claimers returns proxies of three namespaces, each of which reports all of these addresses as its own.
 func claimers() (all []view.Node) {
 	for _, namespace := range []string{"evil", "shop", "bank"} {
 		for _, kind := range []view.Kind{view.Sidecar, view.Router, view.Proxyless} {
@@ -55,9 +55,10 @@ func claimers() (all []view.Node) {
 	return all
 }
 
-// Where a node says it has the addresses of services, of their endpoints and of ServiceEntries, of its own namespace or of others, every other proxy is sent what it is sent where
-// that node is not there, endpoints, listeners and the names of its agent's DNS alike, whoever came first, and after these objects have changed. It serves itself what ServiceEntries of its own
-// namespace state at these addresses, and nothing of others.
+// A node may report as its own the addresses of services, of their endpoints and of ServiceEntries, of its own
+// namespace or of others. Every other proxy still receives the endpoints, listeners and DNS names that it receives
+// without that node, in any order of joining and after these objects have changed. The node itself serves the ports
+// that ServiceEntries of its own namespace state at these addresses, and no ports of other namespaces.
 func TestClaimedAddresses(t *testing.T) {
 	web, vault := node("shop", "web-1", "app=web"), node("bank", "vault-1", "app=vault")
 	web.Addresses, vault.Addresses = []string{"10.1.0.1"}, []string{"10.1.0.2"}

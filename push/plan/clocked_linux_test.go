@@ -16,16 +16,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// clocked measures the pieces of a plan by the processor time of its thread, which other processes do not change. Long
-// pieces are named by the functions in which they begin and end.
+// clocked measures the steps of a plan by the processor time of their thread, which does not depend on other processes.
+// A long step is named by the functions in which it begins and ends.
 type clocked struct {
 	phase   string
-	from    []uintptr // where the last piece ended
+	from    []uintptr // the stack at which the last step ended
 	began   time.Duration
 	longest map[string]time.Duration
 }
 
-// noted is the least length of a piece that is named.
+// noted is the duration from which a step is named.
 const noted = 3 * time.Millisecond
 
 func processorTime() time.Duration {
@@ -36,7 +36,7 @@ func processorTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// over ends a piece: each turn has one.
+// over ends a step; it always returns true, so that each turn has one step.
 func (c *clocked) over() bool {
 	took := processorTime() - c.began
 	here := make([]uintptr, 40)
@@ -49,14 +49,14 @@ func (c *clocked) over() bool {
 	return true
 }
 
-// callers names the innermost functions of the plan on a stack.
+// callers returns the names of the innermost functions of the plan on a stack.
 func callers(stack []uintptr) string {
 	var names []string
 	for frames, more := runtime.CallersFrames(stack), true; more && len(names) < 4; {
 		var f runtime.Frame
 		f, more = frames.Next()
 		name := f.Function[strings.LastIndex(f.Function, "/")+1:]
-		passes := strings.Contains(name, "clocked") || strings.HasSuffix(name, ".pause") || strings.HasSuffix(name, ".rest")
+		passes := strings.Contains(name, "clocked") || strings.HasSuffix(name, ".pause") || strings.HasSuffix(name, ".yield")
 		if strings.Contains(f.Function, "/push/plan") && !passes {
 			names = append(names, fmt.Sprintf("%s:%d", name, f.Line))
 		}
@@ -64,7 +64,7 @@ func callers(stack []uintptr) string {
 	return strings.Join(names, " < ")
 }
 
-// change plans a change, and join a proxy that joins.
+// change plans a change, and join plans a joining proxy.
 func (c *clocked) change(phase string, p *Planner, ch mirror.Change) {
 	c.phase, c.began = phase, processorTime()
 	p.Begin(ch)
@@ -85,9 +85,9 @@ func (c *clocked) join(phase string, p *Planner, namespace string) {
 	c.over()
 }
 
-// BenchmarkAttack plans attacks of a tenant in a mesh of 500 services: the change for a proxy of another namespace, then
-// a join of the tenant's own proxy, an edit of one record, and the deletion of all. longest-ms is the longest piece. Long
-// pieces are logged by name.
+// BenchmarkAttack plans the attacks of a tenant in a mesh of 500 services: the change for a proxy of another namespace,
+// then a join of the tenant's own proxy, an edit of one record, and the deletion of all. It reports the longest step as
+// longest-ms, and logs long steps by name.
 func BenchmarkAttack(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		for _, n := range []int{25, 100, 250, 500} {

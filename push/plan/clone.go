@@ -10,22 +10,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Little can differ between two scopes whose views differ in the namespace alone: hosts of records that stand in one of the two
-// namespaces or name it (exportTo, sourceNamespace), and the short names of hosts. Where there is such a scope, it is the template of a
-// new one, which is cloned from it: in the clone those records count as edited, and the table of effects says what to plan again, as it
-// does for any change. What the two have in common they share.
+// Two scopes whose views only differ in the namespace differ little: in the hosts of records that belong to one of the
+// two namespaces or name it (exportTo, sourceNamespace), and in the short names of hosts. So a new scope is cloned from
+// such a scope, its template. In the clone those records count as edited, and the table of effects lists the units to
+// plan again, as for any change. Clone and template share everything else.
 
-// scopeFor plans a scope, with what the fast path has planned since.
+// scopeFor plans a scope, including the steps that the fast path has planned since.
 func (p *Planner) scopeFor(key view.Scope) *scope {
 	s := p.scopeLike(p.templateFor(key, p.input), p.input, key, nil)
-	for _, u := range p.replayed {
+	for _, u := range p.fastSteps {
 		s.follow(u)
 	}
 	s.read(p.input)
 	return s
 }
 
-// templateFor finds a scope, planned with an input, from which another may be cloned; nil: no scope may be.
+// templateFor returns a scope, planned with the given input, from which a scope with this key may be cloned, or nil.
 func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	for _, s := range p.scopes {
 		if s.in == in && s.isTemplateFor(key) {
@@ -35,7 +35,8 @@ func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	return nil
 }
 
-// scopeLike plans a scope: as the template has it where there is one, else from scratch; pause is called between two pieces.
+// scopeLike plans a scope: cloned from the template if that is not nil, else from scratch. pause is called between two
+// pieces, and may be nil.
 func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pause func()) *scope {
 	if template != nil {
 		if d := p.between(in, template.key, key); !d.everything {
@@ -45,17 +46,18 @@ func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pa
 	return newScope(in, key, pause)
 }
 
-// isTemplateFor says whether a scope with this key may be cloned from this one. One that imports hosts by name sees few of them, and
-// others than those of other namespaces: it is planned from scratch.
+// isTemplateFor reports whether a scope with this key may be cloned from s. A scope that imports hosts by name is
+// planned from scratch: it sees few hosts, and others than scopes of other namespaces.
 func (s *scope) isTemplateFor(key view.Scope) bool {
 	other := key
 	other.Namespace = s.key.Namespace
 	return other == s.key && s.hosts.ImportsEverything()
 }
 
-// between is what may differ between two such scopes: what an edit of all records would touch that read either namespace.
-func (p *Planner) between(in *input.Input, a, b view.Scope) *dirt {
-	c := &change{dirt: newDirt(), in: in, was: in.Root()}
+// between returns the units that may differ between two such scopes: those that an edit of every record would touch
+// that reads one of the two namespaces.
+func (p *Planner) between(in *input.Input, a, b view.Scope) *affected {
+	c := &change{affected: newAffected(), in: in, was: in.Root()}
 	defaults := in.Mesh.Spec
 	for _, namespace := range []string{a.Namespace, b.Namespace} {
 		for _, list := range [][]string{defaults.GetDefaultVirtualServiceExportTo(), defaults.GetDefaultDestinationRuleExportTo()} {
@@ -76,11 +78,11 @@ func (p *Planner) between(in *input.Input, a, b view.Scope) *dirt {
 		c.patterns["*."+namespace+"."+a.Domain] |= input.RDS // the short names of hosts
 	}
 	c.reporting[b.Namespace] = true
-	return c.dirt
+	return c.affected
 }
 
-// clone is a copy for another namespace, in which the dirt is planned again.
-func (s *scope) clone(in *input.Input, key view.Scope, d *dirt, pause func()) *scope {
+// clone returns a copy for another namespace, with the affected units planned again.
+func (s *scope) clone(in *input.Input, key view.Scope, d *affected, pause func()) *scope {
 	next := s.fork(key)
 	next.refs, next.names = 0, nil
 	next.pauses(pause)
@@ -88,7 +90,7 @@ func (s *scope) clone(in *input.Input, key view.Scope, d *dirt, pause func()) *s
 	return next
 }
 
-// fork is a copy without variants. From now on neither of the two changes in place what both have.
+// fork returns a copy without variants. From now on neither of the two changes shared values in place.
 func (s *scope) fork(key view.Scope) *scope {
 	next := *s
 	next.key, next.index, next.step = key, nil, newStep()

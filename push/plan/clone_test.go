@@ -15,14 +15,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// heap is how many bytes are alive. Cleanups of weak tables let go of more, and run beside the collector: it is collected until nothing more goes.
+// heap returns the number of live bytes. Cleanups of weak tables release more memory while the collector runs, so heap
+// collects until the number stops falling.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for same := 0; same < 3; same++ {
 		done := make(chan struct{})
 		runtime.AddCleanup(&struct{ pointer *int }{new(int)}, func(done chan struct{}) { close(done) }, done)
 		runtime.GC()
-		<-done // cleanups have their turns
+		<-done // the cleanups have run
 		var m runtime.MemStats
 		if runtime.ReadMemStats(&m); int64(m.HeapAlloc) < least-1<<10 {
 			least, same = int64(m.HeapAlloc), 0
@@ -31,8 +32,8 @@ func heap() int64 {
 	return least
 }
 
-// BenchmarkScope is planning the outbound side of a namespace when everything is in the pool: the first one, and one
-// more that differs from it in the namespace only. retained-B is what one more keeps alive.
+// BenchmarkScope plans the outbound side of a namespace when all resources are in the pool: of the first scope, and of
+// one more that differs from it only in the namespace. retained-B is the memory that one more scope uses.
 func BenchmarkScope(b *testing.B) {
 	for _, services := range []int{500, 1000, 4000} {
 		b.Run(fmt.Sprintf("first/services=%d", services), func(b *testing.B) {
@@ -61,8 +62,8 @@ func BenchmarkScope(b *testing.B) {
 	}
 }
 
-// A scope that is cloned from a template has decided, in the middle of any history, what one that is planned from scratch has;
-// and cloning leaves the template as it was.
+// At any point of a random history a scope that is cloned from a template equals one that is planned from scratch, and
+// cloning does not change the template.
 func TestClonedScopeEqualsPlanned(t *testing.T) {
 	const runs = 2
 	seeds := max(runs, *histories/3)
@@ -87,7 +88,8 @@ func TestClonedScopeEqualsPlanned(t *testing.T) {
 	}
 }
 
-// templateOf clones a scope for all namespaces for which it may be, and returns how many.
+// templateOf clones the scope for every namespace for which it may be cloned, checks each clone, and returns their
+// number.
 func templateOf(t *testing.T, p *Planner, s *scope, at string) (clones int) {
 	t.Helper()
 	before := digest(s)
@@ -114,7 +116,7 @@ func templateOf(t *testing.T, p *Planner, s *scope, at string) (clones int) {
 	return clones
 }
 
-// Every way in which a namespace decides: one scope is cloned from the other, either way round.
+// For each way in which a namespace affects a plan: each of two scopes that differ in it is cloned from the other.
 func TestNamespaceDecides(t *testing.T) {
 	web := svc(t, "a/web", "10.96.0.1", "http:80:HTTP", "raw:9000:TCP", "tls:443:TLS")
 	host := "web.a.svc.cluster.local"
@@ -151,7 +153,8 @@ func TestNamespaceDecides(t *testing.T) {
 	}
 }
 
-// A scope is planned from scratch where an edit is of a record that it names: its Sidecar, a Gateway, an EnvoyFilter.
+// A scope is planned from scratch if the edit is of a record that its key names: its Sidecar, a Gateway, an
+// EnvoyFilter.
 func TestScopeReadsWhatItNames(t *testing.T) {
 	var gateways intern.Table[model.Key]
 	var filters intern.Table[view.Patch]
@@ -168,8 +171,7 @@ func meshOf(t *testing.T, text string) model.Record {
 	return rec(t, model.KindMesh, "/"+model.MeshKey.Name, "rootNamespace: istio-system\n"+text)
 }
 
-// One more scope is a small amount of work and of memory, whatever the number of services; and it stays small when every
-// service was edited since.
+// One more scope needs little work and memory, whatever the number of services, also after every service was edited.
 func TestFurtherScopeIsSmall(t *testing.T) {
 	for _, services := range []int{200, 800} {
 		p, _, _ := bigPlanner(t, services, 8)
@@ -195,7 +197,7 @@ func TestFurtherScopeIsSmall(t *testing.T) {
 		join()
 		each("new,", 80<<10)
 		join()
-		for i := range services { // to somewhere else, in a step each, and endpoints with it
+		for i := range services { // each service in a step of its own, and its endpoints too
 			ns, name := fmt.Sprintf("ns%d", i/10), fmt.Sprintf("s%d", i)
 			host := fmt.Sprintf("%s.%s.svc.cluster.local", name, ns)
 			p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{vsOf(t, ns+"/"+name, host, "s1.ns0.svc.cluster.local", "")}, nil))

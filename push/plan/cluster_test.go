@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// membersIn are the addresses of a cluster's endpoints.
+// membersIn returns the addresses of a cluster's endpoints.
 func membersIn(t *testing.T, s *mirror.Snapshot, n view.Node, cluster string) string {
 	t.Helper()
 	var out []string
@@ -26,8 +26,9 @@ func membersIn(t *testing.T, s *mirror.Snapshot, n view.Node, cluster string) st
 	return strings.Join(out, " ")
 }
 
-// Two clusters' service of one name is one host: the config cluster's defines it, its endpoints are those of both, and its addresses those
-// of the proxy's own cluster, or the definition's where that has none.
+// Services of two clusters with one name are one host. The config cluster's service defines it, its endpoints are those
+// of both clusters, and its addresses are those of the service in the proxy's own cluster, or those of the definition
+// if that cluster lacks the service.
 func TestMergedHost(t *testing.T) {
 	here := node("shop", "web")
 	there := node("shop", "web")
@@ -35,7 +36,8 @@ func TestMergedHost(t *testing.T) {
 	elsewhere := node("shop", "web")
 	elsewhere.Cluster = "east"
 	config := svc(t, "shop/db@5", "10.96.0.1", "tcp:3306:TCP")
-	other := of(t, west, svc(t, "shop/db@1", "10.97.0.1", "tcp:3306:TCP", "more:3307:TCP")) // older, and not the first all the same
+	// The other cluster's service is older, but it is not the definition.
+	other := of(t, west, svc(t, "shop/db@1", "10.97.0.1", "tcp:3306:TCP", "more:3307:TCP"))
 	s := snapshot(config, other, eps(t, "shop/db-1", "{name: tcp, number: 3306}", "10.1.0.1"),
 		of(t, west, eps(t, "shop/db-1", "{name: tcp, number: 3306}", "10.2.0.1")))
 	const host = "db.shop.svc.cluster.local"
@@ -61,7 +63,7 @@ func TestMergedHost(t *testing.T) {
 	}
 }
 
-// The ports that a workload takes are those of its own cluster's services.
+// A workload accepts connections at the ports of its own cluster's services.
 func TestWorkloadOfACluster(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), of(t, west, svc(t, "shop/web", "10.97.0.1", "http:81:HTTP")))
 	for cluster, want := range map[string]string{"": "inbound|180||", "west": "inbound|181||"} {

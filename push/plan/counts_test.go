@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// spelled is an Envoy's page of metrics as its agent shows it.
+// spelled returns an Envoy's metrics as its agent exposes them.
 func spelled(t *testing.T, e *envoytest.Envoy, own istiometrics.Workload) string {
 	t.Helper()
 	page, err := e.Get("/stats/prometheus")
@@ -40,7 +40,8 @@ func spelled(t *testing.T, e *envoytest.Envoy, own istiometrics.Workload) string
 	return out.String()
 }
 
-// sees waits until the one line of Istio's metric with these labels has a value: Envoy merges histograms now and then.
+// sees waits until the only line of Istio's metric with these labels has the value: Envoy merges histograms
+// periodically.
 func sees(t *testing.T, e *envoytest.Envoy, own istiometrics.Workload, want, metric string, labels ...string) {
 	t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
@@ -54,7 +55,8 @@ func sees(t *testing.T, e *envoytest.Envoy, own istiometrics.Workload, want, met
 	t.Fatalf("%s%v: %q, want %q, of\n%s", metric, labels, value(page, metric, labels...), want, page)
 }
 
-// value is that of the one line which begins with the metric and has all these labels; "" where there is none, or several.
+// value returns the value of the only line that begins with the metric and contains all these labels: "" if there is
+// none, "several" if there are several.
 func value(page, metric string, labels ...string) (got string) {
 	for line := range strings.Lines(page) {
 		has := strings.HasPrefix(line, metric+"{")
@@ -71,20 +73,21 @@ func value(page, metric string, labels ...string) (got string) {
 	return got
 }
 
-// counting are the Envoys of a client and a server that count, and the ports by which requests go to the server: through the client's Envoy, straight
-// to the server's, and as a connection.
+// counting are a client's and a server's Envoys that count, and the ports by which requests reach the server: through
+// the client's Envoy, directly to the server's Envoy, and as a TCP connection.
 type counting struct {
 	client, server      *envoytest.Envoy
 	through, plain, tcp int
 }
 
-// Whose the Envoys are.
+// clientOf and serverOf are the workloads of the two Envoys.
 var (
 	clientOf = istiometrics.Of("client-v1", "a", "east", map[string]string{"app": "client", "version": "v1"})
 	serverOf = istiometrics.Of("server-v2", "b", "west", map[string]string{"app": "server", "version": "v2"})
 )
 
-// startCounting runs both, with mTLS between them, before an application that answers hello; more are further records.
+// startCounting runs both Envoys, with mTLS between them, and an application that answers hello; more are additional
+// records.
 func startCounting(t *testing.T, more ...model.Record) counting {
 	t.Helper()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +126,7 @@ func startCounting(t *testing.T, more ...model.Record) counting {
 	return counting{server: run("b", "server", "app=server"), client: run("a", "client"), through: out, plain: in, tcp: tcpOut}
 }
 
-// call sends two requests that are answered, one for what is not there, one in the clear, and one as a connection.
+// call sends two requests that succeed, one for a missing path, one without TLS, and one TCP connection.
 func (c counting) call(t *testing.T) {
 	t.Helper()
 	for _, to := range []struct {
@@ -144,7 +147,8 @@ func (c counting) call(t *testing.T) {
 	}
 }
 
-// Two real Envoys without Istio's filter, with mTLS between them, count requests and connections by the workloads of both ends, with Istio's labels.
+// Two real Envoys without Istio's stats filter, with mTLS between them, count requests and connections by the workloads
+// of both ends, with Istio's labels.
 func TestEnvoysCountByWorkload(t *testing.T) {
 	c := startCounting(t)
 	c.call(t)
@@ -167,8 +171,8 @@ func TestEnvoysCountByWorkload(t *testing.T) {
 	sees(t, c.server, serverOf, "1", istiometrics.Requests, `reporter="destination"`, `source_workload="unknown"`, `source_principal="unknown"`, to, `connection_security_policy="none"`)
 }
 
-// What clients choose cannot fill an Envoy's memory: of requests with more different labels than a listener counts, those beyond are not counted, but answered;
-// what was counted before is counted further.
+// Labels that clients choose cannot exhaust an Envoy's memory: a listener counts a limited number of label
+// combinations. Requests with others are answered but not counted; known combinations are still counted.
 func TestCountsAreBounded(t *testing.T) {
 	const most, asked = 2000, 2100
 	c := startCounting(t, rec(t, model.KindTelemetry, "b/t",

@@ -2,47 +2,57 @@ package plan
 
 import "time"
 
-// debounce says when what was noted is due. It has no clock: the caller says what time it is.
+// debounce decides when the noted edits are due to be planned. It has no clock: the caller passes the time.
 //
-// A change is planned once nothing followed it for a quarter of `after`; each one that follows doubles that quiet time,
-// up to `after`, and soon after a plan it begins there: a lone edit is quick, and fifty at once are one plan. Nothing
-// waits longer than `most`. When planning what waits would take longer than `longPlan`, as far as the last plans tell, it is due a pause after the last
-// plan. Not later: one loop plans for all namespaces, and the edits that gather of one that is edited without end must not hold up another's
-// configuration for the seconds that a single plan of all of them takes. Nor earlier: edits without end have gaps where the leader is short of
-// processor time, and a plan in each of them, with what it sends to all proxies, would leave it even less. The pause is three times as long as the last
-// plan took, and so leaves processors to everything else, but no longer than `longPause`: there is no use in planning more often than proxies can be sent to
-// (issue 13: with one second instead of two, on two processors, proxies of a mesh that is edited without end wait for 8 s instead of 3, p99).
+// Edits are due after a quiet time without further ones. The quiet time begins at a quarter of `after`, and doubles
+// with each edit up to `after`; soon after a plan it begins at `after`. So a lone edit is planned quickly, and fifty at
+// once are one plan. An edit that stands alone (standsAlone) is due at once, unless a plan was soon before it. No edit
+// waits longer than `most`.
+//
+// If planning all waiting edits is estimated to last longer than `longPlan`, they are due a pause after the last plan.
+// They must not be due later: one loop plans for all namespaces, and the gathered edits of a namespace that is edited
+// without end must not delay the configuration of others by the seconds of one large plan. They must not be due
+// earlier: a series of edits without end has gaps when the leader lacks processor time, and a plan in each gap, with
+// the pushes to all proxies, would leave it even less. The pause is three times the duration of the last plan, which
+// leaves processors to other work, but at most `longPause`: plans that are more frequent than pushes to proxies are
+// useless. On two processors, in a mesh that is edited without end, a longPause of one second makes proxies wait for 8
+// s (p99), one of two seconds for 3 s.
 type debounce struct {
 	after, most   time.Duration
-	edits         int           // that wait
-	cost          time.Duration // of one edit, of late
-	last          time.Duration // what the last plan took
-	first, newest time.Time     // of what waits; zero: nothing does
-	planned       time.Time     // when the last plan began, or ended
-	quiet         time.Duration // that has to pass after last
+	edits         int           // number of waiting edits
+	cost          time.Duration // recent mean cost of one edit
+	last          time.Duration // duration of the last plan
+	first, newest time.Time     // when the oldest and the newest waiting edit came; zero if no edit waits
+	planned       time.Time     // when the last plan began or ended
+	quiet         time.Duration // quiet time after newest
 }
 
-// longPlan is how long a plan may take before what waits is planned in several; longPause bounds the time between two of them.
+// longPlan is the estimated duration above which the waiting edits are planned in several plans. longPause is the
+// maximum pause between two of these.
 const (
 	longPlan  = 30 * time.Millisecond
 	longPause = 2 * time.Second
 )
 
-func (d *debounce) note(now time.Time, waiting int) {
+// note records a new edit. waiting is the number of edits that wait now.
+func (d *debounce) note(now time.Time, waiting int, alone bool) {
 	d.edits = waiting
 	switch {
 	case d.first.IsZero():
 		d.first, d.quiet = now, d.after/4
 		if !d.planned.IsZero() && now.Sub(d.planned) < d.after {
 			d.quiet = d.after
+		} else if alone {
+			d.quiet = 0
 		}
 	default:
-		d.quiet = min(2*d.quiet, d.after)
+		d.quiet = min(max(2*d.quiet, d.after/4), d.after)
 	}
 	d.newest = now
 }
 
-// due is how long to wait from now, not above 0: it is due. False: nothing waits.
+// due returns the time until the edits are due, which is negative or 0 once they are. The result is false if none
+// waits.
 func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	if d.first.IsZero() {
 		return 0, false
@@ -57,7 +67,7 @@ func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	return at.Sub(now), true
 }
 
-// spent says what the plan that has just ended cost: of one edit, the mean of this one and of those before counts.
+// spent records the cost of a plan that has just ended. The cost of one edit is averaged with the previous one.
 func (d *debounce) spent(now time.Time, edits int, took time.Duration) {
 	d.planned, d.last = now, took
 	if edits > 0 {
@@ -65,20 +75,21 @@ func (d *debounce) spent(now time.Time, edits int, took time.Duration) {
 	}
 }
 
-// took is called when what waited begins to be planned; it returns how long the oldest of it waited.
-func (d *debounce) took(now time.Time) time.Duration {
+// started records that the waiting edits begin to be planned. It returns how long the oldest of them waited.
+func (d *debounce) started(now time.Time) time.Duration {
 	waited := now.Sub(d.first)
 	d.first, d.newest, d.planned, d.edits = time.Time{}, time.Time{}, now, 0
 	return waited
 }
 
-// edge lets the first of a series pass at once, and the rest together once every `every`.
+// edge makes the first event of a series due at once, and further ones together at intervals of `every`.
 type edge struct {
 	every   time.Duration
 	waits   bool
 	planned time.Time
 }
 
+// due returns the time until the event is due. The result is false if none waits.
 func (e *edge) due(now time.Time) (time.Duration, bool) {
 	if !e.waits {
 		return 0, false
@@ -86,4 +97,5 @@ func (e *edge) due(now time.Time) (time.Duration, bool) {
 	return e.planned.Add(e.every).Sub(now), true
 }
 
-func (e *edge) took(now time.Time) { e.waits, e.planned = false, now }
+// started records that the waiting events begin to be planned.
+func (e *edge) started(now time.Time) { e.waits, e.planned = false, now }

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Edits without end are planned in slices when planning them at once would take long, with a pause after each, and all together
-// when it would not.
+// Continuous edits are planned in slices, with a pause after each, if planning all at once would take long; otherwise
+// all together.
 func TestGreatPlansAreSliced(t *testing.T) {
 	for name, c := range map[string]struct {
-		every   int           // milliseconds from one commit to the next; it has an edit for each of them
+		every   int           // milliseconds between two commits; a commit has an edit for each of them
 		cost    time.Duration // of one edit
-		longest int           // edits planned at once, of 1,000 a second
-		plans   int           // in 20 s, at most
+		longest int           // the largest number of edits planned at once, at 1,000 edits a second
+		plans   int           // the largest number of plans in 20 s
 	}{
 		"cheap":         {1, 10 * time.Microsecond, 3_100, 7},
 		"a tenth of it": {1, 100 * time.Microsecond, 320, 70},
 		"dear":          {1, 300 * time.Microsecond, 3_000, 25},
-		"all of it":     {1, time.Millisecond, 6_000, 10}, // more than can be planned heaps up to `most`
+		"all of it":     {1, time.Millisecond, 6_000, 10}, // planning needs all the time: edits wait up to `most`
 		"dear, in gaps": {200, 300 * time.Microsecond, 3_000, 25},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := debounce{after: 100 * time.Millisecond, most: 10 * time.Second}
 			d.cost = c.cost
-			longest, plans, waiting, planning := 0, 0, 0, 0 // milliseconds still to be planned
+			longest, plans, waiting, planning := 0, 0, 0, 0 // planning: remaining milliseconds of the plan in progress
 			busy := 0
 			start := time.Unix(0, 0)
 			for ms := range 20_000 {
 				now := start.Add(time.Duration(ms) * time.Millisecond)
 				if ms%c.every == 0 {
 					waiting += c.every
-					d.note(now, waiting)
+					d.note(now, waiting, false)
 				}
 				if planning > 0 {
 					if planning == 1 {
@@ -40,7 +40,7 @@ func TestGreatPlansAreSliced(t *testing.T) {
 					continue
 				}
 				if in, waits := d.due(now); waits && in <= 0 {
-					d.took(now)
+					d.started(now)
 					busy, planning = waiting, max(1, int(time.Duration(waiting)*c.cost/time.Millisecond))
 					longest, plans, waiting = max(longest, waiting), plans+1, 0
 				}

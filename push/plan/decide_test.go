@@ -12,7 +12,7 @@ import (
 
 const web = "web.shop.svc.cluster.local"
 
-// clusterNames are the outbound clusters without their prefix.
+// clusterNames returns the names of the outbound clusters without their prefix.
 func clusterNames(set *manifest.Set) string {
 	var out []string
 	for _, r := range set.Types[xds.Cluster].Sorted() {
@@ -23,7 +23,7 @@ func clusterNames(set *manifest.Set) string {
 	return strings.Join(out, " ")
 }
 
-// entryOf is a ServiceEntry of one host with port 80.
+// entryOf returns a ServiceEntry of one host with port 80.
 func entryOf(t testing.TB, name, host, more string) model.Record {
 	if !strings.Contains(more, "exportTo") {
 		more += "exportTo: ['*']\n"
@@ -39,12 +39,13 @@ func vsOf(t testing.TB, name, host, to, more string) model.Record {
 	return rec(t, model.KindVirtualService, name, "hosts: ['"+host+"']\nhttp: [{route: [{destination: {host: "+to+"}}]}]\n"+more)
 }
 
-// One service stands for a host: of the own namespace, then Kubernetes', then the oldest.
+// Of several services of one host the first in this order defines it: the proxy's own namespace, a Kubernetes Service,
+// the oldest.
 func TestServiceForHost(t *testing.T) {
 	ip := func(address string) string { return "addresses: [" + address + "]\nresolution: RESOLUTION_DNS\n" }
 	for name, c := range map[string]struct {
 		records []model.Record
-		want    string // the address by which the virtual host is known
+		want    string // the address that the virtual host has as a domain
 	}{
 		"own namespace":   {[]model.Record{entryOf(t, "aaa/x@1", "x.org", ip("1.1.1.1")), entryOf(t, "shop/x@9", "x.org", ip("2.2.2.2"))}, "2.2.2.2"},
 		"oldest":          {[]model.Record{entryOf(t, "aaa/x@5", "x.org", ip("1.1.1.1")), entryOf(t, "bbb/x@4", "x.org", ip("2.2.2.2"))}, "2.2.2.2"},
@@ -61,7 +62,8 @@ func TestServiceForHost(t *testing.T) {
 	}
 }
 
-// The most specific host, then the oldest; only what is exported and meant for sidecars.
+// The VirtualService of a host is the one with the most specific host, then the oldest; only exported ones for the mesh
+// count.
 func TestVirtualServiceForHost(t *testing.T) {
 	target := func(t *testing.T, records ...model.Record) string {
 		s := snapshot(append(records, svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), entryOf(t, "shop/one", "one.org", ""), entryOf(t, "shop/two", "two.org", ""))...)
@@ -99,7 +101,8 @@ func TestVirtualServiceForHost(t *testing.T) {
 	}
 }
 
-// Rules: the client's namespace, the service's, the root's; subsets of one host are merged.
+// DestinationRules are searched in the client's namespace, in the service's and in the root namespace; subsets of
+// several rules of one host are merged.
 func TestRulesForHost(t *testing.T) {
 	rule := func(name, host, subset, more string) model.Record {
 		return rec(t, model.KindDestinationRule, name, "host: '"+host+"'\nsubsets: [{name: "+subset+", labels: {version: v1}}]\n"+more)
@@ -124,7 +127,8 @@ func TestRulesForHost(t *testing.T) {
 	}
 }
 
-// Names are unique in a route configuration: Kubernetes Services have them before ServiceEntries, whatever these are called.
+// Names are unique in a route configuration: names of Kubernetes Services precede those of ServiceEntries, whatever the
+// names of the records.
 func TestDomainsAreUnique(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/zoo", "10.96.0.1", "http:80:HTTP"),
 		entryOf(t, "shop/short", "web", ""), entryOf(t, "shop/dotted", "zoo.shop", ""), entryOf(t, "shop/zzz", "zoo", ""))
@@ -144,8 +148,8 @@ allow_any: *`
 	}
 }
 
-// A name with the dot that makes it absolute in DNS is the host's too: of wildcards and of the pods of a headless service
-// as well, of an address not. An EnvoyFilter that has it already keeps it.
+// A host's domains include the absolute DNS name, which ends with a dot; also for wildcards and for the pods of a
+// headless service, but not for addresses. If an EnvoyFilter's virtual host already contains it, it stays there.
 func TestAbsoluteNames(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(
 		entryOf(t, "shop/address", "10.1.1.1", ""), entryOf(t, "shop/wide", "*.wide.org", ""), svc(t, "shop/taken", "10.96.0.1", "http:80:HTTP"),
@@ -166,7 +170,8 @@ allow_any: *`
 	}
 }
 
-// Who has a port at 0.0.0.0: HTTP; TCP that can be told apart stays beside it.
+// Of several services with one port at 0.0.0.0 one TCP or HTTP service is served, HTTP before TCP, and each other one
+// has a problem. TLS services, and TCP services with an address range, have filter chains beside it.
 func TestListenerConflicts(t *testing.T) {
 	tcp := func(name, host, protocol, more string) model.Record {
 		return rec(t, model.KindServiceEntry, name, "hosts: ["+host+"]\nexportTo: ['*']\nresolution: RESOLUTION_NONE\nports: [{number: 443, name: x, protocol: PROTOCOL_"+protocol+"}]\n"+more)
@@ -205,7 +210,7 @@ func TestListenerConflicts(t *testing.T) {
 	}
 }
 
-// A workload without redirection: its Sidecar binds everything to an address of its own.
+// For a workload without redirection its Sidecar binds each listener to an address of its own.
 func TestSidecarWithoutRedirection(t *testing.T) {
 	s := snapshot(
 		svc(t, "shop/web", "10.96.0.1", "http:9080:HTTP"), svc(t, "shop/reviews", "10.96.0.2", "http:9080:HTTP"), svc(t, "shop/db", "10.96.0.3", "tcp:9090:TCP"),
@@ -235,7 +240,7 @@ egress:
 	}
 }
 
-// Inbound ports: target numbers, names by the endpoints, and the passthrough around them.
+// Inbound ports: target ports by number, named target ports by the endpoints, and passthrough for the rest.
 func TestInboundPorts(t *testing.T) {
 	s := snapshot(
 		rec(t, model.KindService, "shop/web", "hosts: [web.shop.svc.cluster.local]\nexportTo: ['*']\nselector: {app: web}\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP, targetName: main},"+
@@ -267,7 +272,7 @@ func TestInboundPorts(t *testing.T) {
 	}
 }
 
-// A rule that reads labels splits its route configuration, and not the scope; a value that no rule names splits nothing.
+// A rule that reads labels splits a route configuration, and not the scope; values that no rule names split nothing.
 func TestVariant(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/api", "10.96.0.2", "http:8080:HTTP"), entryOf(t, "shop/canary", "canary.org", ""),
 		rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\nhttp: [{match: [{sourceLabels: {tier: test}}], route: [{destination: {host: canary.org}}]}, {route: [{destination: {host: "+web+"}}]}]"))
@@ -287,7 +292,8 @@ func TestVariant(t *testing.T) {
 	}
 }
 
-// A host that is routed to another name of a host (a Service of type ExternalName) has that host's rules, of selected proxies too.
+// A host that is an alias of another host (a Service of type ExternalName) has that host's rules, including rules for
+// selected proxies.
 func TestVariantOfAlias(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/api", "10.96.0.2", "http:80:HTTP"),
 		rec(t, model.KindService, "shop/other", "hosts: [other.shop.svc.cluster.local]\nexportTo: ['*']\naliasFor: api.shop.svc.cluster.local\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]"),
@@ -303,7 +309,7 @@ func TestVariantOfAlias(t *testing.T) {
 	}
 }
 
-// A rule for connections that reads labels may be others for some proxies alone: the listener is the same for those who have none.
+// A TCP route that reads labels may change for some proxies only: proxies without these labels keep the same listener.
 func TestConnectionsOfVariantsAlone(t *testing.T) {
 	connecting := func(tier string) model.Record {
 		return rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\ntcp: [{match: [{sourceLabels: {tier: "+tier+"}}], route: [{destination: {host: canary.org}}]}, "+
@@ -325,14 +331,14 @@ func TestConnectionsOfVariantsAlone(t *testing.T) {
 	}
 }
 
-// Who leaves last takes the layers along.
+// When the last proxy of a view leaves, its layers are removed.
 func TestLeave(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"))})
 	a, b, c := p.Join(node("shop", "a", "app=web")), p.Join(node("shop", "b", "app=web")), p.Join(node("else", "c"))
 	if st := p.Stats(); st.Views != 2 || st.Scopes != 2 || st.Workloads != 2 || st.Proxies != 3 {
 		t.Errorf("%+v, want 2 views of 3 proxies", st)
 	}
-	// A Sidecar moves both to a scope of their own, and back.
+	// A Sidecar moves both proxies to another scope, and its deletion moves them back.
 	s := p.Snapshot().Apply(2, []model.Record{sidecarOf(t, "shop/x", "egress: [{hosts: ['./*']}]")}, nil)
 	if moved := p.Apply(s); len(moved) != 2 || a.View().Scope.Sidecar.Name != "x" {
 		t.Errorf("%d moved, want 2", len(moved))
@@ -346,7 +352,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// The ports that redirected connections arrive at are the proxy's own.
+// The ports to which connections are redirected are reserved for the proxy.
 func TestReservedPorts(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "a:15001:HTTP", "b:15006:TCP", "c:15007:HTTP"))})
 	if got := names(p.Join(node("shop", "a")).Set(), xds.Listener); got != "0.0.0.0_15007 10.96.0.1_15006 virtualInbound virtualOutbound" {

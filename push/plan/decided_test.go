@@ -14,15 +14,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What follows is decided in one place, by the plan; builders draw it.
+// The properties below are computed once, in the plan; builders only encode them.
 
-// How a port takes connections: as PeerAuthentications say, by a proxy that can end mTLS; by one that cannot, in the clear, or not at all.
+// How a port accepts connections follows from PeerAuthentications if the proxy can terminate mTLS. Otherwise the port
+// accepts plain connections, or none if mTLS is required.
 func TestModeOfAPort(t *testing.T) {
 	const port = 180
 	for _, c := range []struct {
 		mode string
 		able bool
-		want string // what the chains of the port are for
+		want string // the kinds of connections that the port's chains accept
 	}{
 		{"PERMISSIVE", true, "mTLS, in the clear"}, {"PERMISSIVE", false, "in the clear"},
 		{"STRICT", true, "mTLS"}, {"STRICT", false, "nobody"},
@@ -52,8 +53,9 @@ func TestModeOfAPort(t *testing.T) {
 	}
 }
 
-// The connection pool of an inbound cluster, which also says how long connecting may take: that of the Sidecar's ingress listener, else the Sidecar's, else
-// that of the service's rules, else the mesh's. Explain names where it stands, and the Sidecar whose listener it is.
+// The connection pool of an inbound cluster, with its connect timeout, is that of the Sidecar's ingress listener, else
+// of the Sidecar, else of the service's rules, else of the mesh. Explain names the field, and for a listener the
+// Sidecar.
 func TestConnectionPoolOfInboundClusters(t *testing.T) {
 	pool := func(n int) string { return fmt.Sprintf("{tcp: {maxConnections: %d, connectTimeout: %ds}}", n, n) }
 	web := svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")
@@ -91,13 +93,14 @@ func TestConnectionPoolOfInboundClusters(t *testing.T) {
 		if got := specs[0].(cluster.Inbound).PoolAt.String(); got != c.at {
 			t.Errorf("the pool stands at %s, want %s", got, c.at)
 		}
-		if is := len(specs) == 2 && specs[1].(Bringer).Sidecar != nil; is != c.bringer {
+		if is := len(specs) == 2 && specs[1].(TrafficSource).Sidecar != nil; is != c.bringer {
 			t.Errorf("%s: the Sidecar is named: %v", c.at, is)
 		}
 	}
 }
 
-// gRPC's client is given the endpoints of a headless service, and of one whose rule leaves the choice to the client: it connects to no other address.
+// gRPC's client receives the endpoints of a headless service, and of a service whose rule lets the client choose the
+// address: it connects to no other addresses.
 func TestProxylessFindsEndpoints(t *testing.T) {
 	const dns = "{hosts: [db.example.com], exportTo: ['*'], external: true, ports: [{number: 80, name: grpc, protocol: PROTOCOL_GRPC}], resolution: RESOLUTION_DNS}"
 	s := snapshot(
@@ -122,8 +125,8 @@ func TestProxylessFindsEndpoints(t *testing.T) {
 	}
 }
 
-// A destination that is not there is called by the host that an alias is another name of, at the port that the request came to (as istiod 1.31 was seen
-// to), for http rules and for tcp rules alike.
+// A missing destination of a host that is an alias is replaced by the alias's host, at the port of the request (as
+// observed of istiod 1.31), for HTTP routes and TCP routes.
 func TestDestinationsThatAreNotThere(t *testing.T) {
 	alias := rec(t, model.KindService, "shop/other", "{hosts: [other.shop.svc.cluster.local], exportTo: ['*'], aliasFor: web.shop.svc.cluster.local, ports: [{number: 9080, name: http, protocol: PROTOCOL_HTTP}]}")
 	s := snapshot(alias, svc(t, "shop/web", "10.96.0.1", "http:9080:HTTP"), svc(t, "shop/front", "10.96.0.2", "http:80:HTTP"), svc(t, "shop/db", "10.96.0.3", "tcp:9000:TCP"),
@@ -141,8 +144,8 @@ func TestDestinationsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// Where the rules of a host are merged, the destination names the rule that says how requests are hashed, not another one that has something to say of
-// the subset.
+// If several rules of a host are merged, a destination's hash policy names the rule that states it, and not another
+// rule of the subset.
 func TestHashNamesItsRule(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"),
 		rec(t, model.KindDestinationRule, "shop/hash@1", "{host: web.shop.svc.cluster.local, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}"),
@@ -161,7 +164,7 @@ func TestHashNamesItsRule(t *testing.T) {
 	}
 }
 
-// A rule that says how to connect decides alone: its cluster does not change with the modes of endpoints.
+// If a rule states the TLS mode, the cluster does not change with the modes of its endpoints.
 func TestRuleDecidesAloneAboutTLS(t *testing.T) {
 	n := node("shop", "c-1")
 	n.Caps |= xds.CapIdentity
@@ -180,12 +183,12 @@ func TestRuleDecidesAloneAboutTLS(t *testing.T) {
 	}
 }
 
-// Which endpoints take no mTLS is one decision, for assignments and for clusters that have their endpoints in them: by PeerAuthentications, unless a rule says
-// how to connect.
+// Assignments and clusters that contain their endpoints agree on the endpoints without mTLS: PeerAuthentications
+// determine them, unless a rule states the TLS mode.
 func TestEndpointsWithoutMTLSInClusters(t *testing.T) {
 	for _, c := range []struct {
 		mode, rule string
-		labelled   bool // tlsMode istio
+		labelled   bool // the endpoints have the label tlsMode: istio
 	}{
 		{"PERMISSIVE", "", true}, {"DISABLE", "", false}, {"PERMISSIVE", "DISABLE", false}, {"DISABLE", "ISTIO_MUTUAL", true}, {"PERMISSIVE", "ISTIO_MUTUAL", true},
 	} {

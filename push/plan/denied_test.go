@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// rulesOf are the rules of a chain's RBAC filters, those of HTTP too, in the order in which Envoy applies them.
+// rulesOf returns the rules of a chain's RBAC filters, network and HTTP, in the order in which Envoy applies them.
 func rulesOf(t *testing.T, chain *listenerv3.FilterChain) (all []*rbacv3.RBAC) {
 	t.Helper()
 	open := func(raw []byte, m proto.Message) {
@@ -45,8 +45,8 @@ func rulesOf(t *testing.T, chain *listenerv3.FilterChain) (all []*rbacv3.RBAC) {
 	return all
 }
 
-// An identity that the CA has revoked is denied in each filter chain by which its proxies could get in, whatever the protocol, the port and the mode, before anything is allowed: that
-// takes no revocation list, and stock agents get it too (issue 12, item 4).
+// An identity that the CA has revoked is denied in each inbound filter chain before any rule allows it, whatever the
+// protocol, the port and the mode. This needs no revocation list, and stock agents receive it too.
 func TestRevokedAreDeniedInEachChain(t *testing.T) {
 	policies := []model.Record{
 		security(t, model.KindAuthorizationPolicy, "istio-system/"+model.DeniedName, "{action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/bad]}}]}]}", &securityv1.AuthorizationPolicy{}),
@@ -76,7 +76,8 @@ func TestRevokedAreDeniedInEachChain(t *testing.T) {
 	}
 }
 
-// deniedFirst checks that each chain of a listener denies the identity before anything is allowed, and counts them.
+// deniedFirst checks that each chain of a listener denies the identity before any rule allows it, and returns the
+// number of checked chains.
 func deniedFirst(t *testing.T, what string, inbound *listenerv3.Listener) (seen int) {
 	t.Helper()
 	for _, chain := range append(inbound.GetFilterChains(), inbound.GetDefaultFilterChain()) {

@@ -8,17 +8,17 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// TestEnvoyTakesRandomMeshes folds what was planned for random meshes into bootstraps, and asks a real Envoy.
+// TestEnvoyTakesRandomMeshes: a real Envoy accepts the bootstraps that contain the plans of random meshes.
 func TestEnvoyTakesRandomMeshes(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	for i := range max(1, *histories/6) {
-		seed := i + 2 // in history 2 a provider of spans is another name of a host
+		seed := i + 2 // in history 2 a provider of spans is an alias of another host
 		d := newRandomRun(t, firstAsked+uint64(seed), &affects)
 		for i := range 60 {
 			d.step(i)
 			d.drain()
 		}
-		seen := map[*planned]bool{} // proxies of one view have the same
+		seen := map[*planned]bool{} // proxies of one view have equal plans
 		for _, h := range d.handles {
 			view := h.planned.Load()
 			if seen[view] {

@@ -6,12 +6,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Bringer is what brings traffic to a listener, among the Specs that explain it.
-type Bringer = front.Bringer
+// TrafficSource is the type of the values in Explain that name the senders of a listener's traffic.
+type TrafficSource = front.TrafficSource
 
-// Explain gives the Specs that made a resource of a proxy: its own first; then, of a route configuration, those of its
-// virtual hosts in order, and of a listener, the Bringers of what is no plain HTTP outbound. Together they name the
-// objects that decided it. Nil: the proxy has no such resource.
+// Explain returns the Specs of a resource of a proxy: its own first. For a route configuration those of its virtual
+// hosts follow, in order; for a listener the TrafficSources of all traffic that is not plain HTTP, or the filter chains
+// of a gateway. Together they name the objects that decided the resource. The result is nil if the proxy has no such
+// resource.
 func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	pl := h.planned.Load()
 	of := xds.Ref{Type: t, Name: name}
@@ -19,7 +20,7 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 		return nil
 	}
 	if pl.identity != nil && t == xds.Extension {
-		if spec := pl.identity.ExplainModule(pl.modules, name); spec != nil { // it stands over the workload's
+		if spec := pl.identity.ExplainModule(pl.modules, name); spec != nil { // overrides the workload's
 			return []any{spec}
 		}
 	}
@@ -54,7 +55,7 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 		if specs := s.front.Explain(of, v); specs != nil && s.layer.Spec(of) == nil {
 			return specs
 		}
-	case xds.Extension, xds.NumTypes: // of the layers below
+	case xds.Extension, xds.NumTypes: // planned by the workload or the scope's layer
 	}
 	if spec := s.layer.Spec(of); spec != nil {
 		return []any{spec}

@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The listeners of a proxy are explained with the objects that brought their traffic: what a refusal of one is blamed on.
+// Each listener of a proxy is explained with the records that caused its traffic, which a refusal of the listener is
+// attributed to.
 func TestBringersAreExplained(t *testing.T) {
 	const db = "db.shop.svc.cluster.local"
 	tcp := rec(t, model.KindVirtualService, "shop/db", "{hosts: ["+db+"], tcp: [{route: [{destination: {host: "+db+"}}]}]}")
@@ -28,7 +29,7 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: 
 	}{
 		{plain, "10.96.0.3_9000", "Service shop/db, VirtualService shop/db, VirtualService shop/wild"},
 		{plain, "10.96.0.4_9000", "Service shop/lone, VirtualService shop/wild"},
-		{plain, "0.0.0.0_80", ""}, // whoever has HTTP at this port brings the same
+		{plain, "0.0.0.0_80", ""}, // each record with HTTP at this port causes the same listener
 		{plain, xds.VirtualInbound, "Service shop/lone"},
 		{plain, xds.VirtualOutbound, ""},
 		{own, "10.96.0.4_9000", "Service shop/lone, VirtualService shop/wild, Sidecar shop/in egress 3"},
@@ -37,7 +38,7 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: 
 	} {
 		var objects []string
 		for _, spec := range p.Explain(c.of, xds.Listener, c.listener)[1:] {
-			b := spec.(Bringer)
+			b := spec.(TrafficSource)
 			if b.Service != nil {
 				objects = append(objects, b.Service.Key.String())
 			}

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unrunnable names the WasmPlugins and TrafficExtensions that some proxies cannot run, with the number of workloads whose proxies they are.
+// unrunnable returns a problem for each WasmPlugin and TrafficExtension that some proxies cannot run, with the number
+// of workloads of these proxies.
 func unrunnable(workloads []*workload) (found []Problem) {
 	counts := map[inbound.Unrun]int{}
 	for _, wl := range workloads {
@@ -29,14 +30,16 @@ func unrunnable(workloads []*workload) (found []Problem) {
 	return found
 }
 
-// unfetched names the WasmPlugins and TrafficExtensions whose modules some agents do not fetch, since there is no credential for them.
+// unfetched returns a problem for each WasmPlugin and TrafficExtension whose module some agents cannot fetch for want
+// of a credential.
 func unfetched(all []secret.Unfetched) (found []Problem) {
 	for _, u := range all {
 		field := "spec.imagePullSecret"
 		if u.Extension.Kind == model.KindTrafficExtension {
 			field = "spec.wasm.imagePullSecret"
 		}
-		message := fmt.Sprintf("%s: agents of %d service accounts do not fetch the module, and its failStrategy decides about their traffic", u.Why, u.Accounts)
+		message := fmt.Sprintf("%s: agents of %d service accounts do not fetch the module, "+
+			"and its failStrategy decides about their traffic", u.Why, u.Accounts)
 		found = append(found, input.NotFound(u.Extension, field, message))
 	}
 	return found

@@ -11,12 +11,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// slowReason is one reason for which an edit cannot be planned by the endpoint fast path alone: it touches more than assignments, so it
-// has to come again with Begin.
+// slowReason is one reason why the fast path cannot plan an edit alone: the edit touches more than assignments, so it
+// has to be planned again with Begin.
 type slowReason struct {
 	name  string
 	holds func(p *Planner, in *input.Input, e mirror.Edit) bool
-	ahead bool // the assignments may be sent before what else it touches
+	ahead bool // the assignments may be sent before the other resources
 }
 
 // The reasons of the cells of the table of effects that the fast path can plan.
@@ -26,17 +26,22 @@ var (
 		{"service accounts", reidentified, false},
 		{"endpoints without mTLS", mtlsDisabledDiffers, false},
 		{"mTLS of whole clusters", securesOtherwise, false},
+		{"chains by SNI", reachedOtherwise, true},
 		{"clusters and listeners", beyondAssignments, true},
 	}
 	slowPorts  = []slowReason{{"target ports", retargeted, true}}
 	slowServed = []slowReason{{"served ports", servesAny, true}}
 	slowProxy  = []slowReason{{"its proxy", bindsAgain, false}}
-	slowLabels = []slowReason{{"labels", func(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }, false}}
+	slowLabels = []slowReason{{"labels", relabels, false}}
+	slowOwn    = []slowReason{{"gateways' own addresses", movesGateway, true}}
 )
 
-// judge says what the fast path does with an edit: whether it plans assignments because of it, and whether the edit touches more than that
-// and has to come again.
-func (p *Planner) judge(in *input.Input, e mirror.Edit) (fast, again bool) {
+// relabels reports whether an edit changes labels that decide about Secrets.
+func relabels(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }
+
+// fastPathFor decides how an edit is planned. fast: the fast path plans its assignments. again: the edit touches more
+// than assignments, and has to be planned with Begin too.
+func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool) {
 	row := p.table[e.Key().Kind]
 	for _, cell := range row {
 		if cell.slow == nil {
@@ -55,16 +60,17 @@ func (p *Planner) judge(in *input.Input, e mirror.Edit) (fast, again bool) {
 	return len(row) > 0, again || row == nil
 }
 
-// PlanEndpoints is the fast path: it plans endpoint assignments of hosts as they were last planned, and nothing else. It returns
-// the edits that touch more than that, by the table of effects, and so have to come again with Begin.
-// Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
+// PlanEndpoints is the fast path. It plans the endpoint assignments of hosts, with the services and rules of the last
+// plan, and nothing else. It returns the proxies whose sets changed, and the edits that have to be planned with Begin
+// too, by the table of effects. pending means that other edits wait. If none waits and no change is being planned,
+// everything planned is complete at the snapshot's revision afterwards.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
-	p.must("PlanEndpoints", true, "")
+	p.must("PlanEndpoints", !p.forked, "of a fork")
 	p.latest = c.New
 	in := p.input.Later(c.New)
-	ch := &change{dirt: newDirt(), in: in, was: in.Root()}
+	ch := &change{affected: newAffected(), in: in, was: in.Root()}
 	for _, e := range c.Edits {
-		fast, again := p.judge(in, e)
+		fast, again := p.fastPathFor(in, e)
 		if fast {
 			ch.collect(p.table, []mirror.Edit{e})
 		}
@@ -74,7 +80,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	}
 	if !pending && p.replan == nil && len(rest) == 0 {
 		p.revision = c.New.Revision()
-		p.replayed = nil
+		p.fastSteps = nil
 		p.read(in)
 	}
 	p.fastHosts.add(ch.members)
@@ -89,7 +95,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	}
 	p.replay(c.New, in, ch.members, touched)
 	for _, s := range p.scopes {
-		if s.read(in); touched[s] { // the others follow too, or they would hold old snapshots
+		if s.read(in); touched[s] { // all scopes read the new input, so that none retains an old snapshot
 			s.run(in)
 		}
 	}
@@ -107,26 +113,24 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	return moved, rest
 }
 
-// anyPlanned says whether something holds for a host of an edit, by what is planned, or by what is being planned in the background: the
-// fast path leaves both as they are.
+// anyPlanned reports whether a predicate holds for a host of the edit, in the input of the present plan or of the
+// change that is being planned. The fast path changes neither.
 func (p *Planner) anyPlanned(e mirror.Edit, holds func(in *input.Input, host string) bool) bool {
 	inputs := []*input.Input{p.input}
 	if p.replan != nil {
 		inputs = append(inputs, p.replan.in)
 	}
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			if slices.ContainsFunc(inputs, func(in *input.Input) bool { return holds(in, h) }) {
-				return true
-			}
+	for h := range hostsOf(e) {
+		if slices.ContainsFunc(inputs, func(in *input.Input) bool { return holds(in, h) }) {
+			return true
 		}
 	}
 	return false
 }
 
-// renumbered says whether a service of the endpoints is gone, or has other ports, since it was planned. Endpoints are
-// found by the names of ports, and routes still lead to them: they go together with the service, or there would be none
-// in between.
+// renumbered reports whether a service of the endpoints was removed, or its ports were changed, since it was planned.
+// Endpoints are found by the names of ports, and routes still lead to the service. So the endpoints have to change
+// together with the service; otherwise the routes would have no endpoints in between.
 func renumbered(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -141,47 +145,88 @@ func renumbered(p *Planner, now *input.Input, e mirror.Edit) bool {
 	})
 }
 
-// reidentified says whether a host of the endpoints has other service accounts than were planned. Clusters believe those
-// they name alone, and would refuse a new endpoint that comes before they do.
+// reidentified reports whether the service accounts of a host's endpoints differ from the planned ones. A cluster
+// accepts only the identities that it names, and would refuse a new endpoint that arrives before the cluster does.
 func reidentified(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
-		return !slices.Equal(input.AccountsOf(in.Snapshot, h, e.Key().Namespace), input.AccountsOf(now.Snapshot, h, e.Key().Namespace))
+		namespace := e.Key().Namespace
+		return !slices.Equal(input.AccountsOf(in.Snapshot, h, namespace), input.AccountsOf(now.Snapshot, h, namespace))
 	})
 }
 
-// mtlsDisabledDiffers says whether the digest of endpoints without mTLS, which is a part of the clusters of a host, is another one.
+// mtlsDisabledDiffers reports whether the digest of endpoints without mTLS has changed, which is a part of the clusters
+// of a host.
 func mtlsDisabledDiffers(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		return in.MTLSDisabledDiffers(now.Snapshot, h, e.Key().Namespace)
 	})
 }
 
-// securesOtherwise says whether a cluster of the endpoints speaks mTLS to all of them or to none, and would change that.
+// securesOtherwise reports whether a cluster that uses mTLS for all of its endpoints or for none would change that.
 func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			for s := range p.index[h] {
-				if s.securesOtherwise(in, h) {
-					return true
-				}
+	for h := range hostsOf(e) {
+		for s := range p.index[h] {
+			if s.securesOtherwise(in, h) {
+				return true
 			}
 		}
 	}
 	return false
 }
 
+// reachedOtherwise reports whether endpoints change which clusters gateways have chains by SNI for. While a change is
+// being planned, each edit of such a host may, because the change plans with other endpoints.
+func reachedOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
+	for h := range hostsOf(e) {
+		for s := range p.index[h] {
+			if s.hosts.Form().BySNI && (p.replan != nil || s.hosts.ReachedOtherwise(in, h)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// movesGateway reports whether an edit changes the addresses of gateways' own Pods, on which endpoints of other hosts
+// depend. While a change is being planned, further hosts may depend on them afterwards.
+func movesGateway(p *Planner, _ *input.Input, e mirror.Edit) bool {
+	if sameAddresses(e) {
+		return false
+	}
+	names := map[string]bool{}
+	for h := range hostsOf(e) {
+		names[h] = true
+	}
+	for _, s := range p.scopes {
+		if s.hosts.OwnedOtherwise(names) != nil || p.replan != nil && s.hosts.OwnsAny(names) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameAddresses reports whether an edit of Endpoints leaves their addresses unchanged.
+func sameAddresses(e mirror.Edit) bool {
+	old, had := e.Old.(*model.Endpoints)
+	now, has := e.New.(*model.Endpoints)
+	return had && has && slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts()) &&
+		slices.EqualFunc(old.Spec.GetEndpoints(), now.Spec.GetEndpoints(), func(a, b *model.Endpoint) bool {
+			return a.GetAddress() == b.GetAddress()
+		})
+}
+
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
-// beyondAssignments says whether an edit of endpoints changes more than assignments: clusters of services that are
-// resolved by DNS; of headless services clusters and listeners, which do not read the health of endpoints, and names,
-// which do.
+// beyondAssignments reports whether an edit of Endpoints changes more than assignments. For services that are resolved
+// by DNS it changes clusters. For headless services it changes clusters and listeners, unless only the health of
+// endpoints changes, and name tables, which also depend on health.
 func beyondAssignments(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return anyService(now.Snapshot, e, func(svc *model.Service) bool {
-		return host.InDNS(svc) || svc.Spec.GetHeadless() && (p.named() || !healthAlone(e))
+		return host.InDNS(svc) || svc.Spec.GetHeadless() && (p.namesRequested() || !healthAlone(e))
 	})
 }
 
-// healthAlone says whether an edit of endpoints changes their health and nothing else.
+// healthAlone reports whether an edit of Endpoints changes only the health of endpoints.
 func healthAlone(e mirror.Edit) bool {
 	old, had := e.Old.(*model.Endpoints)
 	now, has := e.New.(*model.Endpoints)
@@ -194,9 +239,9 @@ func healthAlone(e mirror.Edit) bool {
 	})
 }
 
-// named says whether any proxy asks for a name table. One of a scope that does not see the host may, once a change that
-// is being planned is complete.
-func (p *Planner) named() bool {
+// namesRequested reports whether any proxy requests a name table. All scopes count, because a scope that does not see
+// the host may see it once the change that is being planned is complete.
+func (p *Planner) namesRequested() bool {
 	for _, s := range p.scopes {
 		if len(s.names) > 0 {
 			return true
@@ -205,14 +250,17 @@ func (p *Planner) named() bool {
 	return false
 }
 
-// retargeted says whether a service of the endpoints has target ports by name, and the edit changes ports: workloads listen on them.
+// retargeted reports whether the edit changes ports, and a service of the endpoints has target ports by name, on which
+// workloads listen.
 func retargeted(_ *Planner, now *input.Input, e mirror.Edit) bool {
+	byName := func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 }
 	return !samePorts(e) && anyService(now.Snapshot, e, func(svc *model.Service) bool {
-		return slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 })
+		return slices.ContainsFunc(svc.Spec.GetPorts(), byName)
 	})
 }
 
-// servesAny says whether one of the proxies is an endpoint that a ServiceEntry states, or was, and the edit is about where these are.
+// servesAny reports whether the edit changes addresses or ports of a ServiceEntry's endpoints, and some proxy has one
+// of the old or new addresses.
 func servesAny(p *Planner, _ *input.Input, e mirror.Edit) bool {
 	if !restated(e) {
 		return false
@@ -231,15 +279,13 @@ func servesAny(p *Planner, _ *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// anyService says whether something holds for a service of the hosts of an edit.
+// anyService reports whether a predicate holds for a service of the hosts of an edit.
 func anyService(s *mirror.Snapshot, e mirror.Edit, holds func(*model.Service) bool) bool {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-				for r := range s.ByHost(kind, h) {
-					if holds(r.(*model.Service)) {
-						return true
-					}
+	for h := range hostsOf(e) {
+		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+			for r := range s.ByHost(kind, h) {
+				if holds(r.(*model.Service)) {
+					return true
 				}
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	// What the patches of these tests name.
+	// The type that the patches of these tests use.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
 
 	"navarch.io/navarch/push/manifest"
@@ -16,14 +16,14 @@ func filterOf(t testing.TB, apply, match, patch string) model.Record {
 	return rec(t, model.KindEnvoyFilter, "shop/f", "configPatches: [{applyTo: "+apply+", match: {"+match+"}, patch: {"+patch+"}}]")
 }
 
-// Which resources a patch is in, removes or adds; the builders do the merging.
+// A patch of an EnvoyFilter changes, adds or removes the resources that it matches; the builders merge its value.
 func TestPatches(t *testing.T) {
 	base := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "raw:9000:TCP"), svc(t, "shop/api", "10.96.0.2", "http:80:HTTP"), svc(t, "data/db", "10.96.0.3", "tcp:5432:TCP"))
 	n := node("shop", "web-1", "app=web")
 	before := planFor(base, n)
 	for _, c := range []struct {
 		apply, match, patch string
-		want                string // what differs: "type name", with + and - for new and gone
+		want                string // the differences: "type name", with + for added and - for removed
 	}{
 		{"CLUSTER", "context: SIDECAR_OUTBOUND, cluster: {service: " + web + ", portNumber: 80}", "operation: MERGE, value: {connect_timeout: 3s}", "cluster outbound|80||" + web},
 		{"CLUSTER", "cluster: {service: " + web + "}", "operation: MERGE, value: {connect_timeout: 3s}", "cluster inbound|180||, cluster inbound|19000||, cluster outbound|80||" + web + ", cluster outbound|9000||" + web},
@@ -66,7 +66,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// What a patch adds has its domains: a virtual host of ours gives way, and so does the second of two patches.
+// A virtual host that a patch adds keeps its domains: planned virtual hosts lose them, and a second patch with one of
+// them is ignored for this domain. Both have a problem.
 func TestAddedVirtualHosts(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), rec(t, model.KindEnvoyFilter, "shop/f", `
 configPatches:
@@ -88,7 +89,8 @@ configPatches:
 	}
 }
 
-// TCP and TLS routes of a VirtualService become chains; what they name and is not there is called as it would be. TLS to no name of theirs passes.
+// TCP and TLS routes of a VirtualService become filter chains. A missing destination keeps the cluster name that it
+// would have. TLS without a matching name passes through.
 func TestStreamRoutes(t *testing.T) {
 	s := snapshot(svc(t, "shop/db", "10.96.0.1", "tcp:5432:TCP", "tls:443:TLS"), svc(t, "shop/old", "10.96.0.2", "tcp:5432:TCP", "tls:443:TLS"), rec(t, model.KindVirtualService, "shop/v", `
 hosts: [db.shop.svc.cluster.local]
@@ -109,7 +111,7 @@ tls: [{match: [{sniHosts: [a.org]}], route: [{destination: {host: gone.org}}]}]
 	}
 }
 
-// The mesh's policy for unknown destinations, and the Sidecar's over it.
+// The outbound traffic policy of the mesh applies to unknown destinations; a Sidecar's replaces it.
 func TestOutboundPolicy(t *testing.T) {
 	base := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), rec(t, model.KindMesh, "/mesh", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"))
 	last := func(set *manifest.Set) string {
@@ -125,7 +127,7 @@ func TestOutboundPolicy(t *testing.T) {
 	}
 }
 
-// A Unix socket carries all hosts of its egress listener.
+// An egress listener at a Unix socket carries all its hosts.
 func TestUnixSocketEgress(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "more:8080:HTTP"), svc(t, "shop/api", "10.96.0.2", "http:8080:HTTP"),
 		sidecarOf(t, "shop/x", "egress: [{bind: unix:///run/x.sock, port: {protocol: HTTP, name: u}, hosts: ['./*']}]"))

@@ -10,18 +10,19 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from scratch, at a resolved snapshot, without the Secrets that its proxies subscribe to. cluster is what the config cluster is called.
+// Fresh plans a view from scratch at a resolved snapshot, without the Secrets that its proxies subscribe to. cluster is
+// the name of the config cluster.
 func Fresh(s *mirror.Snapshot, v view.View, cluster string) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}, cluster), v, secret.Copy{}, false)
 }
 
-// fresh plans a view from scratch, with the Secrets that are subscribed to, and with the name table, if that is asked for.
+// fresh plans a view from scratch, with the given subscriptions to Secrets and, if named, with the name table.
 func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *manifest.Set {
 	p := &Planner{input: in, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, index: hostIndex{},
 		secrets: secret.New(in), identities: map[view.Identity]*identity{}, revision: in.Revision()}
 	pl := p.plan(v)
 	if named {
-		p.giveNames(pl)
+		p.addNames(pl)
 	}
 	set := *pl.set.Load()
 	if v.Secrets != (view.Identity{}) {
@@ -30,24 +31,25 @@ func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *ma
 	return &set
 }
 
-// freshFor is fresh for a node.
+// freshFor plans the view of a node from scratch.
 func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) *manifest.Set {
 	return fresh(in, viewFrom(in, n), subscribed, named)
 }
 
-// Check plans a joined proxy's view from scratch and compares. It returns what differs, by type and name; nothing is
-// right.
+// Check plans a joined proxy's view from scratch and compares it with the kept plan. It returns the types and names of
+// the resources that differ. An empty result means that they are equal.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool, p.input.Cluster)
 	have := h.Set()
 	return compare(have, freshFor(in, h.Node, p.secrets.Copy(h.View().Secrets), have.Names != nil))
 }
 
+// compare lists the types and names of the resources that differ between two sets.
 func compare(have, want *manifest.Set) (out []string) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
 			if (t == xds.Secret || t == xds.Extension) && want.Types[t].Pending(d.Name) {
-				continue // it is being opened again, and the last good one stands
+				continue // its key is being opened again, and the previous version stays in effect
 			}
 			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {
 				out = append(out, t.Noun()+" "+d.Name)

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// takenByGRPC checks what grpc-go refuses a resource for, or never serves, as its client reads them
+// takenByGRPC checks for everything that makes grpc-go refuse or ignore a resource, by the rules of its parsers
 // (google.golang.org/grpc/internal/xds/xdsclient/xdsresource, which cannot be imported).
 func takenByGRPC(t *testing.T, set *manifest.Set) {
 	t.Helper()
@@ -139,7 +139,7 @@ func grpcListener(t *testing.T, l *listenerv3.Listener) {
 	}
 }
 
-// forbidden says whether rules are about headers that gRPC's client refuses rules about (gRFC A41).
+// forbidden reports whether rules name headers that gRPC's client does not allow in rules (gRFC A41).
 func forbidden(rules proto.Message) bool {
 	text := rules.(*rbacv3.RBAC).String()
 	return strings.Contains(text, `name:":scheme"`) || strings.Contains(text, `name:"grpc-`)

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A headless service has a listener for each endpoint, ready or not, except for the proxy that has the address.
+// A headless service has a listener for each endpoint, ready or not, except for the proxy with that address.
 func TestHeadless(t *testing.T) {
 	s := snapshot(svc(t, "shop/db", "None", "tcp:5432:TCP"), eps(t, "shop/db-1", "{name: tcp, number: 5432}", "10.1.0.1", "10.1.0.2", "10.1.0.3 v1 !"))
 	own := node("shop", "db-0", "app=db")
@@ -30,8 +30,7 @@ func TestHeadless(t *testing.T) {
 	}
 }
 
-// headlessMesh is a headless service with endpoints 10.1.0.1 and so on, and a change of the slice that has them, step
-// by step.
+// headlessMesh returns a headless service with these endpoints, and a function that changes the addresses of its slice.
 func headlessMesh(t *testing.T, addresses []string) (first *mirror.Snapshot, edit func(addresses []string) mirror.Change) {
 	t.Helper()
 	const ports = "{name: tcp, number: 5432}, {name: any, number: 5433}"
@@ -50,8 +49,8 @@ func addressesTo(n int) (all []string) {
 	return all
 }
 
-// Readiness of an endpoint changes no listener of a headless service, and is no work of configuration where nobody asks
-// for names: the fast path has all of it.
+// A change of an endpoint's readiness changes no listener of a headless service. If no agent requests names, it is
+// planned by the fast path alone.
 func TestReadinessOfHeadless(t *testing.T) {
 	addresses := addressesTo(3)
 	s, edit := headlessMesh(t, addresses)
@@ -68,8 +67,9 @@ func TestReadinessOfHeadless(t *testing.T) {
 	}
 }
 
-// A headless service is spoken to by mTLS where all its endpoints take it, ready or not: when the last one ends its
-// cluster stays as it is, and one that no longer takes mTLS has the cluster planned again although it has its address.
+// A client uses mTLS to a headless service if all its endpoints support it, ready or not. When the last endpoint ends,
+// the cluster stays unchanged; when an endpoint no longer supports mTLS, the cluster is planned again although its
+// address is unchanged.
 func TestHealthOfHeadlessLeavesMTLS(t *testing.T) {
 	const name = "outbound|9000||web.b.svc.cluster.local"
 	at := func(how string) model.Record {
@@ -101,8 +101,8 @@ func TestHealthOfHeadlessLeavesMTLS(t *testing.T) {
 	}
 }
 
-// One endpoint of 500 that comes has one listener for each port built in each scope, and one that goes takes its own;
-// the others stay the values that they were.
+// When one of 500 endpoints is added, one listener for each port is built in each scope; when one is removed, its
+// listeners are removed. All others stay the same values.
 func TestEndpointOfMany(t *testing.T) {
 	addresses := addressesTo(501)
 	s, edit := headlessMesh(t, addresses[:500])
@@ -145,9 +145,9 @@ func TestEndpointOfMany(t *testing.T) {
 	step(addresses[1:], 0)
 }
 
-// A headless service with more than 256 endpoints has a problem with the number of listeners that it costs each proxy,
-// to two digits; with merged listeners those of TCP ports are not counted, and a port that may be anything has its own
-// all the same.
+// A headless service with more than 256 endpoints has a problem that states the number of its listeners in each proxy,
+// rounded to two digits. With merged listeners those of TCP ports are not counted; a port of unknown protocol still has
+// separate listeners.
 func TestProblemOfManyListeners(t *testing.T) {
 	const ports = "{name: tcp, number: 5432}, {name: any, number: 5433}"
 	merged := func(ports ...string) model.Record {
@@ -182,7 +182,7 @@ func TestProblemOfManyListeners(t *testing.T) {
 	}
 }
 
-// overlays counts the views that have an overlay.
+// overlays returns the number of views that have an overlay.
 func overlays(p *Planner) (n int) {
 	for _, pl := range p.views {
 		n += min(pl.overlay.Len(), 1)

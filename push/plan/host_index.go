@@ -1,22 +1,32 @@
 package plan
 
-// hostIndex says which scopes have a host: it takes a change of endpoints to the scopes that it touches.
+// hostIndex maps each host to the scopes that have it, so that a change of endpoints only visits these scopes. The nil
+// index stores nothing.
 type hostIndex map[string]map[*scope]struct{}
 
-// adopt follows a scope from now on.
+// adopt adds a scope and all its hosts. The scope updates the index from now on.
 func (x hostIndex) adopt(s *scope) {
 	s.index, s.step = x, newStep()
+	if x == nil {
+		return
+	}
 	s.hosts.Names(func(h string) { x.set(h, s, true) })
 }
 
-// retire forgets a scope.
+// retire removes a scope.
 func (x hostIndex) retire(s *scope) {
 	s.index = nil
+	if x == nil {
+		return
+	}
 	s.hosts.Names(func(h string) { x.set(h, s, false) })
 }
 
-// set says whether a scope has a host.
+// set records whether a scope has a host.
 func (x hostIndex) set(host string, s *scope, has bool) {
+	if x == nil {
+		return
+	}
 	if !has {
 		if delete(x[host], s); len(x[host]) == 0 {
 			delete(x, host)

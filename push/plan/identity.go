@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// joinIdentity finds or makes the Secrets of a view's identity, unless it may have none. leaveIdentity ends it, also where it panics.
+// joinIdentity sets the subscriptions of a view's identity, unless the view may have no Secrets. leaveIdentity undoes
+// it, also after a panic in it.
 func (p *Planner) joinIdentity(pl *planned) {
 	who := pl.view.Secrets
 	if who == (view.Identity{}) {
@@ -24,7 +25,7 @@ func (p *Planner) joinIdentity(pl *planned) {
 	p.secrets.Use(id.Subscriptions, pl.modules)
 }
 
-// modulesOf are the extensions of a view whose modules agents fetch.
+// modulesOf lists the extensions of a view whose modules agents fetch.
 func modulesOf(v view.View) (modules []model.Key) {
 	for _, e := range v.Workload.Extensions.All() {
 		if e.Way == extension.ByAgent {
@@ -34,7 +35,7 @@ func modulesOf(v view.View) (modules []model.Key) {
 	return modules
 }
 
-// leaveIdentity drops the Secrets of a view that nobody has any more.
+// leaveIdentity releases the Secrets of a view without proxies.
 func (p *Planner) leaveIdentity(pl *planned) {
 	id := pl.identity
 	if id == nil {
@@ -47,7 +48,7 @@ func (p *Planner) leaveIdentity(pl *planned) {
 	}
 }
 
-// composeSecrets publishes what was planned again for an identity.
+// composeSecrets publishes the Secrets of an identity that were planned again.
 func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 	for pl := range p.identities[subs.Identity()].views {
 		if pl.compose(p) {
@@ -59,8 +60,9 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 	return moved
 }
 
-// SubscribeSecrets says that a proxy subscribes to some resources of type Secret by name, and to others no more. What it may not have
-// does not exist for it. Rights and Sealed say afterwards what it waits for.
+// SubscribeSecrets adds and removes names of Secrets to the subscriptions of a joined proxy. It returns the proxies
+// whose sets changed. Names that the proxy may not have are treated as missing Secrets. Afterwards Rights and Sealed of
+// the table of Secrets list the queries and keys that the new names wait for.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()
@@ -72,7 +74,8 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 	return p.composeSecrets(pl.identity.Subscriptions)
 }
 
-// Authorised plans with the right of a service account to private keys. One that is not known changes nothing: what there was, stays.
+// Authorised plans with the right of a service account to private keys, and returns the proxies whose sets changed. An
+// unknown right changes nothing.
 func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
 	p.idle("Authorised")
 	for _, subs := range p.secrets.Authorised(who, right) {
@@ -81,7 +84,11 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []
 	return moved
 }
 
-// Opened answers Sealed with the private key of a record. One that is not needed any more is forgotten.
+// Sealed returns the records whose private keys are to be opened, each once. Opened receives the keys.
+func (p *Planner) Sealed() []*model.Secret { return p.secrets.Sealed() }
+
+// Opened plans with the opened private key of a record, and returns the proxies whose sets changed. A key that is not
+// needed any more is dropped.
 func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
 	p.idle("Opened")
 	for _, subs := range p.secrets.Opened(record, key) {
@@ -90,7 +97,7 @@ func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Mo
 	return moved
 }
 
-// inherit takes over what another planner knows of the rights to private keys, and the keys that were opened.
+// inherit copies the rights to private keys and the opened keys of another planner.
 func (p *Planner) inherit(old *Planner) {
 	p.secrets.Inherit(old.secrets)
 	for who := range p.identities {
@@ -98,7 +105,7 @@ func (p *Planner) inherit(old *Planner) {
 	}
 }
 
-// refused says why a proxy may not have a Secret of this name, whatever there is (secret.Refused).
+// refused reports why a proxy may never have a Secret of this name; see secret.Refused.
 func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	var subs *secret.Subscriptions
 	if id := h.planned.Load().identity; id != nil {
@@ -107,7 +114,8 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	return secret.Refused(h.Node, subs, resource)
 }
 
-// missing says why there is nothing of a resource that a proxy subscribes to; empty: there is, or it is waited for.
+// missing reports why a proxy is not sent a resource that it subscribes to. Both results are empty if it is sent, or if
+// it is pending.
 func (p *Planner) missing(h *Handle, resource string) (cause, why string) {
 	if cause, why := p.refused(h, resource); cause != "" {
 		return cause, why
@@ -115,7 +123,7 @@ func (p *Planner) missing(h *Handle, resource string) (cause, why string) {
 	return h.planned.Load().identity.Missing(&h.secrets, resource)
 }
 
-// pendingKeys are the Secrets that a proxy subscribes to and that are not opened yet.
+// pendingKeys lists the Secrets that a proxy subscribes to and whose private keys are not opened yet.
 func (p *Planner) pendingKeys(h *Handle) []model.Key {
 	id := h.planned.Load().identity
 	if id == nil {

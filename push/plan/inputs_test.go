@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// inputRules are n rules that read what proxies are: their locality, their labels (for whom a DestinationRule is), what they report, who may call them.
-// They are for services 10 to 249, however many there are.
+// inputRules returns n rules that read inputs of proxies: locality, labels (of the workloads that a DestinationRule
+// selects), telemetry, permitted callers. They apply to services 10 to 249, whatever the number of services.
 func inputRules(t testing.TB, n int) (all []model.Record) {
 	for i := range n {
 		k := 10 + i%240
@@ -37,7 +37,8 @@ trafficPolicy:
 	return all
 }
 
-// inputPlanner has services, rules that read what proxies are, and thirty proxies of ten namespaces, three zones and five applications.
+// inputPlanner plans services, rules that read inputs of proxies, and thirty proxies of ten namespaces, three zones and
+// five applications.
 func inputPlanner(t testing.TB, services, rules int) (*Planner, *pool.Pool) {
 	shared := &pool.Pool{}
 	s := bigMesh(t, services)
@@ -50,7 +51,7 @@ func inputPlanner(t testing.TB, services, rules int) (*Planner, *pool.Pool) {
 	return p, shared
 }
 
-// inputEdits are edits of service k.
+// inputEdits return an edit of service k, by name.
 var inputEdits = map[string]func(t testing.TB, k, round int) model.Record{
 	"endpoint": func(t testing.TB, k, round int) model.Record {
 		return readyEndpoints(t, fmt.Sprintf("ns%d", k/10), fmt.Sprintf("s%d", k), 2+round%2)
@@ -67,9 +68,10 @@ var inputEdits = map[string]func(t testing.TB, k, round int) model.Record{
 	},
 }
 
-// What is planned and built for an edit is what it touches, however many services there are and however many rules read what proxies are. Listeners are built for each
-// thing that proxies report: one where no Telemetry selects, five where Telemetries select the five applications. Pieces are what is planned in the ten scopes and thirty
-// variations, between which others have their turn; those of a Telemetry, with which a scope is planned as a copy, are not counted.
+// An edit plans and builds only what it changes, whatever the number of services and of rules that read inputs.
+// Listeners are built once for each set of reported telemetry: once if no Telemetry selects proxies, five times if
+// Telemetries select the five applications. The steps counted are those of the ten scopes and thirty variants; steps in
+// which a Telemetry makes a copy of a scope are not counted.
 func TestInputsCostWhatAnEditTouches(t *testing.T) {
 	for _, services := range []int{250, 500} {
 		for rules, reports := range map[int]int64{1: 1, 500: 5} {
@@ -86,7 +88,7 @@ func TestInputsCostWhatAnEditTouches(t *testing.T) {
 				{"endpoint", work{endpoints: 4}, 30, 10},
 				{"virtualservice", work{routes: 10, hosts: 2}, 30, 80},
 				{"rule", work{clusters: 2, listeners: reports}, 30, 110},
-				// The listeners of one namespace: one for each service's TCP port, that of HTTP, and both virtual ones.
+				// The listeners of one namespace: one for each service's TCP port, one for HTTP, and the two virtual listeners.
 				{"telemetry", work{listeners: int64(services) + 3}, 3, 0},
 			} {
 				apply(c.edit, 0)
@@ -103,7 +105,7 @@ func TestInputsCostWhatAnEditTouches(t *testing.T) {
 	}
 }
 
-// BenchmarkInputs is BenchmarkEdit with rules that read what proxies are, and thirty proxies of three zones.
+// BenchmarkInputs is BenchmarkEdit with rules that read inputs of proxies, and thirty proxies of three zones.
 func BenchmarkInputs(b *testing.B) {
 	for _, rules := range []int{1, 100, 1000} {
 		for _, services := range []int{500, 1000, 4000} {

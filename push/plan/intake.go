@@ -4,25 +4,24 @@ import (
 	"slices"
 	"time"
 
-	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// intake decides which of the source's edits are planned by now: not those that there is no memory for (room), and those of large hosts in turns (pace).
-// While it keeps some back, the snapshots that are planned are its own.
+// intake decides which of the source's edits are planned now. It leaves out records for which there is no memory
+// (room), and delays edits of large hosts (pace). While it keeps edits back, the planned snapshots are its own.
 type intake struct {
 	room   *room
 	pace   pace
-	source *mirror.Snapshot // the newest
-	last   *mirror.Snapshot // as planned
+	source *mirror.Snapshot // the newest of the source
+	last   *mirror.Snapshot // the newest that was returned to be planned
 }
 
 func newIntake(limit int) *intake {
 	return &intake{room: newRoom(limit), source: mirror.Empty(), last: mirror.Empty()}
 }
 
-// step returns what is planned of a change by now.
+// step returns the part of a change that is planned now.
 func (i *intake) step(c mirror.Change, now time.Time) mirror.Change {
 	own := i.last != i.source
 	i.source = c.New
@@ -37,7 +36,7 @@ func (i *intake) step(c mirror.Change, now time.Time) mirror.Change {
 // keeps reports whether some edits are kept back.
 func (i *intake) keeps() bool { return len(i.room.out)+len(i.pace.held) > 0 }
 
-// advance makes edits on what is planned; where none are kept back any more, that comes to the source's own snapshot.
+// advance applies edits to the last planned snapshot. If no edits are kept back, the result is the source's snapshot.
 func (i *intake) advance(edits []mirror.Edit, committed time.Time) mirror.Change {
 	c := mirror.Change{Old: i.last, Committed: committed}
 	for _, e := range edits {
@@ -54,7 +53,7 @@ func (i *intake) advance(edits []mirror.Edit, committed time.Time) mirror.Change
 	return c
 }
 
-// release has the edits of a large host planned whose turn has come, and says how long to wait for the next turn.
+// release plans the edits of the next large host that is due. It returns the time until the next one is due.
 func (l *Loop) release(now time.Time) time.Duration {
 	i := l.intake
 	if edits := i.pace.next(now); len(edits) > 0 {
@@ -63,37 +62,38 @@ func (l *Loop) release(now time.Time) time.Duration {
 	return i.pace.due(now)
 }
 
-// A host of very many endpoints takes as long to plan as hundreds of others, whichever of them changes, and proxies are sent all of it. So
-// hosts from largeHost on have their edits planned at most once in pacePerHost, one of them at a time with pacePause in between: namespaces in turns,
-// and the hosts of one in turns. They are sent as configuration.
+// Any change of a host with very many endpoints takes as long to plan as hundreds of other hosts, and all of it is sent
+// to proxies. So the edits of hosts from largeHost endpoints on are planned at most once in pacePerHost, one host at a
+// time with pacePause in between. Namespaces take turns, and so do the hosts of a namespace. These edits are sent as
+// configuration.
 const (
 	largeHost   = 2000 // endpoints
 	pacePerHost = time.Second
 	pacePause   = 250 * time.Millisecond
 )
 
-// pace has edits of large hosts wait for their turns. It has no clock.
+// pace delays edits of large hosts. It has no clock: the caller passes the time.
 type pace struct {
-	held   map[model.Key]mirror.Edit // the newest of each record
-	spaces []*turns                  // whose turn is next first; none is empty
-	passed map[string]time.Time      // hosts, when each had its turn
-	at     time.Time                 // of the last turn
+	held   map[model.Key]mirror.Edit // the merged edit of each waiting record
+	spaces []*hostQueue              // in the order of turns; none is empty
+	passed map[string]time.Time      // host -> time of its last turn
+	at     time.Time                 // of the last turn of any host
 }
 
-// turns is the large hosts of one namespace that wait.
-type turns struct {
+// hostQueue lists the large hosts of one namespace that wait.
+type hostQueue struct {
 	namespace string
-	hosts     []string // whose turn is next first
+	hosts     []string // in the order of turns
 }
 
-// large reports whether an edit is of endpoints of a host that has very many in a snapshot. Those that other namespaces state for it do not count: nobody makes
-// another's host large.
+// large reports whether an edit is of Endpoints whose host has very many endpoints in a snapshot. Endpoints in other
+// namespaces do not count, so that no namespace can make a host of another one large.
 func large(e mirror.Edit, s *mirror.Snapshot) bool {
 	if e.Key().Kind != model.KindEndpoints || s == nil {
 		return false
 	}
 	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
+		for _, h := range model.HostsOf(r) {
 			sum := 0
 			for slice := range s.ByHost(model.KindEndpoints, h) {
 				if slice.Meta().Key.Namespace != e.Key().Namespace {
@@ -108,17 +108,17 @@ func large(e mirror.Edit, s *mirror.Snapshot) bool {
 	return false
 }
 
-// first names the hosts of an edit that waits.
-func first(e mirror.Edit) string {
+// firstHost returns the host by which a waiting edit is queued: its first one.
+func firstHost(e mirror.Edit) string {
 	for _, r := range records(e) {
-		if hosts := input.HostsOf(r); len(hosts) > 0 {
+		if hosts := model.HostsOf(r); len(hosts) > 0 {
 			return hosts[0]
 		}
 	}
 	return ""
 }
 
-// admit returns the edits that need not wait, and those whose turn it is.
+// admit queues the edits that have to wait. It returns the others, and those of the host whose turn it is.
 func (p *pace) admit(edits []mirror.Edit, last, now *mirror.Snapshot, at time.Time) []mirror.Edit {
 	waits := func(e mirror.Edit) bool {
 		return e.Key().Kind == model.KindEndpoints && (p.waiting(e.Key()) || large(e, last) && large(e, now))
@@ -137,8 +137,10 @@ func (p *pace) admit(edits []mirror.Edit, last, now *mirror.Snapshot, at time.Ti
 	return append(through, p.next(at)...)
 }
 
+// waiting reports whether an edit of the record waits.
 func (p *pace) waiting(key model.Key) bool { _, is := p.held[key]; return is }
 
+// hold queues an edit, merged with a waiting one of the same record.
 func (p *pace) hold(e mirror.Edit) {
 	if p.held == nil {
 		p.held, p.passed = map[model.Key]mirror.Edit{}, map[string]time.Time{}
@@ -147,23 +149,23 @@ func (p *pace) hold(e mirror.Edit) {
 	if was, is := p.held[key]; is {
 		e.Old = was.Old
 	}
-	if e.Old == nil && e.New == nil { // it came and went while it waited
+	if e.Old == nil && e.New == nil { // the record was created and deleted while it waited
 		delete(p.held, key)
 		return
 	}
 	p.held[key] = e
-	namespace, host := key.Namespace, first(e)
-	i := slices.IndexFunc(p.spaces, func(t *turns) bool { return t.namespace == namespace })
+	namespace, host := key.Namespace, firstHost(e)
+	i := slices.IndexFunc(p.spaces, func(t *hostQueue) bool { return t.namespace == namespace })
 	if i < 0 {
 		i = len(p.spaces)
-		p.spaces = append(p.spaces, &turns{namespace: namespace})
+		p.spaces = append(p.spaces, &hostQueue{namespace: namespace})
 	}
 	if t := p.spaces[i]; !slices.Contains(t.hosts, host) {
 		t.hosts = append(t.hosts, host)
 	}
 }
 
-// next returns the edits of the host whose turn it is; none: it is nobody's yet.
+// next returns the edits of the host whose turn it is, and removes them. It returns none if no host is due.
 func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 	if len(p.spaces) == 0 || now.Sub(p.at) < pacePause {
 		return nil
@@ -179,7 +181,7 @@ func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 			p.spaces = append(p.spaces, t)
 		}
 		for key, e := range p.held {
-			if key.Namespace == t.namespace && first(e) == host {
+			if key.Namespace == t.namespace && firstHost(e) == host {
 				edits = append(edits, e)
 				delete(p.held, key)
 			}
@@ -191,7 +193,7 @@ func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 	return nil
 }
 
-// due returns the time until the next turn.
+// due returns the time until the next host is due.
 func (p *pace) due(now time.Time) time.Duration {
 	wait := time.Hour
 	for _, t := range p.spaces {
@@ -202,7 +204,7 @@ func (p *pace) due(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-// forget drops hosts that may have a turn at once.
+// forget drops the times of hosts that may have a turn at once.
 func (p *pace) forget(now time.Time) {
 	for h, at := range p.passed {
 		if now.Sub(at) >= pacePerHost {

@@ -6,18 +6,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Joining is a proxy that joins, while the scope or the variant of its view is made.
+// Joining is a join of one proxy, while the scope, the variant or the workload of its view is planned.
 type Joining struct {
-	making
+	stepwise
 	p       *Planner
 	node    view.Node
 	view    view.View
-	inbound *inbound.Workload // made for the view, as the planner's input has it; nil: not made
-	stale   bool              // what is made is for another view, or planned with what has changed as a whole
-	waits   bool              // for another join, when it was last asked to go on
+	inbound *inbound.Workload // planned for the view with the planner's input; nil until then
+	stale   bool              // the work has to begin again: the view changed, or a change replaced what it depends on
+	waits   bool              // the last Step waited for another join
 }
 
-// BeginJoin starts to plan a proxy's view. Until End or Drop, everything else may be planned between two Steps.
+// BeginJoin starts the join of a proxy. The caller calls Step until it returns false, then End; or Drop at any time.
+// Between two Steps other changes and joins may be planned.
 func (p *Planner) BeginJoin(n view.Node) *Joining {
 	p.idle("BeginJoin")
 	j := &Joining{p: p, node: n}
@@ -25,8 +26,8 @@ func (p *Planner) BeginJoin(n view.Node) *Joining {
 	return j
 }
 
-// Step goes on until over says that the turn is over, which is asked after every piece. False: End has a little left to do,
-// unless something else is planned first.
+// Step continues the work until it is complete, or until over returns true, which is called after every piece. The
+// result is false if only End is left, unless the planner plans something else before End.
 func (j *Joining) Step(over func() bool) (more bool) {
 	p := j.p
 	p.idle("Step of a join")
@@ -44,48 +45,50 @@ func (j *Joining) Step(over func() bool) (more bool) {
 			return true
 		}
 		if p.scopes[j.view.Scope] == nil {
-			p.firsts[alike(j.view.Scope)] = j
+			p.firsts[templateKey(j.view.Scope)] = j
 		}
-		j.making = makingAt(p.input, p.replayed)
+		j.stepwise = newStepwise(p.input, p.fastSteps)
 		j.start(j.plan)
 	}
 	return j.advance(over)
 }
 
-// awaits says whether a scope is made that will be the template of another, which has none yet.
+// awaits reports whether another join plans the scope that will be the template of this one, and no template exists
+// yet.
 func (p *Planner) awaits(of view.Scope) bool {
-	return p.firsts[alike(of)] != nil && of.Sidecar == (model.Key{}) && p.scopes[of] == nil && p.templateFor(of, p.input) == nil
+	return p.firsts[templateKey(of)] != nil && of.Sidecar == (model.Key{}) && p.scopes[of] == nil && p.templateFor(of, p.input) == nil
 }
 
-// alike is equal for scopes of which one may be the template of another.
-func alike(of view.Scope) view.Scope {
+// templateKey returns a value that is equal for scopes of which one may be the template of another.
+func templateKey(of view.Scope) view.Scope {
 	of.Namespace = ""
 	return of
 }
 
-// drop ends what has begun, so that it may begin again.
+// drop ends the work that has begun, so that it can begin again.
 func (j *Joining) drop() {
-	j.making.drop()
-	if j.making, j.inbound, j.stale = (making{}), nil, false; j.p.firsts[alike(j.view.Scope)] == j {
-		delete(j.p.firsts, alike(j.view.Scope))
+	j.stepwise.drop()
+	if j.stepwise, j.inbound, j.stale = (stepwise{}), nil, false; j.p.firsts[templateKey(j.view.Scope)] == j {
+		delete(j.p.firsts, templateKey(j.view.Scope))
 	}
 }
 
-// Lacks says whether the view lacks what takes long to plan, so that Step has something to do.
+// Lacks reports whether the view lacks a layer that takes long to plan, so that Step has work to do.
 func (j *Joining) Lacks() bool { return j.p.lacks(j.p.viewOf(j.node)) }
 
-// fewHosts are so few that a variant of a scope that has them is planned at once.
+// fewHosts is the number of hosts below which a variant of a scope is planned at once.
 const fewHosts = 200
 
-// lacks says whether there is not yet what takes long to plan of a view.
+// lacks reports whether the planner lacks a layer of the view that takes long to plan.
 func (p *Planner) lacks(v view.View) bool { return p.lacksOutbound(v) || p.lacksInbound(v) }
 
+// lacksOutbound is lacks for the scope and the variant.
 func (p *Planner) lacksOutbound(v view.View) bool {
 	s := p.scopes[v.Scope]
 	return s == nil || v.Inputs != (view.Inputs{}) && s.variants[v.Inputs] == nil && s.hosts.Len() >= p.fewHosts
 }
 
-// lacksInbound says so of the workload: each of its ports has all policies.
+// lacksInbound is lacks for the workload. Its cost grows with ports times policies, since each port has all policies.
 func (p *Planner) lacksInbound(v view.View) bool {
 	if p.workloads[v.Workload] != nil {
 		return false
@@ -99,7 +102,7 @@ func (p *Planner) lacksInbound(v view.View) bool {
 	return ports*(1+v.Workload.Policies.Len()+v.Workload.Authentications.Len()) >= p.fewHosts
 }
 
-// plan makes the scope, or a copy of the one that there is, with the variant, and the workload.
+// plan plans the scope, or a copy of the existing one, with the variant, and then the workload.
 func (j *Joining) plan() {
 	if j.p.lacksOutbound(j.view) {
 		j.planOutbound()
@@ -107,11 +110,12 @@ func (j *Joining) plan() {
 	for j.inbound == nil && j.p.lacksInbound(j.view) {
 		j.planInbound()
 		for _, d := range j.shadows {
-			j.work(d, func() {}) // follows what was planned meanwhile, during which the workload may become another
+			j.work(d, func() {}) // follows the steps planned meanwhile, during which the workload may change
 		}
 	}
 }
 
+// planOutbound plans the scope and the variant on a shadow.
 func (j *Joining) planOutbound() {
 	key := j.view.Scope
 	var d *shadow
@@ -125,24 +129,24 @@ func (j *Joining) planOutbound() {
 	j.vary(d, j.view.Inputs)
 }
 
-// planInbound makes the workload, unless a change reaches it meanwhile.
+// planInbound plans the workload. The result is dropped if a change touches it meanwhile.
 func (j *Joining) planInbound() {
 	began := len(j.since)
 	made := kinds[j.view.Workload.Kind].workload(j.p.input, j.view.Workload, j.pause)
 	for _, u := range j.since[began:] {
-		if u.dirt != nil && u.dirt.touches(made) {
+		if u.affected != nil && u.affected.touches(made) {
 			return
 		}
 	}
 	j.inbound = made
 }
 
-// passed has the join follow a change that was planned, or has the join begin again.
-func (j *Joining) passed(rp *replan) {
+// followChange adds a planned change to the steps that the join follows, or marks the join to begin again.
+func (j *Joining) followChange(rp *replan) {
 	if j.next == nil {
 		return
 	}
-	j.since = append(append(j.since, played{in: rp.in, dirt: rp.dirt}), rp.since...)
+	j.since = append(append(j.since, plannedStep{in: rp.in, affected: rp.affected}), rp.since...)
 	if j.inbound != nil && rp.touches(j.inbound) {
 		j.inbound = nil
 	}
@@ -150,7 +154,7 @@ func (j *Joining) passed(rp *replan) {
 		len(j.shadows) == 0 && j.p.lacksOutbound(j.view)
 }
 
-// End joins, with what was made. It panics unless the last Step said that there is no more.
+// End completes the join. It panics unless the last Step returned false.
 func (j *Joining) End() *Handle {
 	p := j.p
 	for _, d := range j.shadows {
@@ -159,7 +163,7 @@ func (j *Joining) End() *Handle {
 	for key, d := range j.shadows {
 		p.graft(key, d)
 	}
-	made, wl := j.making, j.view.Workload
+	made, wl := j.stepwise, j.view.Workload
 	if p.workloads[wl] == nil && j.inbound != nil {
 		p.workloads[wl] = &workload{Workload: j.inbound}
 	}
@@ -171,13 +175,13 @@ func (j *Joining) End() *Handle {
 	return p.Join(j.node)
 }
 
-// Drop ends what BeginJoin began, where nobody will End it.
+// Drop ends a join without completing it.
 func (j *Joining) Drop() {
 	delete(j.p.joining, j)
 	j.drop()
 }
 
-// graft gives a scope the variants of a shadow that is equal to it, or makes the shadow the scope.
+// graft adds the variants of a shadow to the equal scope, or stores the shadow as a new scope.
 func (p *Planner) graft(key view.Scope, d *shadow) {
 	d.pauses(nil)
 	s := p.scopes[key]

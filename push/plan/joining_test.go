@@ -16,16 +16,16 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// joiners is proxies that join a random history, piece by piece.
+// joiners are proxies that join step by step during a random history.
 type joiners struct {
 	*randomRun
 	r       *rand.Rand
 	joining []*Joining
 	joined  int
-	passed  int // changes, of joins that had begun
+	passed  int // applied during an unfinished join
 }
 
-// begin has another proxy join.
+// begin starts the join of another proxy.
 func (d *joiners) begin() {
 	all := slices.Concat(nodes(), apps(), zoned(), resolvers())
 	n := all[d.r.IntN(len(all))]
@@ -33,7 +33,7 @@ func (d *joiners) begin() {
 	d.joining = append(d.joining, d.planner.BeginJoin(n))
 }
 
-// some goes on with each join for a piece or two, and ends those for which all is made.
+// some advances each join by one or two steps, and finishes each join whose layers are complete.
 func (d *joiners) some() {
 	for _, j := range slices.Clone(d.joining) {
 		if !j.Step(func() bool { return d.r.IntN(6) == 0 }) {
@@ -44,8 +44,8 @@ func (d *joiners) some() {
 	}
 }
 
-// Proxies that join in the middle of any history, piece by piece, with endpoints, changes and other joins in between, have what is planned
-// from scratch.
+// Proxies that join step by step at any point of a history, with endpoints, changes and other joins in between, have
+// the resources of a plan from scratch.
 func TestJoinsInPieces(t *testing.T) {
 	for seed := range uint64(max(3, *histories/2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -82,10 +82,11 @@ func TestJoinsInPieces(t *testing.T) {
 	}
 }
 
-// made counts the resources, and the objects in memory, that a piece makes.
+// made are the numbers of resources and of memory objects that a step makes.
 type made struct{ resources, objects int64 }
 
-// pieces plans a change, and then a proxy that joins, turn by turn of one piece each, and returns the largest piece.
+// pieces plans a change and then a joining proxy, one step in each turn. It returns the largest step and the number of
+// steps.
 func pieces(p *Planner, shared *pool.Pool, c mirror.Change, n view.Node) (h *Handle, most made, count int) {
 	piece := func(f func()) {
 		var before, after runtime.MemStats
@@ -110,9 +111,10 @@ func pieces(p *Planner, shared *pool.Pool, c mirror.Change, n view.Node) (h *Han
 	return h, most, count
 }
 
-// A piece makes little, whatever a tenant's configuration makes of a mesh, and however much there is of it: for a proxy
-// that joins, and for one that is there when the configuration comes. An attack that is four times as large has up to
-// sixteen times as many resources. A single resource, and so a piece, grows by four.
+// A step makes few resources, whatever a tenant's configuration makes of a mesh and whatever its size, both for a
+// joining proxy and for a proxy that is present when the configuration changes. An attack that is four times as large
+// results in up to sixteen times as many resources; a single resource, and therefore a step, becomes four times as
+// large.
 func TestPiecesAreSmall(t *testing.T) {
 	const few, many = 6, 24
 	for name, attack := range attacks {
@@ -146,8 +148,8 @@ func TestPiecesAreSmall(t *testing.T) {
 	}
 }
 
-// While a tenant's scope is made, endpoints and changes of others are planned, and others join, those of the same namespace too where nothing has to be
-// made for them; what is made for the tenant has all of that.
+// While a tenant's scope is planned, endpoints and changes of other tenants are planned, and other proxies join, also
+// those of the same namespace whose layers already exist. The finished scope contains all these changes.
 func TestLoopServesOthersDuringAJoin(t *testing.T) {
 	src := newTestSource()
 	l, err := NewLoop(Config{Source: src, DebounceAfter: 1, Coalesce: 1})
@@ -156,15 +158,15 @@ func TestLoopServesOthersDuringAJoin(t *testing.T) {
 	}
 	src.now = bigMesh(t, 60)
 	src.box.Put(mirror.Change{Old: mirror.Empty(), New: src.now})
-	l.take(src.box)
+	l.applyNewest(src.box)
 	l.turn = 0
-	enter := func(namespace string, labels ...string) *entering {
-		e := &entering{node: node(namespace, "a", labels...), done: make(chan struct{})}
-		l.await(func() { l.enter(e) })
+	enter := func(namespace string, labels ...string) *joinRequest {
+		e := &joinRequest{node: node(namespace, "a", labels...), done: make(chan struct{})}
+		l.await(func() { l.startJoin(e) })
 		return e
 	}
-	finish := func(all ...*entering) {
-		for i := 0; slices.ContainsFunc(all, func(e *entering) bool { return !e.answered() }); i++ {
+	finish := func(all ...*joinRequest) {
+		for i := 0; slices.ContainsFunc(all, func(e *joinRequest) bool { return !e.answered() }); i++ {
 			if l.plan(time.Now()); i > 100_000 {
 				t.Fatal("a join does not end")
 			}
@@ -173,16 +175,16 @@ func TestLoopServesOthersDuringAJoin(t *testing.T) {
 	first := enter("ns1")
 	finish(first)
 	src.put(attacks["patches of clusters"](t, 5)...)
-	l.take(src.box)
+	l.applyNewest(src.box)
 	tenant := enter("ns0")
 	for range 10 {
 		l.plan(time.Now())
 	}
-	finish(enter("ns1")) // waits until the patches are planned
+	finish(enter("ns1")) // returns when the patches are planned
 	for range 10 {
 		l.plan(time.Now())
 	}
-	if tenant.answered() || len(l.lines) != 1 || len(tenant.join.shadows) != 1 {
+	if tenant.answered() || len(l.joinQueues) != 1 || len(tenant.join.shadows) != 1 {
 		t.Fatal("the tenant's scope is not being made")
 	}
 	quick := enter("ns1", "some=label")
@@ -194,13 +196,13 @@ func TestLoopServesOthersDuringAJoin(t *testing.T) {
 		t.Error("a proxy for which all is there waits for the tenant's")
 	}
 	src.put(readyEndpoints(t, "ns0", "s3", 1))
-	l.take(src.box)
+	l.applyNewest(src.box)
 	l.plan(time.Now())
 	if got := addresses(t, first.proxy.Set(), "outbound|80||s3.ns0.svc.cluster.local"); got != "10.200.0.0:8080" || tenant.answered() {
 		t.Errorf("endpoints wait for the tenant's scope: %s", got)
 	}
 	src.put(svc(t, "ns2/new", "10.99.0.1", "http:80:HTTP"))
-	l.take(src.box)
+	l.applyNewest(src.box)
 	for i := 0; l.Revision() < 4 && i < 200; i++ {
 		l.plan(time.Now())
 	}
@@ -208,7 +210,7 @@ func TestLoopServesOthersDuringAJoin(t *testing.T) {
 		t.Error("a change waits for the tenant's scope")
 	}
 	finish(tenant, other)
-	for _, e := range []*entering{first, quick, tenant, other} {
+	for _, e := range []*joinRequest{first, quick, tenant, other} {
 		if e.err != nil {
 			t.Fatal(e.err)
 		}
@@ -221,7 +223,8 @@ func TestLoopServesOthersDuringAJoin(t *testing.T) {
 	}
 }
 
-// Scopes that differ in the namespace alone are not all planned from scratch where their proxies join at once.
+// Of scopes that differ only in the namespace, and whose proxies join at the same time, one is planned from scratch and
+// all others are cloned from it.
 func TestJoinWaitsForItsTemplate(t *testing.T) {
 	shared := &pool.Pool{}
 	p := New(Settings{Pool: shared, Snapshot: bigMesh(t, 40)})

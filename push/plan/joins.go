@@ -8,41 +8,41 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// entering is a proxy that joins, as Loop.Join waits for it.
-type entering struct {
+// joinRequest is a call of Loop.Join that waits.
+type joinRequest struct {
 	node  view.Node
 	moved func(Path)
-	join  *Joining      // nil: it has not begun, with this planner
-	done  chan struct{} // closed once proxy or err is there
+	join  *Joining      // nil if it has not begun with the present planner
+	done  chan struct{} // closed once proxy or err is set
 	proxy *Proxy
 	err   error
 }
 
-// line is the proxies of one namespace for which something has to be made, in the order in which they came.
-type line struct {
+// joinQueue lists the requests of one namespace whose views lack layers, in order of arrival.
+type joinQueue struct {
 	namespace string
-	entering  []*entering
+	requests  []*joinRequest
 }
 
-// waiter waits until everything is planned that the source had published when it came.
+// waiter is a function to call once the plan is complete at a revision.
 type waiter struct {
 	revision int64
 	then     func()
 }
 
-// await calls f once everything is planned that the source has published.
+// await calls f once everything is planned that the source has published by now.
 func (l *Loop) await(f func()) {
 	if l.planner == nil || l.planner.Revision() >= l.newest.Revision() {
 		f()
 		return
 	}
 	if l.pending.Len()+l.endpointEdits.Len() == 0 {
-		l.endpoints.waits = true // there is nothing to plan, and nobody has said so
+		l.endpoints.waits = true // nothing to plan, but the new revision is not published yet
 	}
 	l.waiting = append(l.waiting, waiter{l.newest.Revision(), f})
 }
 
-// wake calls those for whom what they wait for is planned.
+// wake calls the waiters whose revision is planned.
 func (l *Loop) wake() {
 	for len(l.waiting) > 0 && (l.planner == nil || l.planner.Revision() >= l.waiting[0].revision) {
 		f := l.waiting[0].then
@@ -51,7 +51,8 @@ func (l *Loop) wake() {
 	}
 }
 
-// settle returns once everything is planned that the source had published before. The error is the context's, or that the loop has ended.
+// settle returns once everything is planned that the source had published before the call. The error is the context's,
+// or errEnded.
 func (l *Loop) settle(ctx context.Context) error {
 	done := make(chan struct{})
 	if err := l.call(ctx, func() { l.await(func() { close(done) }) }); err != nil {
@@ -67,17 +68,18 @@ func (l *Loop) settle(ctx context.Context) error {
 	}
 }
 
-// Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's goroutine
-// after each change of the proxy's set, until Leave; it must not block (store/watchdog), and may be called before Join returns.
-// ErrNotReady: there is no complete snapshot. ErrUnplannable: the view panics, and no record is to blame for it.
+// Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's
+// goroutine after each change of the proxy's set, until Leave. It must not block (store/watchdog), and may be called
+// before Join returns. The error is ErrNotReady without a complete snapshot, ErrUnplannable if planning the view panics
+// and no record is to blame, errEnded after the loop's end, or the context's.
 func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
-	e := &entering{node: n, moved: moved, done: make(chan struct{})}
+	e := &joinRequest{node: n, moved: moved, done: make(chan struct{})}
 	enter := func() {
 		if l.planner == nil || ctx.Err() != nil {
 			e.end(nil, ErrNotReady)
 			return
 		}
-		l.await(func() { l.enter(e) })
+		l.await(func() { l.startJoin(e) })
 	}
 	if err := l.call(ctx, enter); err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy,
 	select {
 	case <-e.done:
 	case <-ctx.Done():
-		_ = l.call(context.Background(), func() { l.abandon(e) }) // an ended loop has nobody who joins
+		_ = l.call(context.Background(), func() { l.cancelJoin(e) }) // fails only after the loop's end
 	case <-l.ended:
 	}
 	switch {
@@ -99,18 +101,19 @@ func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy,
 	return nil, errEnded
 }
 
-// end answers.
-func (e *entering) end(p *Proxy, err error) {
+// end answers the request.
+func (e *joinRequest) end(p *Proxy, err error) {
 	e.proxy, e.err = p, err
 	close(e.done)
 }
 
-// answered says whether it has been.
-func (e *entering) answered() bool { return e.proxy != nil || e.err != nil }
+// answered reports whether the request has been answered.
+func (e *joinRequest) answered() bool { return e.proxy != nil || e.err != nil }
 
-// enter has a proxy join at once where its view lacks nothing that takes long to plan; else it stands in line.
-func (l *Loop) enter(e *entering) {
-	if l.planner == nil && !e.answered() { // see restore
+// startJoin completes a join at once if the view lacks no layer that takes long to plan. Otherwise it queues the
+// request.
+func (l *Loop) startJoin(e *joinRequest) {
+	if l.planner == nil && !e.answered() { // restore has failed
 		e.end(nil, ErrNotReady)
 	}
 	if e.answered() {
@@ -122,31 +125,31 @@ func (l *Loop) enter(e *entering) {
 		lacks = e.join.Lacks()
 	})
 	if !lacks {
-		l.joined(e, err == nil)
+		l.finishJoin(e, err == nil)
 		return
 	}
-	i := slices.IndexFunc(l.lines, func(line *line) bool { return line.namespace == e.node.Namespace })
+	i := slices.IndexFunc(l.joinQueues, func(q *joinQueue) bool { return q.namespace == e.node.Namespace })
 	if i < 0 {
-		i, l.lines = len(l.lines), append(l.lines, &line{namespace: e.node.Namespace})
+		i, l.joinQueues = len(l.joinQueues), append(l.joinQueues, &joinQueue{namespace: e.node.Namespace})
 	}
-	l.lines[i].entering = append(l.lines[i].entering, e)
+	l.joinQueues[i].requests = append(l.joinQueues[i].requests, e)
 }
 
-// makeForJoins makes, for a turn, what proxies in line lack: of each namespace the first one's, the namespaces in turn.
-func (l *Loop) makeForJoins(began time.Time) {
+// planJoins plans, for one turn, the layers that queued requests lack: the first of each namespace, namespaces in turn.
+func (l *Loop) planJoins(began time.Time) {
 	over := l.overAt(began)
-	for len(l.lines) > 0 {
-		line, more := l.lines[0], false
-		l.lines = append(l.lines[1:], line)
-		e := line.entering[0]
+	for len(l.joinQueues) > 0 {
+		q, more := l.joinQueues[0], false
+		l.joinQueues = append(l.joinQueues[1:], q)
+		e := q.requests[0]
 		err := l.guarded(func() {
-			if e.join == nil { // restore has made another planner
+			if e.join == nil { // restore has replaced the planner
 				e.join = l.planner.BeginJoin(e.node)
 			}
 			more = e.join.Step(over)
 		})
 		if !more {
-			l.joined(e, err == nil)
+			l.finishJoin(e, err == nil)
 		}
 		if over() {
 			return
@@ -154,9 +157,9 @@ func (l *Loop) makeForJoins(began time.Time) {
 	}
 }
 
-// joined answers a proxy for which all is made, or, false, for which making it has panicked.
-func (l *Loop) joined(e *entering, made bool) {
-	l.unqueue(e)
+// finishJoin answers a request whose layers are planned. made is false if planning them has panicked.
+func (l *Loop) finishJoin(e *joinRequest, made bool) {
+	l.removeJoin(e)
 	h, err := l.join(e, made)
 	if err != nil {
 		e.end(nil, err)
@@ -165,40 +168,40 @@ func (l *Loop) joined(e *entering, made bool) {
 	p := &Proxy{Handle: h, loop: l, moved: e.moved}
 	defer e.end(p, nil)
 	l.proxies[p.Handle] = p
-	l.open() // credentials that its agent fetches modules with
-	l.show()
+	l.open() // for credentials with which its agent fetches modules
+	l.updateGauges()
 }
 
-// abandon ends a join that nobody waits for any more.
-func (l *Loop) abandon(e *entering) {
+// cancelJoin ends a request whose caller does not wait any more.
+func (l *Loop) cancelJoin(e *joinRequest) {
 	if e.answered() {
 		return
 	}
-	l.unqueue(e)
+	l.removeJoin(e)
 	if e.join != nil {
 		e.join.Drop()
 	}
 	e.end(nil, context.Canceled)
 }
 
-// unqueue takes a proxy out of its line.
-func (l *Loop) unqueue(e *entering) {
-	l.lines = slices.DeleteFunc(l.lines, func(line *line) bool {
-		line.entering = slices.DeleteFunc(line.entering, func(other *entering) bool { return other == e })
-		return len(line.entering) == 0
+// removeJoin removes a request from its queue.
+func (l *Loop) removeJoin(e *joinRequest) {
+	l.joinQueues = slices.DeleteFunc(l.joinQueues, func(q *joinQueue) bool {
+		q.requests = slices.DeleteFunc(q.requests, func(other *joinRequest) bool { return other == e })
+		return len(q.requests) == 0
 	})
 }
 
-// beginAgain has the joins in line begin again with another planner; without one they end.
-func (l *Loop) beginAgain() {
-	for _, line := range l.lines {
-		for _, e := range line.entering {
+// restartJoins makes the queued joins begin again with another planner. Without a planner they end with ErrNotReady.
+func (l *Loop) restartJoins() {
+	for _, q := range l.joinQueues {
+		for _, e := range q.requests {
 			if e.join = nil; l.planner == nil {
 				e.end(nil, ErrNotReady)
 			}
 		}
 	}
 	if l.planner == nil {
-		l.lines = nil
+		l.joinQueues = nil
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// kind has the functions that plan for one kind of proxies. No other code of the plan decides a proxy's resources by
-// its kind.
+// kind contains the functions that plan for one kind of proxies. No other code of the plan decides a proxy's resources
+// by its kind.
 type kind struct {
-	// front makes the front of a scope, and its host table, without hosts. A Sidecar of nil means that none applies.
+	// front returns the front of a scope and its host table, without hosts. A nil Sidecar means that none applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)
-	// workload plans what the proxies serve to their own workload. rest is called between two resources.
-	workload func(in *input.Input, key view.Workload, rest func()) *inbound.Workload
+	// workload plans the inbound side. It calls yield between two resources.
+	workload func(in *input.Input, key view.Workload, yield func()) *inbound.Workload
 }
 
-// kinds has a row for each view.Kind.
+// kinds contains a row for each view.Kind.
 var kinds = [...]kind{
 	view.Sidecar: {
 		front: func(in *input.Input, key view.Scope, of *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {
@@ -34,9 +34,7 @@ var kinds = [...]kind{
 		front: func(in *input.Input, key view.Scope, _ *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {
 			return router.New(in, key, patches, to)
 		},
-		workload: func(in *input.Input, key view.Workload, _ func()) *inbound.Workload {
-			return inbound.Bootstrap(in, key)
-		},
+		workload: inbound.Bootstrap,
 	},
 	view.Proxyless: {
 		front: func(in *input.Input, key view.Scope, of *model.Sidecar, _ input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {

@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/push/istiometrics"
 )
 
-// What Kiali groups requests and connections by (kiali: graph/telemetry/istio/istio.go); a series that lacks one of these labels it leaves out.
+// The labels by which Kiali groups requests and connections (kiali: graph/telemetry/istio/istio.go); it ignores a
+// series that lacks one of them.
 const (
 	kialiEnds = "source_cluster,source_workload_namespace,source_workload,source_canonical_service,source_canonical_revision,destination_cluster,destination_service_namespace," +
 		"destination_service,destination_service_name,destination_workload_namespace,destination_workload,destination_canonical_service,destination_canonical_revision"
@@ -22,7 +23,8 @@ const (
 	kialiTCP      = kialiEnds + ",response_flags"
 )
 
-// queries are what Kiali and Istio's dashboards ask, and labels that each answer has, as NAME=VALUE between spaces.
+// queries are queries of Kiali and of Istio's dashboards, each with the labels that its result must have, as NAME=VALUE
+// separated by spaces.
 var queries = map[string]struct{ ask, want string }{
 	"Kiali, of the internet":      {`sum(rate(istio_requests_total{reporter="destination",source_workload="unknown",destination_workload_namespace="b"}[2m])) by (` + kialiRequests + `)`, "source_workload=unknown destination_workload=server-v2 destination_service_name=server response_code=200"},
 	"Kiali, of other namespaces":  {`sum(rate(istio_requests_total{reporter="source",source_workload_namespace!="b",source_workload!="unknown",destination_service_namespace="b"}[2m])) by (` + kialiRequests + `)`, "source_workload=client-v1 source_canonical_service=client destination_workload=server-v2 request_protocol=http"},
@@ -50,7 +52,8 @@ var queries = map[string]struct{ ask, want string }{
 	"workload, TCP":      {`sum(irate(istio_tcp_connections_closed_total{reporter="source",source_workload_namespace=~"a",source_workload=~"client-v1"}[2m])) by (destination_service)`, "destination_service=server.b.svc.cluster.local"},
 }
 
-// What Kiali and Istio's dashboards ask has answers where real Envoys count, by Prometheus' own engine.
+// Prometheus' own engine returns a result for each query of Kiali and Istio's dashboards from the metrics of real
+// Envoys.
 func TestKubeDashboardsAreAnswered(t *testing.T) {
 	c := startCounting(t)
 	pages := map[string][]string{}
@@ -89,7 +92,7 @@ type answer struct {
 	Value  string
 }
 
-// answers are what expressions come to at the last of pages that are scraped a minute apart.
+// answers evaluates expressions over pages that are scraped a minute apart, at the time of the last page.
 func answers(t *testing.T, expressions map[string]string, pages map[string][]string) (all map[string][]answer) {
 	t.Helper()
 	tools, err := controlplane.Tools()

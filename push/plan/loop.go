@@ -24,13 +24,13 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// ErrNotReady is what Join answers while there is no complete snapshot.
+// ErrNotReady is the error of Join while there is no complete snapshot.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
-// errEnded is what requests get from a loop that has ended.
+// errEnded is the error of calls to a loop that has ended.
 var errEnded = errors.New("the plan loop has ended")
 
-// Source is where snapshots come from: mirror.Mirror.
+// Source provides the snapshots; mirror.Mirror implements it.
 type Source interface {
 	Current() *mirror.Snapshot
 	Subscribe() (box *loop.Box[mirror.Change], stop func())
@@ -41,88 +41,94 @@ type Config struct {
 	Source  Source
 	Pool    *pool.Pool
 	Cluster string // see Settings
-	Opener  Opener // of the Secrets that proxies ask for; nil: none is served with its private key
-	// Authoriser says who may have private keys; nil: nobody. Access says for how long its answers are valid.
+	Opener  Opener // of the Secrets that proxies subscribe to; if nil, no private keys are sent
+	// Authoriser decides which identities may have private keys; if nil, none may. Access sets how long its answers are
+	// valid.
 	Authoriser access.Authoriser
 	Access     access.Settings
 	Logger     *slog.Logger
 	// DebounceAfter (100 ms) and DebounceMax (10 s) are PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX.
 	DebounceAfter, DebounceMax time.Duration
-	// Coalesce (10 ms) is the least time between two plans of the fast path.
+	// Coalesce (10 ms) is the minimum time between two plans of the fast path.
 	Coalesce time.Duration
-	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
+	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: edits of endpoints wait like configuration.
 	DebounceEndpoints bool
-	// Planned is called after every plan, with its revision, its path, when it began, how many edits it took, and for how many proxies
-	// the configuration differs now. It is called by the loop and must not block (store/watchdog); it may be nil.
+	// Planned is called after every plan with its revision, its path, the time when it began, the number of its edits, and
+	// the number of proxies whose configuration changed. The loop calls it, so it must not block (store/watchdog). It may
+	// be nil.
 	Planned func(revision int64, path Path, began time.Time, edits, moved int)
-	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
-	// reconnect at once, it is not planned again.
+	// Publishing is called before the streams of a plan's changed sets are notified; Planned is called afterwards. The
+	// loop calls it, so it must not block. It may be nil.
+	Publishing func(Publication)
+	// Linger (10 s; negative for none) is how long the view of a departed proxy is kept up to date. If all proxies of a
+	// scope reconnect at once, the scope need not be planned again.
 	Linger time.Duration
-	// CheckEvery is how often one view is planned from scratch and compared; 0: never.
+	// CheckEvery is the interval at which one view is planned from scratch and compared; 0 disables it.
 	CheckEvery time.Duration
-	Crashes    *crash.Log // where panics go; nil: one of its own, to Logger
-	// Room is how many KiB all configuration may weigh (store/weight) to be planned; 0: there is no bound.
+	Crashes    *crash.Log // where panics are reported; if nil, to Logger
+	// Room is the maximum weight of all planned configuration in KiB (store/weight); 0 means no limit.
 	Room int
 }
 
-// Loop is the goroutine that owns a Planner: changes and proxies come in, moved sets go out.
+// Loop is the goroutine that owns a Planner. It receives changes and proxies, and notifies streams of changed sets.
 type Loop struct {
 	cfg          Config
 	log          *slog.Logger
-	clients      *obs.Sampled       // log lines that proxies bring about
-	watchMoved   *watchdog.Watchdog // of the streams that are told of a plan
+	clients      *obs.Sampled       // for log lines that proxies cause
+	watchMoved   *watchdog.Watchdog // of the calls that notify streams
 	watchPlanned *watchdog.Watchdog // of Config.Planned
 	calls        chan func()
 	ended        chan struct{}
-	resolve      resolver // makes of the source's snapshots those that are planned from; nil: the last one has panicked
-	intake       *intake  // which of the source's edits are planned by now
+	resolve      resolver // resolves the source's snapshots; nil after it has panicked
+	intake       *intake  // selects the edits that are planned now
 	planner      *Planner // nil until there is a snapshot
 	proxies      map[*Handle]*Proxy
-	newest       *mirror.Snapshot // resolved, without what is set aside
-	good         *mirror.Snapshot // the newest of which everything was planned; nil: none
+	newest       *mirror.Snapshot // resolved, without the excluded records
+	good         *mirror.Snapshot // the newest that is completely planned; nil before the first
 
 	config        debounce
 	pending       Pending // for the configuration path
 	endpoints     edge
 	endpointEdits Pending // for the fast path
 	noisy         noisy
-	going         *going        // the plan of configuration that goes on; nil: none does
+	spans         [2]span       // of the edits that wait, by path
+	inProgress    *inProgress   // the plan of configuration that is not finished; nil between plans
 	turn          time.Duration // see maxTurn
 
-	opening map[model.Key]chan struct{} // closed when a Secret was opened, or could not be
-	failed  map[model.Key]failure       // those that could not
+	opening map[model.Key]chan struct{} // Secrets being opened; closed after success or failure
+	failed  map[model.Key]failure       // Secrets whose last attempt failed
 
-	access    *access.Memory
-	askAgain  time.Time                       // when the authoriser may have to be asked
-	questions chan struct{}                   // has a place for each that may be asked at once
-	deciding  map[view.Identity]chan struct{} // closed when the right of an identity is known
+	access        *access.Memory
+	nextAuthorise time.Time                       // when authorise has to be called again
+	rightQueries  chan struct{}                   // semaphore of concurrent queries
+	deciding      map[view.Identity]chan struct{} // closed when the right of the identity is known
 
 	left []departed // oldest first
 
-	waiting []waiter // oldest first
-	lines   []*line  // of proxies that join; that whose turn is next first
+	waiting    []waiter     // oldest first
+	joinQueues []*joinQueue // of joining proxies, in the order of turns
 
 	excluded map[model.Key]blame
-	excludes bool                            // something is set aside, or was: newest is no longer the source's
-	searched time.Time                       // when a proxy that joined last brought a search about
-	faulty   map[view.Identity]time.Time     // when what an identity asked for made the planner panic; see callFor
-	said     atomic.Pointer[[]Problem]       // of excluded
-	latest   atomic.Pointer[mirror.Snapshot] // newest, for others
-	fault    func(*input.Input, view.Scope)  // tests have it panic, see input.Input.Fault
-	resolver func() resolver                 // makes one of the empty snapshot; tests have it panic
+	excludes bool                            // records are or were excluded: newest is not the source's snapshot
+	searched time.Time                       // when a joining proxy last caused a search
+	faulty   map[view.Identity]time.Time     // when a call of an identity made the planner panic; see callFor
+	setAside atomic.Pointer[[]Problem]       // of excluded
+	latest   atomic.Pointer[mirror.Snapshot] // newest, for other goroutines
+	fault    func(*input.Input, view.Scope)  // lets tests inject panics, see input.Input.Fault
+	resolver func() resolver                 // creates a resolver; tests replace it
 
-	checking atomic.Bool
-	reports  reports
-	counts   patchCounts
-	found    kept[[]Problem]
-	counted  kept[[]PatchCount]
-	edition  atomic.Int64 // of what is planned: another one with whatever may have changed it
-	looked   bool         // the last call has changed nothing
-	revision atomic.Int64
-	notified atomic.Int64
+	checking  atomic.Bool
+	reports   reports
+	counts    patchCounts
+	found     memo[[]Problem]
+	counted   memo[[]PatchCount]
+	edition   atomic.Int64 // incremented with everything that may change the plan
+	unchanged bool         // the current call changes nothing
+	revision  atomic.Int64
+	notified  atomic.Int64
 }
 
-// departed is a view whose proxy has left.
+// departed is a proxy that has left, and the time until which its view is retained.
 type departed struct {
 	handle *Handle
 	until  time.Time
@@ -134,10 +140,11 @@ type Proxy struct {
 	loop  *Loop
 	moved func(Path)
 	fault atomic.Bool // its view cannot be planned any more
-	asked atomic.Bool // for the name table
+	asked atomic.Bool // it has requested the name table
 }
 
-// NewLoop checks a configuration; Run starts it. An error: there is no source of snapshots, or a duration is not above 0.
+// NewLoop validates a configuration and returns a loop; Run starts it. The error names a missing source of snapshots,
+// or a negative duration.
 func NewLoop(cfg Config) (*Loop, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("plan: no source of snapshots")
@@ -162,8 +169,9 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{}, intake: newIntake(cfg.Room), faulty: map[view.Identity]time.Time{},
-		access: access.NewMemory(cfg.Access), questions: make(chan struct{}, maxQuestions), deciding: map[view.Identity]chan struct{}{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{},
+		intake: newIntake(cfg.Room), faulty: map[view.Identity]time.Time{},
+		access: access.NewMemory(cfg.Access), rightQueries: make(chan struct{}, maxRightQueries), deciding: map[view.Identity]chan struct{}{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {
 		l.log = slog.Default()
@@ -178,7 +186,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 	return l, nil
 }
 
-// Run plans until the context ends: its error is the only one. What panics is caught (rescue.go).
+// Run plans until the context ends, and returns its error. It must be called once. Panics are handled (rescue.go).
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.ended)
 	defer l.drop()
@@ -194,10 +202,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	acted, due := true, time.Time{}
 	handle := func(call func()) {
-		took := l.take(box) // whoever joins gets what the source has published before
-		l.looked = false
+		took := l.applyNewest(box) // a joining proxy gets everything that the source has published before
+		l.unchanged = false
 		l.piece(call)
-		acted = acted || took || !l.looked
+		acted = acted || took || !l.unchanged
 	}
 	for {
 		wait, now := time.Duration(0), time.Now()
@@ -208,21 +216,21 @@ func (l *Loop) Run(ctx context.Context) error {
 		timer.Reset(wait)
 		due = now.Add(wait)
 		calls := l.calls
-		if l.going != nil {
-			calls = nil // they see nothing half-planned
-			l.take(box)
+		if l.inProgress != nil {
+			calls = nil // calls must not see a half-planned state
+			l.applyNewest(box)
 		}
-		// In this loop one of five things can happen.
+		// The loop handles one of five events at a time.
 		acted = true
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-box.Ready():
-			l.take(box)
+			l.applyNewest(box)
 		case call := <-calls:
 			acted = false
 			handle(call)
-			for began := time.Now(); len(l.lines) > 0 && time.Since(began) < l.turn && l.callWaits(handle); {
+			for began := time.Now(); len(l.joinQueues) > 0 && time.Since(began) < l.turn && l.callWaits(handle); {
 			}
 		case <-timer.C:
 		case <-check:
@@ -231,14 +239,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// piece does a piece of work, during which nobody else is served.
+// piece runs a piece of work, and observes how long it blocks the loop.
 func (l *Loop) piece(f func()) {
 	began := time.Now()
 	f()
 	obs.PlanPiece.Observe(time.Since(began).Seconds())
 }
 
-// callWaits handles one call more; false: none waits. While something is made for joins the loop has always something else to do.
+// callWaits handles one more call. The result is false if none waits. While joins are planned the loop always has other
+// work, and would handle only one call for each turn.
 func (l *Loop) callWaits(handle func(call func())) bool {
 	select {
 	case call := <-l.calls:
@@ -249,7 +258,7 @@ func (l *Loop) callWaits(handle func(call func())) bool {
 	}
 }
 
-// forget lets go of the views of proxies that left long enough ago, and says when the next is due.
+// forget releases the views of proxies that left long enough ago. It returns the time until the next one is due.
 func (l *Loop) forget(now time.Time) time.Duration {
 	n := 0
 	for n < len(l.left) && !now.Before(l.left[n].until) {
@@ -263,6 +272,7 @@ func (l *Loop) forget(now time.Time) time.Duration {
 	return l.left[0].until.Sub(now)
 }
 
+// notify publishes the revision and calls moved of the proxies whose sets changed.
 func (l *Loop) notify(moved []Moved) {
 	l.revision.Store(l.planner.Revision())
 	l.watchMoved.Call(func() {
@@ -274,8 +284,8 @@ func (l *Loop) notify(moved []Moved) {
 	})
 }
 
-// show keeps the gauges.
-func (l *Loop) show() {
+// updateGauges updates the metrics of the plan's size.
+func (l *Loop) updateGauges() {
 	st, s := l.planner.Stats(), l.planner.Snapshot()
 	for layer, n := range map[string]int{"scope": st.Scopes, "variant": st.Variants, "workload": st.Workloads, "overlay": st.Overlays} {
 		obs.Views.WithLabelValues(layer).Set(float64(n))
@@ -285,21 +295,23 @@ func (l *Loop) show() {
 	l.revision.Store(l.planner.Revision())
 }
 
-// check plans one view from scratch, beside the loop, and compares.
+// check plans one view from scratch, in another goroutine, and compares it with the kept plan.
 func (l *Loop) check() {
-	if l.planner == nil || l.going != nil || l.pending.Len() > 0 || l.endpointEdits.Len() > 0 || l.checking.Load() {
+	if l.planner == nil || l.inProgress != nil || l.pending.Len() > 0 || l.endpointEdits.Len() > 0 || l.checking.Load() {
 		return
 	}
-	for h := range l.proxies { // any: the order of a map is random
+	for h := range l.proxies { // a random one, since maps have random order
 		snapshot, have, subscribed := l.newest, h.Set(), l.planner.secrets.Copy(h.View().Secrets)
 		l.checking.Store(true)
 		go func() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool, l.cfg.Cluster), h.Node, subscribed, have.Names != nil)); len(bad) > 0 {
+				want := freshFor(input.New(snapshot, l.cfg.Pool, l.cfg.Cluster), h.Node, subscribed, have.Names != nil)
+				if bad := compare(have, want); len(bad) > 0 {
 					obs.OracleFailures.Inc()
-					l.log.Error("the incremental plan differs from a plan made from scratch", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
+					l.log.Error("the incremental plan differs from a plan made from scratch",
+						obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}
 			})
 		}()
@@ -307,19 +319,20 @@ func (l *Loop) check() {
 	}
 }
 
-// Refresh plans whatever the source has published before: Set is as new then. The error is the context's, or that the loop
-// has ended.
+// Refresh waits until everything is planned that the source had published before the call. Then Set is up to date. The
+// error is the context's, or errEnded.
 func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.settle(ctx) }
 
-// Leave ends what Join began.
+// Leave ends the proxy's membership that Join began.
 func (p *Proxy) Leave() {
-	_ = p.loop.call(context.Background(), func() { // an ended loop has no proxies
+	_ = p.loop.call(context.Background(), func() { // fails only after the loop's end
 		delete(p.loop.proxies, p.Handle)
 		p.loop.left = append(p.loop.left, departed{p.Handle, time.Now().Add(p.loop.cfg.Linger)})
 	})
 }
 
-// Err says why the set stays as it is: the proxy's view cannot be planned any more. moved was called then. nil: it can.
+// Err returns ErrUnplannable if the proxy's view cannot be planned any more, so that its set stays unchanged; moved was
+// called then. Otherwise it returns nil.
 func (p *Proxy) Err() error {
 	if p.fault.Load() {
 		return ErrUnplannable
@@ -327,25 +340,27 @@ func (p *Proxy) Err() error {
 	return nil
 }
 
-// Namespace is the proxy's.
+// Namespace returns the proxy's namespace.
 func (p *Proxy) Namespace() string { return p.Node.Namespace }
 
-// Revision is the store's revision that all views are complete at; 0: there is no snapshot.
+// Revision returns the store's revision that all views are complete at, or 0 without a snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Notified is the store's revision up to which the streams of all proxies whose sets changed have been notified; 0: there is no snapshot.
+// Notified returns the store's revision up to which the streams of all proxies with changed sets have been notified, or
+// 0 without a snapshot.
 func (l *Loop) Notified() int64 { return l.notified.Load() }
 
-// Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on. The list is not to be changed: it is kept
-// until the plan changes. Where it changes all the time a caller may wait for three times as long as the list took to make.
+// Problems is Planner.Problems with the problems of resolving added. The builders run in the caller's goroutine, so the
+// loop continues meanwhile. The list is cached until the plan changes, and the caller must not change it. While the
+// plan changes all the time, a caller may wait for three times the duration of the last computation.
 func (l *Loop) Problems() []Problem {
 	return l.found.get(l.edition.Load(), func() ([]Problem, int64) {
-		var q inquiry
+		var q problemSources
 		var edition int64
-		l.look(func() {
+		l.inspect(func() {
 			edition = l.edition.Load()
 			if l.planner != nil {
-				q = l.planner.inquire()
+				q = l.planner.problemSources()
 				q.found = append(q.found, input.Problems{"": l.intake.room.problems()})
 				if l.resolve != nil {
 					q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
@@ -356,9 +371,9 @@ func (l *Loop) Problems() []Problem {
 	})
 }
 
-// Stats counts what is shared.
+// Stats returns the numbers of shared layers; zero without a snapshot.
 func (l *Loop) Stats() (st Stats) {
-	l.look(func() {
+	l.inspect(func() {
 		if l.planner != nil {
 			st = l.planner.Stats()
 		}
@@ -366,8 +381,8 @@ func (l *Loop) Stats() (st Stats) {
 	return st
 }
 
-// Explain is Planner.Explain for a proxy of this loop, with the set that it explains.
+// Explain is Planner.Explain for a proxy of this loop. It returns the set that is explained too.
 func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
-	l.look(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
+	l.inspect(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
 	return set, specs
 }

@@ -40,7 +40,7 @@ func (f *testSource) apply(puts []model.Record, deletes ...model.Key) {
 	f.box.Put(c)
 }
 
-// inBubble runs a loop in fake time.
+// inBubble runs a loop in simulated time.
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, l *Loop, src *testSource)) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newTestSource()
@@ -70,13 +70,13 @@ func shop(t *testing.T) []model.Record {
 		eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.1")}
 }
 
-// pass lets time go by, and the loop do what is due.
+// pass advances the time and lets the loop do the work that is due.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// moves records when a proxy is notified, and by which path.
+// moves records at which times, and by which path, a proxy is notified.
 type moves struct {
 	mu    sync.Mutex
 	start time.Time
@@ -127,7 +127,8 @@ func TestJoinWaitsForASnapshot(t *testing.T) {
 	})
 }
 
-// A proxy that reconnects soon finds its views as they were, and kept up to date meanwhile: nothing is planned again.
+// A proxy that reconnects soon receives its previous views, which were kept current meanwhile: nothing is planned
+// again.
 func TestViewsLinger(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
@@ -160,7 +161,7 @@ func TestViewsLinger(t *testing.T) {
 	})
 }
 
-// Who joins, or refreshes, gets what the source published before, however long the paths would wait.
+// A proxy that joins or refreshes receives all that the source published before, whatever the debounce time.
 func TestJoinDrains(t *testing.T) {
 	inBubble(t, Config{DebounceAfter: time.Hour, DebounceMax: 2 * time.Hour}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
@@ -187,7 +188,7 @@ func TestJoinDrains(t *testing.T) {
 	})
 }
 
-// Fifty VirtualServices that arrive one by one are one plan, and one push per proxy.
+// Fifty VirtualServices that arrive one by one result in one plan, and in one push for each proxy.
 func TestConfigurationIsDebounced(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
@@ -212,7 +213,7 @@ func TestConfigurationIsDebounced(t *testing.T) {
 			t.Errorf("fifty edits: %+v, want one move 100 ms after the last", m.get())
 		}
 		m.reset()
-		for i := range 600 { // without end: not later than the maximum
+		for i := range 600 { // edits without a pause: the plan comes after the maximum
 			src.put(vsOf(t, "shop/lone", web, []string{web, "db.shop.svc.cluster.local"}[i%2], ""))
 			pass(50 * time.Millisecond)
 		}
@@ -222,7 +223,7 @@ func TestConfigurationIsDebounced(t *testing.T) {
 	})
 }
 
-// Endpoints go at once, then coalesced; and do not wait for configuration.
+// Endpoints are planned at once, and those that follow are combined; they do not wait for configuration.
 func TestEndpointsGoAtOnce(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(shop(t)...)
@@ -287,7 +288,7 @@ func TestLoopEnds(t *testing.T) {
 	}
 }
 
-// The oracle that runs in production finds a view that missed an edit, and names what differs.
+// The check that runs in production finds a view that missed an edit, and names the differences.
 func TestLoopChecksItself(t *testing.T) {
 	var log lockedBuffer
 	inBubble(t, Config{CheckEvery: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {

@@ -7,10 +7,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	extensionsv1 "istio.io/api/extensions/v1alpha1"
-	networkingv1 "istio.io/api/networking/v1alpha3"
-	proxyconfigv1 "istio.io/api/networking/v1beta1"
-	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -27,50 +23,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// body makes an empty body of a kind.
-func body(kind model.Kind) proto.Message {
-	switch kind {
-	case model.KindMesh:
-		return model.MeshDefaults()
-	case model.KindService, model.KindServiceEntry:
-		return &model.ServiceSpec{}
-	case model.KindEndpoints:
-		return &model.EndpointsSpec{}
-	case model.KindVirtualService:
-		return &networkingv1.VirtualService{}
-	case model.KindDestinationRule:
-		return &networkingv1.DestinationRule{}
-	case model.KindSidecar:
-		return &networkingv1.Sidecar{}
-	case model.KindEnvoyFilter:
-		return &networkingv1.EnvoyFilter{}
-	case model.KindSecretReader:
-		return &model.SecretReaderSpec{}
-	case model.KindGateway:
-		return &networkingv1.Gateway{}
-	case model.KindTelemetry:
-		return &telemetryv1.Telemetry{}
-	case model.KindWorkload:
-		return &model.WorkloadSpec{}
-	case model.KindServiceAccount, model.KindNamespace:
-		return &model.ServiceAccountSpec{}
-	case model.KindWorkloadGroup:
-		return &networkingv1.WorkloadGroup{}
-	case model.KindNetworkGateways:
-		return &model.NetworkGatewaysSpec{}
-	case model.KindWasmPlugin, model.KindTrafficExtension:
-		return &extensionsv1.TrafficExtension{}
-	case model.KindProxyConfig:
-		return &proxyconfigv1.ProxyConfig{}
-	case model.KindSecret:
-		return &model.SecretSpec{}
-	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:
-		return &model.PolicySpec{}
-	}
-	panic("no body for kind " + kind.String())
-}
-
-// rec makes a record of YAML in which tabs may indent.
+// rec returns a record of YAML, in which tabs may indent.
 func rec(t testing.TB, kind model.Kind, name string, text string) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -81,7 +34,10 @@ func rec(t testing.TB, kind model.Kind, name string, text string) model.Record {
 	if err != nil {
 		t.Fatalf("%v %s: %v", kind, name, err)
 	}
-	m := body(kind)
+	m := model.NewBody(kind)
+	if kind == model.KindMesh {
+		m = model.MeshDefaults()
+	}
 	if err := protojson.Unmarshal(raw, m); err != nil {
 		t.Fatalf("%v %s: %v", kind, name, err)
 	}
@@ -99,7 +55,7 @@ func rec(t testing.TB, kind model.Kind, name string, text string) model.Record {
 // west is the origin of another cluster's records.
 var west = origin.New("west", "files")
 
-// of makes a record that another cluster has of the same content.
+// of returns the record of another cluster with the same content.
 func of(t testing.TB, from origin.Origin, r model.Record) model.Record {
 	t.Helper()
 	key := r.Meta().Key
@@ -115,7 +71,7 @@ func snapshot(records ...model.Record) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// svc is a Kubernetes service: ports as "name:number:protocol".
+// svc returns a Kubernetes service; each port is "name:number:protocol".
 func svc(t testing.TB, name, address string, ports ...string) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -135,7 +91,7 @@ func svc(t testing.TB, name, address string, ports ...string) model.Record {
 	return rec(t, model.KindService, name, b.String())
 }
 
-// eps is a slice of endpoints: addresses as "ip" or "ip version" or "ip version !" (not ready).
+// eps returns a slice of endpoints; each address is "ip", "ip version" or "ip version !" (not ready).
 func eps(t testing.TB, name string, ports string, addresses ...string) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -197,7 +153,7 @@ func listenerOf(t testing.TB, set *manifest.Set, name string) *listenerv3.Listen
 	return decode(t, set, xds.Listener, name, &listenerv3.Listener{})
 }
 
-// addresses are those that requests are sent to: not those that are only counted.
+// addresses returns the addresses that requests are sent to, without those that are only counted.
 func addresses(t testing.TB, set *manifest.Set, name string) string {
 	t.Helper()
 	var out []string
@@ -213,7 +169,7 @@ func addresses(t testing.TB, set *manifest.Set, name string) string {
 	return strings.Join(out, " ")
 }
 
-// domains is "virtual host: its domains" for each, one a line.
+// domains returns a line "virtual host: its domains" for each virtual host.
 func domains(rc *routev3.RouteConfiguration) string {
 	var out []string
 	for _, vh := range rc.VirtualHosts {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// changedClusters are the services of namespace b whose clusters are others than before.
+// changedClusters returns the services of namespace b whose clusters differ.
 func changedClusters(before, after *manifest.Set) string {
 	var names []string
 	for _, name := range []string{"db", "web"} {
@@ -24,8 +24,8 @@ func changedClusters(before, after *manifest.Set) string {
 	return strings.Join(names, " ")
 }
 
-// A PeerAuthentication changes the clusters of those services alone whose endpoints it makes others speak to in another way,
-// and nothing is built for the rest; what decides for no endpoint moves nobody.
+// A PeerAuthentication changes the clusters of those services only for whose endpoints it changes the mode; nothing is
+// built for other services. A PeerAuthentication that changes no endpoint's mode notifies no proxy.
 func TestOnlyChangedModesChangeClusters(t *testing.T) {
 	const off, strict, permissive = "mtls: {mode: DISABLE}", "mtls: {mode: STRICT}", "mtls: {mode: PERMISSIVE}"
 	shared := &pool.Pool{}
@@ -49,7 +49,7 @@ func TestOnlyChangedModesChangeClusters(t *testing.T) {
 		name    string
 		step    func() int
 		changed string
-		most    work // built
+		most    work // the largest number of built resources
 		moved   int
 	}{
 		{"strict", peer("b/n@1", "", strict), "", none, 0},
@@ -71,7 +71,7 @@ func TestOnlyChangedModesChangeClusters(t *testing.T) {
 		if got := changedClusters(before, h.Set()); got != c.changed || moved != c.moved {
 			t.Errorf("%s: clusters of %q changed and %d moved, want %q and %d", c.name, got, moved, c.changed, c.moved)
 		}
-		// What was built once may still be there.
+		// Resources that were built earlier may still be in the pool.
 		if over := (work{clusters: max(built.clusters, c.most.clusters), endpoints: max(built.endpoints, c.most.endpoints), listeners: max(built.listeners, c.most.listeners)}); over != c.most || built.routes+built.hosts != 0 {
 			t.Errorf("%s: built %+v, want %+v at most", c.name, built, c.most)
 		}
@@ -81,7 +81,7 @@ func TestOnlyChangedModesChangeClusters(t *testing.T) {
 	}
 }
 
-// mutual is a slice of a service of namespace b, with one endpoint with mTLS for each of the apps.
+// mutual returns a slice of a service of namespace b, with one endpoint that supports mTLS for each of the apps.
 func mutual(t testing.TB, service string, apps ...string) model.Record {
 	var b strings.Builder
 	fmt.Fprintf(&b, "hosts: [%s.b.svc.cluster.local]\nports: [{name: http, number: 8080}]\nendpoints:\n", service)
@@ -91,8 +91,8 @@ func mutual(t testing.TB, service string, apps ...string) model.Record {
 	return rec(t, model.KindEndpoints, "b/"+service+"-1", b.String())
 }
 
-// An endpoint with other labels than its service selects brings the policies for these with it: clusters know of them before
-// it is there, and forget them after it.
+// When an endpoint has other labels than its service selects, its policies are part of the clusters before the endpoint
+// is added, and until after it is removed.
 func TestOutOfSelectorEndpointsBringTheirPolicies(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), svc(t, "b/db", "10.96.0.2", "http:80:HTTP"), mutual(t, "web", "web"), mutual(t, "db", "db"),
 		peerAuthentication(t, "b/o", "app: other", "mtls: {mode: DISABLE}"))})
@@ -104,7 +104,7 @@ func TestOutOfSelectorEndpointsBringTheirPolicies(t *testing.T) {
 		name    string
 		slice   model.Record
 		waits   bool
-		changed string // since the start
+		changed string // compared with the start
 	}{
 		{"a pod of the service", mutual(t, "web", "web", "web"), false, ""},
 		{"one of another", mutual(t, "web", "web", "web", "other"), true, "web"},
@@ -125,7 +125,7 @@ func TestOutOfSelectorEndpointsBringTheirPolicies(t *testing.T) {
 			t.Errorf("%s: %v", c.name, bad)
 		}
 	}
-	// A policy that picks all that the service selects does not pick the third one.
+	// A policy that selects all that the service selects does not select the third one.
 	for i, off := range []model.Record{peerAuthentication(t, "b/w", "app: web", "mtls: {mode: DISABLE}"), peerAuthentication(t, "b/n", "", "mtls: {mode: DISABLE}")} {
 		before := h.Set()
 		p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{off}, nil))

@@ -39,7 +39,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// authority is a CA of a test.
+// authority is a CA for tests.
 type authority struct {
 	t    testing.TB
 	key  *ecdsa.PrivateKey
@@ -63,21 +63,28 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// secrets writes the secrets of an identity as files for Envoy, and returns their folder.
-func (a *authority) secrets(id string) string {
+// issue returns a certificate with a URI, and its key in PKCS #8, both in DER.
+func (a *authority) issue(id string) (leaf, pkcs8 []byte) {
+	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	uri, _ := url.Parse(id)
-	leaf, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), URIs: []*url.URL{uri}}, a.cert, key.Public(), a.key)
+	leaf, err = x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), URIs: []*url.URL{uri}}, a.cert, key.Public(), a.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
+	if pkcs8, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
 		a.t.Fatal(err)
 	}
+	return leaf, pkcs8
+}
+
+// secrets writes an identity's secrets as files for Envoy, and returns their folder.
+func (a *authority) secrets(id string) string {
+	leaf, pkcs8 := a.issue(id)
 	block := func(kind string, der []byte) map[string]any {
 		return map[string]any{"inline_string": string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))}
 	}
@@ -98,7 +105,7 @@ func (a *authority) secrets(id string) string {
 	return dir
 }
 
-// fromFiles has secrets come from a folder instead of an agent.
+// fromFiles changes v so that Envoy reads secrets from a folder instead of from an agent.
 func fromFiles(v any, dir string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -115,7 +122,7 @@ func fromFiles(v any, dir string) {
 	}
 }
 
-// runPlanned starts an Envoy with what was planned, and waits until it listens.
+// runPlanned starts an Envoy with the planned resources, and waits until it listens.
 func runPlanned(t *testing.T, set *manifest.Set, secrets string) {
 	t.Helper()
 	config := envoytest.JSON(t, fold(t, set))
@@ -123,7 +130,7 @@ func runPlanned(t *testing.T, set *manifest.Set, secrets string) {
 	envoytest.Start(t, config).Live()
 }
 
-// security is the record of a policy that is understood.
+// security returns the record of a policy, and decodes its text into m to check it.
 func security(t testing.TB, kind model.Kind, name, text string, m proto.Message) model.Record {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -139,9 +146,10 @@ func security(t testing.TB, kind model.Kind, name, text string, m proto.Message)
 	return rec(t, kind, name, "istio: "+base64.StdEncoding.EncodeToString(raw))
 }
 
-// twoProxies runs the Envoys of a server, of which a backend is the application, and of a client, with the secrets of each. in
-// is the server's port, out the one of the client's proxy that leads there.
-func twoProxies(t *testing.T, backend int, policies []model.Record, server, client string) (in, out int) {
+// twoProxies runs the Envoy of a server, whose application is the backend at a port, and the Envoy of a client, with
+// the secrets of each. It returns the server's inbound port, the port of the client's proxy that leads to it, and the
+// plans of the server's and of the client's proxy.
+func twoProxies(t *testing.T, backend int, policies []model.Record, server, client string) (in, out int, served, calls *manifest.Set) {
 	t.Helper()
 	in, out = local.PortFor(t), local.PortFor(t)
 	s := snapshot(append([]model.Record{
@@ -156,12 +164,14 @@ func twoProxies(t *testing.T, backend int, policies []model.Record, server, clie
 		n.Mode = view.None
 		return planFor(s, n)
 	}
-	runPlanned(t, proxy("b", "app=server"), server)
-	runPlanned(t, proxy("a"), client)
-	return in, out
+	served, calls = proxy("b", "app=server"), proxy("a")
+	runPlanned(t, served, server)
+	runPlanned(t, calls, client)
+	return in, out, served, calls
 }
 
-// asImpostor asks the server by a port, claiming to be somebody else: the status and the body, or the error.
+// asImpostor sends the server a request at a port with another identity in its headers: it returns the status and the
+// body, or the error.
 func asImpostor(port int) string {
 	request, _ := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/x/y", port), nil)
 	request.Host = "server.b.svc.cluster.local"
@@ -175,8 +185,8 @@ func asImpostor(port int) string {
 	return fmt.Sprintf("%d %s", r.StatusCode, body)
 }
 
-// Two Envoys with what is planned for them: the client's listener, mTLS by the endpoint's label, the server's modes and
-// policies, and the identity that the application sees.
+// Two Envoys with their planned resources: the client's listener, mTLS according to the endpoint's label, the server's
+// modes and policies, and the identity that the application receives.
 func TestTrafficBetweenProxies(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "identity "+r.Header.Get("X-Forwarded-Client-Cert"))
@@ -186,7 +196,7 @@ func TestTrafficBetweenProxies(t *testing.T) {
 	server, client := ca.secrets("spiffe://cluster.local/ns/b/sa/server"), ca.secrets("spiffe://cluster.local/ns/a/sa/client")
 	impostor := ca.secrets("spiffe://cluster.local/ns/b/sa/impostor")
 	const seen = "200 identity By=spiffe://cluster.local/ns/b/sa/server;"
-	const noPeer = "200 identity $" // nobody: what a client claims in the clear is taken away
+	const noPeer = "200 identity $" // the header that a client sends in a plain connection is removed
 	peer := func(text string) model.Record {
 		return security(t, model.KindPeerAuthentication, "b/p", text, &securityv1.PeerAuthentication{})
 	}
@@ -200,8 +210,8 @@ func TestTrafficBetweenProxies(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		policies    []model.Record
-		as          string // the server's secrets
-		mesh, plain string // what a client of the mesh gets, and one outside; the beginning
+		as          string // the identity of the server's secrets
+		mesh, plain string // the beginning of the result for a client in the mesh, and for one outside
 	}{
 		{"permissive", nil, server, seen, noPeer},
 		{"strict", []model.Record{peer(strict)}, server, seen, "error"},
@@ -217,7 +227,11 @@ func TestTrafficBetweenProxies(t *testing.T) {
 		{"another path is allowed", []model.Record{authorization("rules: [{to: [{operation: {paths: ['/y']}}]}]")}, server, "403", "403"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in, out := twoProxies(t, app.Listener.Addr().(*net.TCPAddr).Port, c.policies, c.as, client)
+			in, out, served, calls := twoProxies(t, app.Listener.Addr().(*net.TCPAddr).Port, c.policies, c.as, client)
+			identity := "spiffe://cluster.local/ns/b/sa/" + map[bool]string{true: "server", false: "impostor"}[c.as == server]
+			if call := callWalked(t, calls, served, out, identity); !strings.HasPrefix(c.mesh, fmt.Sprint(called(call))) {
+				t.Errorf("the walk says %d, want %q: %s\n%+v", called(call), c.mesh, call.Summary(), call)
+			}
 			for who, want := range map[string]string{"mesh": c.mesh, "plain": c.plain} {
 				got := asImpostor(map[string]int{"mesh": out, "plain": in}[who])
 				if !strings.HasPrefix(strings.Replace(got, "By=forged,", "", 1)+"$", want) {
@@ -231,7 +245,8 @@ func TestTrafficBetweenProxies(t *testing.T) {
 	}
 }
 
-// fold makes a bootstrap of a set, with assignments and route configurations inside of what asks for them.
+// fold returns a bootstrap of a set, in which clusters and listeners contain their assignments and route
+// configurations.
 func fold(t *testing.T, set *manifest.Set) []byte {
 	t.Helper()
 	var clusters, listeners []json.RawMessage

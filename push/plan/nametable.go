@@ -8,14 +8,14 @@ import (
 	"navarch.io/navarch/push/plan/nametable"
 )
 
-// planNames plans the names of the hosts of the step, for the networks of which any proxy asks for the name table.
+// planNames plans the names of the hosts of the step, in the name tables of all networks that proxies have requested.
 func (s *scope) planNames() {
 	for _, table := range s.names {
 		for name := range s.step.hosts {
 			table.Plan(name, s.hosts)
 		}
 		for name, what := range s.step.members {
-			if what.Has(input.LDS) { // more than the fast path
+			if what.Has(input.LDS) { // the fast path alone changes no names
 				table.Plan(name, s.hosts)
 			}
 		}
@@ -23,7 +23,8 @@ func (s *scope) planNames() {
 	}
 }
 
-// AskNames says that a proxy asks for the name table. From now on its scope has one for the network of the proxy.
+// AskNames records that a proxy requests the name table. From now on its scope has a table for the proxy's network. It
+// returns the proxies whose sets changed.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {
@@ -32,7 +33,7 @@ func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	pl := h.planned.Load()
 	p.input.Tested(pl.view.Scope)
 	h.names = true
-	if p.giveNames(pl) {
+	if p.addNames(pl) {
 		for h := range pl.handles {
 			moved = append(moved, Moved{h, Slow})
 		}
@@ -40,8 +41,13 @@ func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	return moved
 }
 
-// giveNames gives a view the name table that its scope has for its network, and says whether it had none.
-func (p *Planner) giveNames(pl *planned) bool {
+// addNames adds the name table of the scope and network to a view, and publishes it. It reports whether the view had
+// none.
+func (p *Planner) addNames(pl *planned) bool { return p.planNamesFor(pl) && pl.compose(p) }
+
+// planNamesFor plans the name table of the scope and network for a view; compose publishes it. It reports whether the
+// view had none.
+func (p *Planner) planNamesFor(pl *planned) bool {
 	if pl.names {
 		return false
 	}
@@ -53,18 +59,19 @@ func (p *Planner) giveNames(pl *planned) bool {
 		s.names[network] = nametable.New(s.hosts, network)
 	}
 	pl.names = true
-	return pl.compose(p)
+	return true
 }
 
-// Names is the name table that agents ask for; nil: it is not planned yet. The first call has it planned, and moved is called then. Safe for
-// any goroutine; it never blocks.
+// Names returns the name table for the proxy's agent, or nil if it is not planned yet. The first call requests it, and
+// moved is called once it is planned. Safe for any goroutine; it never blocks.
 func (p *Proxy) Names() *manifest.Manifest {
 	if m := p.Set().Names; m != nil {
 		return m
 	}
 	if p.asked.CompareAndSwap(false, true) {
 		go func() {
-			_ = p.loop.call(context.Background(), func() { // an ended loop has no proxies; where it panics the next planner plans them
+			// An error means that the loop has ended, or that it panicked: then the next planner plans the names.
+			_ = p.loop.call(context.Background(), func() {
 				if _, here := p.loop.proxies[p.Handle]; here && p.loop.planner != nil {
 					p.loop.notify(p.loop.planner.AskNames(p.Handle))
 				}

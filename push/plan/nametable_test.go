@@ -11,7 +11,29 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// namesIn is a name table a line for each name.
+// A proxy that requested the name table may change to the view of others, when a rule ends that read its labels. These
+// others get the table too, and are notified.
+func TestNameTableComesWithAProxy(t *testing.T) {
+	rule := rec(t, model.KindVirtualService, "shop/v", "{hosts: [x.example.com], http: [{match: [{sourceLabels: {tier: x}}], route: [{destination: {host: "+web+"}}]}]}")
+	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), rule)
+	p := New(Settings{Snapshot: s})
+	asks, silent := p.Join(node("shop", "a", "tier=x")), p.Join(node("shop", "b"))
+	if p.AskNames(asks); silent.Set().Names != nil {
+		t.Fatal("both have one view from the beginning")
+	}
+	before := silent.Set()
+	moved := p.Apply(s.Apply(2, nil, []model.Key{rule.Meta().Key}))
+	if silent.View() != asks.View() || silent.Set() == before || silent.Set().Names == nil {
+		t.Fatal("the table is missing")
+	}
+	for _, h := range []*Handle{asks, silent} {
+		if !slices.ContainsFunc(moved, func(m Moved) bool { return m.Handle == h }) {
+			t.Errorf("%s is not notified", h.Node.Name)
+		}
+	}
+}
+
+// namesIn returns a line for each name of a name table.
 func namesIn(r *xds.Resource) (out []string) {
 	if r == nil {
 		return []string{"there is none"}
@@ -27,8 +49,8 @@ func namesIn(r *xds.Resource) (out []string) {
 	return out
 }
 
-// The table of a scope is planned once, for whoever asks first, and only there; equal tables of two scopes are one resource. Who does not ask
-// is not told when it changes.
+// The name table of a scope is planned once, for the first agent that requests it, and only in such scopes. Equal
+// tables of two scopes are one resource. A proxy that did not request it is not notified when it changes.
 func TestNameTableIsOneForEachScopeThatAsks(t *testing.T) {
 	service := func(name, address string) model.Record {
 		return &model.Service{Head: model.Head{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: name}},
@@ -64,8 +86,25 @@ func TestNameTableIsOneForEachScopeThatAsks(t *testing.T) {
 	}
 }
 
-// With local names (ENABLE_MULTICLUSTER_HEADLESS=false) the name of a headless service stands for the endpoints of the
-// proxy's own cluster alone; names of single Pods stand for those elsewhere all the same, as with istiod.
+// A Service without addresses in the config cluster has the addresses of the Service in the proxy's own cluster, also
+// if the proxy's agent resolves automatic addresses.
+func TestAddressesOfOwnClusterPrecedeAutomaticOnes(t *testing.T) {
+	const spec = "{hosts: [web.a.svc.cluster.local], exportTo: ['*'], addresses: [%s], ports: [{number: 80, name: http}]}"
+	p := New(Settings{Snapshot: snapshot(rec(t, model.KindService, "a/web", fmt.Sprintf(spec, "")),
+		of(t, west, rec(t, model.KindService, "a/web", fmt.Sprintf(spec, "10.3.0.1"))))})
+	for _, capture := range []string{"", "true"} {
+		n := node("a", "one"+capture)
+		n.Addresses, n.Cluster, n.Metadata = []string{"10.1.0.9"}, "west", map[string]string{"DNS_CAPTURE": capture}
+		h := p.Join(n)
+		p.AskNames(h)
+		if got := namesIn(h.Set().Names.Get("")); !slices.Equal(got, []string{"web.a.svc.cluster.local [10.3.0.1] Kubernetes web a"}) {
+			t.Errorf("DNS_CAPTURE %q: %q", capture, got)
+		}
+	}
+}
+
+// With local names (ENABLE_MULTICLUSTER_HEADLESS=false) the name of a headless service resolves to the endpoints of the
+// proxy's own cluster only; names of single Pods of other clusters still resolve, as with istiod.
 func TestLocalNamesOfHeadless(t *testing.T) {
 	const host = "db.shop.svc.cluster.local"
 	at := func(address, pod, cluster string) model.Record {
@@ -88,8 +127,8 @@ func TestLocalNamesOfHeadless(t *testing.T) {
 	}
 }
 
-// A host with automatic addresses is named with those of the proxy's family, where its agent answers the Pod's questions; for others it is left to the
-// servers of the Pod, as a host without addresses.
+// A host with automatic addresses is in the table with the one of the proxy's family if the agent answers the Pod's DNS
+// queries; for other agents the host is left out, as is a host without addresses, so that the Pod's servers answer.
 func TestNameTableHasAutomaticAddresses(t *testing.T) {
 	entry := &model.Service{Head: model.Head{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "db"}},
 		Spec: &model.ServiceSpec{Hosts: []string{"db.example.com"}, ExportTo: []string{"*"}, Ports: []*model.ServicePort{{Number: 5432, Name: "tcp"}},

@@ -9,20 +9,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The endpoints of a namespace that change more often than noisyRate a second, noisyBurst aside, wait like configuration: what
-// changes without end for everybody is most of what is sent, and endpoints of other namespaces would wait behind it.
+// A namespace whose endpoints change more often than noisyRate times a second, after a burst of noisyBurst, is noisy:
+// its edits of endpoints wait like configuration. Endless changes for all proxies would be most of the traffic, and
+// would delay endpoints of other namespaces.
 const (
 	noisyRate  = 50
 	noisyBurst = 50
 )
 
-// pathOf says on which path an edit is planned.
+// pathOf returns the path on which an edit is planned, and counts it.
 func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 	key := e.Key()
 	switch {
 	case !key.Kind.FollowsWorkloads() || l.cfg.DebounceEndpoints:
 		return Slow
-	case key.Kind == model.KindWorkload: // its endpoints are counted
+	case key.Kind == model.KindWorkload: // only its endpoints are counted
 		return Fast
 	case l.noisy.edit(key.Namespace, now), large(e, l.newest):
 		l.planner.fastHosts.drop(e)
@@ -31,18 +32,19 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 	return Fast
 }
 
-// noisy counts edits of endpoints by namespace. It has no clock: the caller says what time it is.
+// noisy counts edits of endpoints by namespace. It has no clock: the caller passes the time.
 type noisy struct{ spaces map[string]*bucket }
 
-// bucket is how many edits a namespace may still make; below 0 it is a noisy neighbour, until it has been quiet for a while. It is not a
-// rate.Limiter of golang.org/x/time: that forgets what it refuses, so a namespace that never stops would still have noisyRate edits a second on
-// the fast path; here what is refused counts too, up to noisyBurst.
+// bucket is the number of edits that a namespace may still make. Below 0 the namespace is noisy until it has been quiet
+// for a while. A rate.Limiter of golang.org/x/time does not fit: it does not count refused events, so a namespace that
+// never stops would still have noisyRate edits a second on the fast path. Here refused edits count too, up to
+// noisyBurst.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// edit takes one edit in; true: the namespace is a noisy neighbour.
+// edit counts one edit, and reports whether the namespace is noisy.
 func (l *noisy) edit(namespace string, now time.Time) bool {
 	if len(l.spaces) > 1000 {
 		l.forget(now)
@@ -60,12 +62,13 @@ func (l *noisy) edit(namespace string, now time.Time) bool {
 	return b.left < 0
 }
 
+// fill adds the edits that the time since the last call allows.
 func (b *bucket) fill(now time.Time) {
 	b.left = min(noisyBurst, b.left+now.Sub(b.at).Seconds()*noisyRate)
 	b.at = now
 }
 
-// forget drops the namespaces that may do all that a new one may.
+// forget drops the namespaces whose bucket is full.
 func (l *noisy) forget(now time.Time) {
 	for namespace, b := range l.spaces {
 		if b.fill(now); b.left == noisyBurst {
@@ -74,17 +77,17 @@ func (l *noisy) forget(now time.Time) {
 	}
 }
 
-// maxFastHosts is how many hosts are remembered as planned by the fast path; of one that is forgotten, endpoints wait for configuration where some
-// waits.
+// maxFastHosts is the number of hosts that are remembered as planned by the fast path. Endpoints of a forgotten host
+// wait until pending configuration has been sent.
 const maxFastHosts = 256
 
-// fastHosts is the hosts whose endpoints the fast path planned last.
+// fastHosts lists the hosts whose endpoints the fast path planned last.
 type fastHosts struct {
 	hosts  []string // oldest first
-	sorted []string // the same; replaced, never changed
+	sorted []string // the same hosts, sorted; replaced, never changed
 }
 
-// add takes hosts as the newest.
+// add appends hosts as the newest.
 func (f *fastHosts) add(hosts map[string]input.Types) {
 	if len(hosts) == 0 {
 		return
@@ -97,10 +100,10 @@ func (f *fastHosts) add(hosts map[string]input.Types) {
 	f.sorted = slices.Sorted(slices.Values(f.hosts))
 }
 
-// drop forgets the hosts of an edit that waits for configuration.
+// drop removes the hosts of an edit that waits for configuration.
 func (f *fastHosts) drop(e mirror.Edit) {
 	of := func(h string) bool {
-		return slices.ContainsFunc(records(e), func(r model.Record) bool { return slices.Contains(input.HostsOf(r), h) })
+		return slices.ContainsFunc(records(e), func(r model.Record) bool { return slices.Contains(model.HostsOf(r), h) })
 	}
 	if slices.ContainsFunc(f.hosts, of) {
 		f.hosts = slices.DeleteFunc(f.hosts, of)

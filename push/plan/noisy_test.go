@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/push/plan/input"
 )
 
-// A namespace whose endpoints change without end has them wait like configuration, where others' do not wait behind them.
+// Endpoints of a namespace that change continuously wait as configuration does; endpoints of other namespaces do not
+// wait for them.
 func TestNoisyNamespace(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(append(shop(t), svc(t, "pay/bank", "10.96.1.1", "http:80:HTTP"), eps(t, "pay/bank-1", "{name: http, number: 8080}", "10.2.0.1"))...)
@@ -77,7 +78,8 @@ func TestNoisyForgets(t *testing.T) {
 	}
 }
 
-// Of the hosts of the fast path the newest are remembered, each once; what was handed out stays as it was.
+// The hosts of the fast path are remembered once each, up to a limit, the newest; a list that was returned before does
+// not change.
 func TestFastHosts(t *testing.T) {
 	var f fastHosts
 	for i := range maxFastHosts + 2 {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// histories is how many random histories the planner goes through. `make histories` goes through more of them, as is due where the plan has changed.
+// histories is the number of random histories that the planner is compared in. After a change of the plan, run more of
+// them with `make histories`.
 var histories = flag.Int("histories", 6, "random histories that the planner is compared in")
 
-// With the race detector it takes several times as long (TestPlanMatchesFreshSideBySide).
+// With the race detector it needs several times as long (see TestPlanMatchesFreshSideBySide).
 func TestPlanMatchesFresh(t *testing.T) { matchesFreshIn(t, *histories, 60, 1) }

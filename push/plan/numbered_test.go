@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A set has the number of the plan that last changed its configuration: what is delivered progressively is told apart by it.
-// Endpoints do not count, on either path; nor do plans that changed nothing of it, nor Secrets that were opened.
+// A set has the number of the plan that last changed its configuration; progressive delivery tells plans apart by this
+// number. Changes of endpoints by either path, plans that change nothing of the set, and opened Secrets do not change
+// it.
 func TestPlansAreNumbered(t *testing.T) {
 	const dest = "host: s3.ns0.svc.cluster.local\nsubsets: [{name: "
 	p, _, handles := bigPlanner(t, 40, 2)
@@ -49,10 +50,17 @@ func TestPlansAreNumbered(t *testing.T) {
 	}
 }
 
-// Nothing is planned because of ServiceAccounts, Namespaces and WorkloadGroups, with which only who comes is compared, or ProxyConfigs, which injection
-// reads.
+// Records of ServiceAccounts, Namespaces and WorkloadGroups (which only the registrar reads) and of ProxyConfigs (which
+// injection reads) cause no planning.
 func TestWhatNoPlanReadsIsNotPlanned(t *testing.T) {
-	for kind, spec := range map[model.Kind]string{model.KindProxyConfig: "concurrency: 2", model.KindServiceAccount: "uid: 'YWJj'", model.KindNamespace: "uid: ''", model.KindWorkloadGroup: "template: {serviceAccount: vm}"} {
+	unread := map[model.Kind]string{model.KindProxyConfig: "concurrency: 2", model.KindServiceAccount: "uid: 'YWJj'", model.KindNamespace: "uid: ''", model.KindWorkloadGroup: "template: {serviceAccount: vm}"}
+	for _, kind := range model.Kinds() {
+		empty := affects[kind] != nil && len(affects[kind]) == 0
+		if _, is := unread[kind]; is != empty {
+			t.Errorf("%v: its row in the table of effects is empty: %v; this test has a record of it: %v", kind, empty, is)
+		}
+	}
+	for kind, spec := range unread {
 		p, _, handles := bigPlanner(t, 40, 2)
 		before := handles[1].Set()
 		change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, kind, "ns0/web", spec)}, nil)

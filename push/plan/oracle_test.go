@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -28,17 +29,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// randomRun drives a planner through random edits, both paths, and compares it with plans from scratch.
+// randomRun applies random edits to a planner by both paths, and compares it with plans from scratch.
 type randomRun struct {
 	mesh    *mesh
 	planner *Planner
 	handles []*Handle
-	other   *pool.Pool // of the plans from scratch at every other comparison: what builders draw must be equal, too
+	// other is the pool of the plans from scratch at every other comparison: the built resources must be equal, too.
+	other   *pool.Pool
 	snap    *mirror.Snapshot
 	pending Pending
 	last    string
 	guests  []*Handle
-	// apps are applications with gRPC's own xDS client, and proxies with a ProxyConfig: a list of their own, so that what is random does not depend on them
+	// apps are applications with gRPC's own xDS client, and proxies with a ProxyConfig. They are in a list of their own,
+	// so that the random choices among handles do not depend on them.
 	apps []*Handle
 }
 
@@ -56,10 +59,10 @@ func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *r
 	return d
 }
 
-// step makes some edits; the paths are drained every second time.
+// step makes some edits. The paths are emptied in every second step.
 func (d *randomRun) step(i int) {
 	d.last = ""
-	if i == 3 { // whoever joins waits until nothing is pending (Loop.Join)
+	if i == 3 { // a proxy joins when no change is waiting (Loop.Join)
 		for _, n := range nodes()[4:] {
 			d.handles = append(d.handles, d.planner.Join(n))
 		}
@@ -73,13 +76,13 @@ func (d *randomRun) step(i int) {
 	if h := d.handles[d.mesh.r.IntN(len(d.handles))]; d.mesh.one(2) {
 		d.planner.SubscribeSecrets(h, []string{d.mesh.pick(wanted...), d.mesh.pick(wanted...)}, []string{d.mesh.pick(wanted...)})
 	}
-	if i%4 == 1 { // not at random, so that what is random does not depend on it
+	if i%4 == 1 { // not random, so that the random edits do not depend on it
 		d.planner.AskNames(d.handles[i%len(d.handles)])
 	}
 }
 
-// withApps lets applications and proxies with a ProxyConfig join: the first of each now, the others with the last of the proxies; and proxies that use
-// automatic addresses.
+// withApps lets applications and proxies with a ProxyConfig join, the first of each now and the others in step 3, and
+// proxies with automatic addresses.
 func (d *randomRun) withApps() *randomRun {
 	d.mesh.auto = true
 	for _, n := range resolvers() {
@@ -89,7 +92,7 @@ func (d *randomRun) withApps() *randomRun {
 	return d
 }
 
-// edit makes one edit or two, and has the fast path plan what it plans of them.
+// edit makes one or two edits, and the fast path plans its part of them.
 func (d *randomRun) edit() {
 	var puts []model.Record
 	var dels []model.Key
@@ -114,23 +117,18 @@ func (d *randomRun) edit() {
 	if d.mesh.lives.IntN(4) == 0 {
 		take(d.mesh.workload())
 	}
-	if d.mesh.nets != nil && d.mesh.nets.IntN(4) == 0 {
-		take(d.mesh.gateways())
-	}
-	if d.mesh.tokens != nil && d.mesh.tokens.IntN(3) == 0 {
-		take(d.mesh.token())
-	}
-	if d.mesh.telemetries != nil && d.mesh.telemetries.IntN(3) == 0 {
-		take(d.mesh.telemetry())
-	}
-	if d.mesh.exts != nil && d.mesh.exts.IntN(4) == 0 {
-		take(d.mesh.extensions())
-	}
-	if d.mesh.pulls != nil && d.mesh.pulls.IntN(4) == 0 {
-		take(d.mesh.credentials())
-	}
-	if d.mesh.join != nil && d.mesh.join.IntN(3) == 0 {
-		take(d.mesh.joined())
+	for _, also := range []struct {
+		source *rand.Rand
+		in     int
+		make   func() (model.Record, model.Key)
+	}{
+		{d.mesh.nets, 4, d.mesh.gateways}, {d.mesh.tokens, 3, d.mesh.token}, {d.mesh.telemetries, 3, d.mesh.telemetry},
+		{d.mesh.exts, 4, d.mesh.extensions}, {d.mesh.entrances, 2, d.mesh.entrance}, {d.mesh.pulls, 4, d.mesh.credentials},
+		{d.mesh.join, 3, d.mesh.joined}, {d.mesh.local, 2, d.mesh.leading},
+	} {
+		if also.source != nil && also.source.IntN(also.in) == 0 {
+			take(also.make())
+		}
 	}
 	if len(d.apps) > 0 && d.mesh.clock%3 == 0 {
 		take(d.mesh.bootstrap())
@@ -141,7 +139,7 @@ func (d *randomRun) edit() {
 	d.pending.Add(rest)
 }
 
-// drain plans what waits, half of the times in the background, with more edits between two scopes.
+// drain plans all waiting edits; in half of the cases in the background, with more edits between two steps.
 func (d *randomRun) drain() {
 	for more := d.mesh.one(2); d.pending.Len() > 0; more = false {
 		d.planner.Begin(mirror.Change{New: d.snap, Edits: d.pending.Take()})
@@ -162,7 +160,8 @@ func (d *randomRun) drain() {
 	d.open()
 }
 
-// authorise answers for identities about which the planner wants to know, as the bindings of the snapshot say, and for no others.
+// authorise gives the planner the answers for the identities that it wants, from the bindings of the snapshot, and for
+// no others.
 func (d *randomRun) authorise() {
 	asked := d.planner.secrets.Doubted()
 	for who, id := range d.planner.identities {
@@ -180,8 +179,10 @@ func (d *randomRun) right(who view.Identity) access.Standing {
 	return access.Standing{Known: true, Allowed: answer.Allowed, Why: answer.Why}
 }
 
-// during plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside. How many edits, and
-// which, is the same whatever pieces there are, so that recorded histories (strikes) outlast other pieces: what found no place is left.
+// during plans the scopes step by step, some steps in each turn, with edits in between. It checks that the sets of
+// proxies do not change meanwhile, except for their endpoints. The number of edits and the edits do not depend on the
+// steps, so that recorded histories (strikes) stay valid when steps change: it returns the number of edits that it
+// could not make.
 func (d *randomRun) during() (left int) {
 	left = d.mesh.r.IntN(3)
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
@@ -206,7 +207,7 @@ func (d *randomRun) during() (left int) {
 	return left
 }
 
-// open opens what is sealed, and nothing else: who asks for nothing has nothing opened.
+// open opens the Secrets that the planner wants opened; Secrets that no proxy requests are never opened.
 func (d *randomRun) open() {
 	for _, r := range d.planner.secrets.Sealed() {
 		key := "the key of " + string(r.Spec.Mac)
@@ -219,7 +220,7 @@ func (d *randomRun) open() {
 	}
 }
 
-// visit lets proxies come and go, so that scopes are cloned from others in the middle of a history, and those end.
+// visit lets proxies join and leave, so that scopes are cloned from others during a history, and clones end.
 func (d *randomRun) visit() {
 	if d.mesh.one(2) {
 		n := node(d.mesh.pick("a", "b", "c", "istio-system"), "guest", d.mesh.pick("app=s0", "app=s9"))
@@ -238,7 +239,7 @@ func (d *randomRun) visit() {
 	}
 }
 
-// differs is what differs from plans from scratch; empty: nothing.
+// differs returns the differences between the planner and plans from scratch; empty if both are equal.
 func (d *randomRun) differs(i int) string {
 	hosts := hostIndex{}
 	for _, s := range d.planner.scopes {
@@ -263,7 +264,7 @@ func (d *randomRun) differs(i int) string {
 			return fmt.Sprintf("%s/%s: has Secrets of %+v, and is %+v", h.Node.Namespace, h.Node.Name, h.View().Secrets, v.Secrets)
 		}
 		have := h.Set()
-		want := fresh(w, v, subscribed, h.names || have.Names != nil) // others that share the view may ask
+		want := fresh(w, v, subscribed, h.names || have.Names != nil) // another proxy of the view may request names
 		for _, name := range wanted {
 			if want.Types[xds.Secret].Pending(name) {
 				return fmt.Sprintf("%s/%s: secret %s is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, name)
@@ -292,7 +293,7 @@ func (d *randomRun) differs(i int) string {
 	return ""
 }
 
-// matchesFreshIn goes through as many random histories of as many steps, and compares at each step, or each that `every` divides.
+// matchesFreshIn runs this many random histories of this many steps, and compares at each step that `every` divides.
 func matchesFreshIn(t *testing.T, seeds, steps, every int) {
 	const runs = 4
 	for run := range runs {
@@ -305,14 +306,15 @@ func matchesFreshIn(t *testing.T, seeds, steps, every int) {
 	}
 }
 
-// matchesFresh compares a planner that goes through a random history with one that starts at its steps, those that `every` divides.
+// matchesFresh compares a planner in the middle of a random history with one that starts from the same state, at each
+// step that `every` divides.
 func matchesFresh(t *testing.T, seed uint64, steps, every int) {
 	t.Helper()
 	d := newRandomRun(t, seed, &affects).withApps()
 	for i := range steps {
 		d.step(i)
 		if i%3 == 2 {
-			continue // the configuration path waits for more
+			continue // the configuration path waits for more edits
 		}
 		d.drain()
 		if i%every != 0 {
@@ -335,8 +337,8 @@ func matchesFresh(t *testing.T, seed uint64, steps, every int) {
 	}
 }
 
-// wellFormed checks what Envoy would refuse or what would leave it waiting: what is asked for is there, and the domains
-// of a route configuration are unique.
+// wellFormed checks for errors that Envoy would refuse or wait for: each referenced resource is in the set, and the
+// domains of a route configuration are unique.
 func wellFormed(t *testing.T, set *manifest.Set) {
 	t.Helper()
 	for _, kind := range []xds.Type{xds.Cluster, xds.Listener} {
@@ -375,7 +377,7 @@ func show(a, b *xds.Resource) string {
 	return "(- incremental, + from scratch)\n" + cmp.Diff(read(a), read(b), protocmp.Transform())
 }
 
-// digest is everything that a scope has decided, published or not, as text.
+// digest returns all that a scope has planned, published or not, as text.
 func digest(s *scope) string {
 	var out []string
 	line := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

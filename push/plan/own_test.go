@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The endpoints of a proxy's own workload are explained by what they are, and are none, but there, where no service selects the proxy: Envoy waits for them.
+// The endpoints of a proxy's own workload are explained as such. If no service selects the proxy, the assignment exists
+// but is empty, because Envoy waits for it.
 func TestOwnWorkloadIsExplained(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"),
 		rec(t, model.KindEndpoints, "shop/web", "{hosts: ["+web+"], ports: [{name: http, number: 8080}], endpoints: [{address: 10.1.0.7, workload: web, locality: r1/z1}, {address: 10.1.0.8, workload: other, locality: r1/z1}]}"))

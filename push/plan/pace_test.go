@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// manyEndpoints is one slice of a service, whose addresses another version changes.
+// manyEndpoints returns one slice of a service; another version has other addresses.
 func manyEndpoints(t testing.TB, namespace, service string, slice, version int) model.Record {
 	t.Helper()
 	spec := &model.EndpointsSpec{Hosts: []string{service + "." + namespace + ".svc.cluster.local"}, Ports: []*model.EndpointPort{{Name: "http", Number: 8080}}}
@@ -25,8 +25,8 @@ func manyEndpoints(t testing.TB, namespace, service string, slice, version int) 
 	return r
 }
 
-// Edits of a host of very many endpoints are planned at most once a second, the newest of each record, however many come; those of others at once,
-// and in the end all is planned.
+// Edits of a host with very many endpoints are planned at most once a second, the newest of each record, whatever their
+// number. Edits of other hosts are planned at once, and at the end all edits are planned.
 func TestLargeHostIsPaced(t *testing.T) {
 	plans := map[Path]int{}
 	inBubble(t, Config{Planned: func(_ int64, path Path, _ time.Time, edits, _ int) {
@@ -43,7 +43,7 @@ func TestLargeHostIsPaced(t *testing.T) {
 		pass(3 * time.Second)
 		clear(plans)
 		m.reset()
-		for i := range 60 { // five seconds
+		for i := range 60 { // for five seconds
 			src.put(manyEndpoints(t, "pay", "bank", i%2, 1+i%5))
 			src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", fmt.Sprintf("10.1.1.%d", i+1)))
 			pass(83 * time.Millisecond)
@@ -64,7 +64,7 @@ func TestLargeHostIsPaced(t *testing.T) {
 	})
 }
 
-// Namespaces have turns, and the hosts of one; an edit that is undone is forgotten.
+// Waiting edits are planned in turn by namespace, and within a namespace by host; an edit that is undone is removed.
 func TestPaceTakesTurns(t *testing.T) {
 	var p pace
 	now := time.Unix(100, 0)
@@ -106,7 +106,7 @@ func bothSlices(t testing.TB, namespace, service string) []model.Record {
 	return []model.Record{manyEndpoints(t, namespace, service, 0, 0), manyEndpoints(t, namespace, service, 1, 0)}
 }
 
-// A slice that comes and goes again while it waits is forgotten.
+// A slice that is added and removed again while it waits is not planned.
 func TestPaceForgetsWhatCameAndWent(t *testing.T) {
 	var p pace
 	now := time.Unix(100, 0)
@@ -131,7 +131,8 @@ func TestPaceForgetsWhatCameAndWent(t *testing.T) {
 	}
 }
 
-// Endpoints that one namespace states for another's host do not have that wait, nor does an edit count for two.
+// Endpoints that one namespace states for a host of another do not make that host wait, and an edit that replaces a
+// record is counted once.
 func TestPaceCountsItsOwn(t *testing.T) {
 	var p pace
 	now := time.Unix(100, 0)

@@ -17,28 +17,29 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// PatchCount says of one patch of an EnvoyFilter how many resources it changes: clusters, listeners, heads of route configurations, virtual hosts and
-// configurations of filters, each once, however many proxies have it.
+// PatchCount contains the number of resources that one patch of an EnvoyFilter changes: clusters, listeners, heads of
+// route configurations, virtual hosts and configurations of filters, each counted once, however many proxies have it.
 type PatchCount struct {
 	Patch   model.Patch
-	Changed int // clusters and listeners that it removes as a whole, by their names, among them
+	Changed int // includes clusters and listeners that it removes as a whole, by name
 }
 
-// patchable is a Spec that may be drawn with patches.
+// patchable is a Spec that can list the patches which change its resource.
 type patchable interface{ Effective() []model.Patch }
 
-// stock is what is planned, at one moment: nothing of it changes.
-type stock struct {
-	snapshot  *mirror.Snapshot // nil: there is nothing
+// patchedResources is an immutable snapshot of the planned resources that patches may change.
+type patchedResources struct {
+	snapshot  *mirror.Snapshot // nil without a plan
 	pool      *pool.Pool
 	manifests map[*manifest.Manifest]struct{}
-	removed   map[model.Patch]map[any]struct{} // by their names, what patches remove as a whole
+	removed   map[model.Patch]map[any]struct{} // by name, the resources that patches remove as a whole
 }
 
-// stock takes what is planned as it is: that is work for each scope, variant and workload, not for each resource, nor for each proxy; for each host where a patch
-// removes clusters or listeners as a whole.
-func (p *Planner) stock() stock {
-	s := stock{snapshot: p.input.Snapshot, pool: p.input.Pool, manifests: map[*manifest.Manifest]struct{}{}, removed: map[model.Patch]map[any]struct{}{}}
+// patchedResources returns a snapshot of the plan. Its cost grows with the number of scopes, variants and workloads,
+// not with the number of resources or proxies; with the number of hosts only if a patch removes clusters or listeners.
+func (p *Planner) patchedResources() patchedResources {
+	s := patchedResources{snapshot: p.input.Snapshot, pool: p.input.Pool,
+		manifests: map[*manifest.Manifest]struct{}{}, removed: map[model.Patch]map[any]struct{}{}}
 	add := func(l *layer.Layer) {
 		for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Extension} {
 			s.manifests[l.Manifest(t)] = struct{}{}
@@ -67,8 +68,8 @@ func (p *Planner) stock() stock {
 	return s
 }
 
-// each calls f with what was built of each Spec, a resource or a fragment, and the Specs that are remembered of it.
-func (s stock) each(f func(built any, specs []any)) {
+// each calls f with each built resource or fragment, and with the Specs that the pool has for it.
+func (s patchedResources) each(f func(built any, specs []any)) {
 	resources := s.pool.Resources()
 	chunks := map[*xds.Fragment]struct{}{}
 	for m := range s.manifests {
@@ -90,21 +91,23 @@ func (s stock) each(f func(built any, specs []any)) {
 			b = b[n:]
 		}
 	}
-	for piece, specs := range s.pool.Pieces() { // those that nobody holds any more, and are not collected yet, among them
-		if _, is := held[maphash.Bytes(seed, piece.Bytes)]; is || len(piece.Bytes) == 0 { // a patch has removed the virtual host
+	for piece, specs := range s.pool.Pieces() { // includes pieces that are unused and not collected yet
+		_, is := held[maphash.Bytes(seed, piece.Bytes)]
+		if is || len(piece.Bytes) == 0 { // empty: a patch has removed the virtual host
 			f(piece, specs)
 		}
 	}
 }
 
-// patchCounts remembers which patches change what, so that only what is new is drawn again. Safe for concurrent use.
+// patchCounts caches the effective patches of each Spec, so that only new Specs are built again. Safe for concurrent
+// use.
 type patchCounts struct {
 	mu        sync.Mutex
 	effective map[any][]model.Patch // by Spec
 }
 
-// answer counts for every patch of every EnvoyFilter, by their keys. What is not planned any more is forgotten.
-func (c *patchCounts) answer(s stock) []PatchCount {
+// answer returns a count for every patch of every EnvoyFilter, by key. Specs that are not planned any more are dropped.
+func (c *patchCounts) answer(s patchedResources) []PatchCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.snapshot == nil {
@@ -145,19 +148,20 @@ func (c *patchCounts) answer(s stock) []PatchCount {
 	return out
 }
 
-// Patches counts what each patch of an EnvoyFilter changes. The first time it costs as much as building, twice, everything that patches may change; later,
-// what has changed since.
-func (p *Planner) Patches() []PatchCount { return p.counts.answer(p.stock()) }
+// Patches returns the number of resources that each patch of an EnvoyFilter changes, by key and index. The first call
+// costs as much as building everything twice that patches may change; later calls build only new Specs.
+func (p *Planner) Patches() []PatchCount { return p.counts.answer(p.patchedResources()) }
 
-// Patches is Planner.Patches; what is drawn is drawn in the caller's goroutine, so the loop goes on. It is kept as Problems are.
+// Patches is Planner.Patches. Resources are built in the caller's goroutine, so the loop continues meanwhile. The
+// result is cached as that of Problems is.
 func (l *Loop) Patches() []PatchCount {
 	return l.counted.get(l.edition.Load(), func() ([]PatchCount, int64) {
-		var s stock
+		var s patchedResources
 		var edition int64
-		l.look(func() {
+		l.inspect(func() {
 			edition = l.edition.Load()
 			if l.planner != nil {
-				s = l.planner.stock()
+				s = l.planner.patchedResources()
 			}
 		})
 		return l.counts.answer(s), edition

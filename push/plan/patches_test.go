@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Of each patch it is lines how many resources it changes: each once, however many proxies and scopes have it, and none where its filter, its name or its
-// proxies are not there. An edit has only what it touched drawn again.
+// For each patch the number of resources that it changes is counted: each resource once, whatever the number of proxies
+// and scopes, and none if the filter, the named resource or the selected proxies do not exist. After an edit only the
+// affected resources are built again.
 func TestPatchesAreCounted(t *testing.T) {
 	filter := func(name, text string) model.Record { return rec(t, model.KindEnvoyFilter, name, text) }
 	connect := func(seconds int) model.Record {
@@ -53,7 +54,7 @@ func TestPatchesAreCounted(t *testing.T) {
 	if got := lines(); got != want {
 		t.Errorf("with three proxies:\n%s, want\n%s", got, want)
 	}
-	for spec := range p.counts.effective { // what is drawn again after this is counted again
+	for spec := range p.counts.effective { // resources that are built again after this are counted again
 		p.counts.effective[spec] = nil
 	}
 	p.Apply(s.Apply(2, []model.Record{connect(4)}, nil))
@@ -62,7 +63,8 @@ func TestPatchesAreCounted(t *testing.T) {
 	}
 }
 
-// What patches remove as a whole is not planned: of that the names count, each once, of clusters of both sides (three ports of web, and what is passed through) and of listeners.
+// Resources that a patch removes as a whole are not planned, so their names are counted, each once: clusters of both
+// directions (three ports of web, and passthrough) and listeners.
 func TestRemovalsAreCounted(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP", "more:91:TCP"), svc(t, "shop/more", "10.96.0.2", "http:80:HTTP"),
 		rec(t, model.KindDestinationRule, "shop/web", "{host: "+web+", subsets: [{name: v1, labels: {version: v1}}]}"),

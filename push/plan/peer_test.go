@@ -35,13 +35,13 @@ func slice(t testing.TB, account string) model.Record {
 		{address: 10.1.0.2, labels: {app: web, version: v2}, namespace: b, serviceAccount: other, mtls: true}, {address: 10.1.0.3, labels: {app: web}}]}`)
 }
 
-// Which endpoints are spoken to with mTLS: what their labels say, less what PeerAuthentication turns off.
+// A client uses mTLS to the endpoints whose labels state it, except those for which a PeerAuthentication disables it.
 func TestEndpointModes(t *testing.T) {
 	const off, on, unset = "mtls: {mode: DISABLE}", "mtls: {mode: STRICT}", "mtls: {mode: UNSET}"
 	for _, c := range []struct {
 		name      string
 		peers     []model.Record
-		http, raw string // addresses with mTLS at the two ports
+		http, raw string // addresses with mTLS at the HTTP and at the TCP port
 	}{
 		{"nothing stated", nil, "1 2", "1 2"},
 		{"the mesh's", []model.Record{peerAuthentication(t, "istio-system/m", "", off)}, "", ""},
@@ -75,7 +75,7 @@ func TestEndpointModes(t *testing.T) {
 	}
 }
 
-// A mode that changes changes the cluster, too; a proxy without an identity is not told of any of it.
+// A changed mode changes the cluster, too. A proxy without an identity does not receive any of it.
 func TestModeChangesCluster(t *testing.T) {
 	const name = "outbound|80||web.b.svc.cluster.local"
 	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), slice(t, "web"))})
@@ -97,7 +97,7 @@ func TestModeChangesCluster(t *testing.T) {
 	}
 }
 
-// Endpoints with another service account come with the clusters that believe it, not before.
+// Endpoints with another service account arrive together with the clusters that accept this account, not earlier.
 func TestNewAccountWaitsForCluster(t *testing.T) {
 	const name = "outbound|80||web.b.svc.cluster.local"
 	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), slice(t, "web"))})
@@ -116,7 +116,7 @@ func TestNewAccountWaitsForCluster(t *testing.T) {
 	}
 }
 
-// Envoy does not know the endpoints of a headless service: mTLS is for all, or for none.
+// Envoy does not know the endpoints of a headless service in advance: mTLS is used to all of them, or to none.
 func TestHeadlessMTLS(t *testing.T) {
 	const name = "outbound|9000||web.b.svc.cluster.local"
 	at := func(mtls string) model.Record {

@@ -3,13 +3,12 @@ package plan
 import (
 	"testing"
 
-	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// Of what is edited twice the first old and the last new count; but hosts that Endpoints had in between, which the fast
-// path has planned, are not forgotten, not even where the record is again what it was.
+// Of several edits of a record the first old and the last new version count. Hosts that Endpoints had in between, which
+// the fast path has planned, are kept, also if the record returns to its first version.
 func TestPending(t *testing.T) {
 	a, b, c := hosted(t, "a"), hosted(t, "b"), hosted(t, "c")
 	var p Pending
@@ -39,11 +38,11 @@ func hosted(t *testing.T, host string) model.Record {
 	return rec(t, model.KindEndpoints, "shop/x-1@1", "hosts: ["+host+"]\nports: [{name: http, number: 8080}]\nendpoints: [{address: 10.1.0.1}]\n")
 }
 
-// touches counts the edits that name a host, before or after.
+// touches returns the number of edits whose old or new version names a host.
 func touches(edits []mirror.Edit, host string) (n int) {
 	for _, e := range edits {
 		for _, r := range records(e) {
-			if input.HostsOf(r)[0] == host {
+			if model.HostsOf(r)[0] == host {
 				n++
 			}
 		}

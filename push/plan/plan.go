@@ -2,5 +2,5 @@ package plan
 
 import "navarch.io/navarch/push/plan/input"
 
-// Problem is something that does not work as it was written, found while planning.
+// Problem is a problem of an object that was found while planning.
 type Problem = input.Problem

@@ -14,78 +14,80 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Path says how urgent a move is.
+// Path is the urgency of a push.
 type Path uint8
 
 // The paths of a push.
 const (
 	Slow Path = iota // configuration
-	Fast             // nothing but endpoints differs
+	Fast             // only endpoints differ
 )
 
 // Settings of a Planner.
 type Settings struct {
-	Pool     *pool.Pool       // nil: one of its own
-	Snapshot *mirror.Snapshot // to start from, resolved; nil: the empty one
-	Cluster  string           // what the config cluster is called in endpoints of it (topology.istio.io/cluster), by which failoverPriority may prefer
+	Pool     *pool.Pool       // nil for a new one
+	Snapshot *mirror.Snapshot // the resolved snapshot to start from; nil for an empty one
+	// Cluster is the config cluster's name in labels of endpoints (topology.istio.io/cluster), which failoverPriority
+	// reads.
+	Cluster string
 
 	fault func(*input.Input, view.Scope) // see input.Input.Fault
 }
 
-// Planner plans the views of all proxies that joined, and keeps them planned as snapshots change. It has no clock and no
-// socket, and belongs to one goroutine.
+// Planner plans the views of all proxies that joined, and keeps the plan up to date as snapshots change. It has no
+// clock and no socket. Only one goroutine may use it.
 type Planner struct {
-	input      *input.Input
-	table      *[model.NumKinds][]effect
-	keys       *view.Index
-	scopes     map[view.Scope]*scope
-	workloads  map[view.Workload]*workload
-	views      map[view.View]*planned
-	overlays   int // views with an overlay that is not empty
-	handles    map[*Handle]struct{}
-	pods       podIndex
-	latest     *mirror.Snapshot // that the planner was told of; input may be older while something waits
-	index      hostIndex
-	secrets    *secret.Table
-	identities map[view.Identity]*identity
-	// revision of the store that everything planned is complete at.
-	revision       int64
-	plans          int64 // of configuration, so far
+	input          *input.Input
+	table          *[model.NumKinds][]effect
+	keys           *view.Index
+	scopes         map[view.Scope]*scope
+	workloads      map[view.Workload]*workload
+	views          map[view.View]*planned
+	overlays       int // number of views with an overlay that is not empty
+	handles        map[*Handle]struct{}
+	pods           podIndex
+	latest         *mirror.Snapshot // the newest that was passed; input may be older while edits wait
+	index          hostIndex
+	secrets        *secret.Table
+	identities     map[view.Identity]*identity
+	revision       int64 // of the store, at which everything planned is complete
+	plans          int64 // number of plans of configuration so far
 	fastHosts      fastHosts
-	replan         *replan  // a change that is being planned; nil: none is
-	dropped        bool     // Drop was called
-	backgroundFrom int      // see the constant
-	replayed       []played // what the fast path has planned that input does not have
+	replan         *replan       // a change that is being planned; nil between changes
+	dropped        bool          // Drop was called
+	forked         bool          // it is a fork, which has no index of hosts
+	backgroundFrom int           // the constant, unless a test changes it
+	fastSteps      []plannedStep // steps of the fast path since input
 	joining        map[*Joining]struct{}
-	firsts         map[view.Scope]*Joining // those that make a scope of which others may be clones, by alike
-	fewHosts       int                     // see the constant
-	reports        reports                 // what the builders said when they were last asked
+	firsts         map[view.Scope]*Joining // by templateKey, joins that plan a scope from which others may be cloned
+	fewHosts       int                     // the constant, unless a test changes it
+	reports        reports                 // cached problems of builders
 	counts         patchCounts
 }
 
-// planned is one view and what was planned for it.
+// planned is one view with its layers.
 type planned struct {
 	view     view.View
 	scope    *scope
 	variant  *variant
 	workload *workload
 	overlay  *manifest.Manifest
-	identity *identity          // nil: it may have no Secrets
+	identity *identity          // nil if the view may have no Secrets
 	modules  []model.Key        // extensions whose modules agents fetch
-	pulled   *manifest.Manifest // of these, what has a credential
-	names    bool               // a proxy asks for the name table
+	pulled   *manifest.Manifest // the configurations of these modules that contain a credential
+	names    bool               // a proxy has requested the name table
 	set      atomic.Pointer[manifest.Set]
 	handles  map[*Handle]struct{}
-	id       atomic.Pointer[string] // nil: nobody has asked for it
+	id       atomic.Pointer[string] // cache of Handle.ID
 }
 
-// workload is the inbound side that views share.
+// workload is an inbound side that views share.
 type workload struct {
 	*inbound.Workload
 	refs int
 }
 
-// identity is the Secrets of an identity, and the views that have them.
+// identity contains the Secrets of an identity, and the views that use them.
 type identity struct {
 	*secret.Subscriptions
 	views map[*planned]struct{}
@@ -95,17 +97,17 @@ type identity struct {
 type Handle struct {
 	Node    view.Node
 	planned atomic.Pointer[planned]
-	secrets secret.Names // that it subscribes to; the planner's
-	names   bool         // it asks for the name table; the planner's
+	secrets secret.Names // that it subscribes to; for the planner's goroutine
+	names   bool         // it has requested the name table; for the planner's goroutine
 }
 
-// Set is everything the proxy should have; safe for any goroutine.
+// Set returns all resources that the proxy should have. Safe for any goroutine.
 func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 
-// View is what decides it; safe for any goroutine.
+// View returns the view of the proxy. Safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
 
-// ID is equal for all proxies that have the same outbound side; safe for any goroutine.
+// ID returns a name that is equal for all proxies with the same scope. Safe for any goroutine.
 func (h *Handle) ID() string {
 	pl := h.planned.Load()
 	if id := pl.id.Load(); id != nil {
@@ -116,13 +118,13 @@ func (h *Handle) ID() string {
 	return id
 }
 
-// Moved says that a proxy should have something else.
+// Moved names a proxy whose set changed, and the urgency of the push.
 type Moved struct {
 	Handle *Handle
 	Path   Path
 }
 
-// New makes a planner; nobody has joined it.
+// New returns a planner without proxies.
 func New(c Settings) *Planner {
 	if c.Pool == nil {
 		c.Pool = &pool.Pool{}
@@ -134,19 +136,20 @@ func New(c Settings) *Planner {
 	in.Fault = c.fault
 	return &Planner{
 		input: in, table: &affects, keys: view.NewIndex(c.Snapshot), latest: c.Snapshot, revision: c.Snapshot.Revision(),
-		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
-		pods: podIndex{}, index: hostIndex{}, secrets: secret.New(in), identities: map[view.Identity]*identity{}, backgroundFrom: backgroundFrom,
-		joining: map[*Joining]struct{}{}, firsts: map[view.Scope]*Joining{}, fewHosts: fewHosts,
+		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{},
+		handles: map[*Handle]struct{}{}, pods: podIndex{}, index: hostIndex{}, secrets: secret.New(in),
+		identities: map[view.Identity]*identity{}, backgroundFrom: backgroundFrom, joining: map[*Joining]struct{}{},
+		firsts: map[view.Scope]*Joining{}, fewHosts: fewHosts,
 	}
 }
 
-// read has everything that plans one thing for all scopes plan with another input from now on.
+// read replaces the input of the planner and of its table of Secrets.
 func (p *Planner) read(in *input.Input) {
 	p.input = in
 	p.secrets.Read(in)
 }
 
-// Join plans a proxy's view, or finds it planned. Where that panics, the planner is as it was before.
+// Join plans a proxy's view, or finds it planned. If planning panics, the planner is unchanged.
 func (p *Planner) Join(n view.Node) *Handle {
 	p.idle("Join")
 	h := &Handle{Node: n}
@@ -154,13 +157,14 @@ func (p *Planner) Join(n view.Node) *Handle {
 	return h
 }
 
+// join adds a proxy.
 func (p *Planner) join(h *Handle) {
 	p.bind(h, p.viewOf(h.Node))
 	p.pods.add(h)
 	p.handles[h] = struct{}{}
 }
 
-// Leave ends what Join began. What no proxy uses any more is dropped.
+// Leave removes a proxy that joined, and drops the layers that no other proxy uses.
 func (p *Planner) Leave(h *Handle) {
 	p.idle("Leave")
 	if _, ok := p.handles[h]; !ok {
@@ -172,6 +176,7 @@ func (p *Planner) Leave(h *Handle) {
 	p.unbind(h, h.planned.Load())
 }
 
+// bind adds a proxy to a view, which is planned if it is new.
 func (p *Planner) bind(h *Handle, v view.View) {
 	pl := p.views[v]
 	if pl == nil {
@@ -180,11 +185,12 @@ func (p *Planner) bind(h *Handle, v view.View) {
 	}
 	pl.handles[h] = struct{}{}
 	h.planned.Store(pl)
-	if h.names {
-		p.giveNames(pl)
+	if h.names { // publish composes the view, and notifies its other proxies too
+		p.planNamesFor(pl)
 	}
 }
 
+// unbind removes a proxy from a view, and releases the view after its last proxy.
 func (p *Planner) unbind(h *Handle, pl *planned) {
 	delete(pl.handles, h)
 	if len(pl.handles) > 0 {
@@ -194,7 +200,7 @@ func (p *Planner) unbind(h *Handle, pl *planned) {
 	p.release(pl)
 }
 
-// release drops the layers of a view that no view uses any more. Those that it has not got to are nil.
+// release drops the layers of a view that no other view uses. Layers that were not planned yet are nil.
 func (p *Planner) release(pl *planned) {
 	if pl.workload != nil {
 		if pl.workload.refs--; pl.workload.refs == 0 {
@@ -216,12 +222,12 @@ func (p *Planner) release(pl *planned) {
 	}
 }
 
-// plan finds or plans the layers of a view.
+// plan finds or plans the layers of a view, and composes its set.
 func (p *Planner) plan(v view.View) *planned {
 	pl := &planned{view: v, modules: modulesOf(v), handles: map[*Handle]struct{}{}}
 	done := false
 	defer func() {
-		if !done { // it panics
+		if !done { // after a panic
 			p.release(pl)
 		}
 	}()
@@ -232,7 +238,7 @@ func (p *Planner) plan(v view.View) *planned {
 	}
 	pl.scope.refs++
 	if v.Inputs != (view.Inputs{}) {
-		pl.variant = pl.scope.variantOf(v.Inputs, p.input, p.replayed)
+		pl.variant = pl.scope.variantOf(v.Inputs, p.input, p.fastSteps)
 		pl.variant.refs++
 	}
 	if pl.workload = p.workloads[v.Workload]; pl.workload == nil {
@@ -248,7 +254,7 @@ func (p *Planner) plan(v view.View) *planned {
 	return pl
 }
 
-// compose publishes what the layers hold now, and says whether that differs from before.
+// compose publishes the set of a view from its layers. It reports whether the set differs from the previous one.
 func (pl *planned) compose(p *Planner) (moved bool) {
 	set := manifest.Set{Revision: p.revision, Plan: p.plans, FastHosts: p.fastHosts.sorted}
 	for t := range xds.NumTypes {
@@ -274,12 +280,13 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	if old != nil && sameButEndpoints(old, &set) {
 		set.Plan = old.Plan
 	}
-	fresh := set // moves to the heap only where it is published
+	fresh := set // a copy, so that set is moved to the heap only if it is published
 	pl.set.Store(&fresh)
 	return true
 }
 
-// sameButEndpoints says whether nothing but endpoints differs, and Secrets and credentials: those are opened when they are asked for.
+// sameButEndpoints reports whether two sets only differ in endpoints, Secrets and credentials. The latter two change
+// without a plan of configuration, when they are opened on demand.
 func sameButEndpoints(a, b *manifest.Set) bool {
 	x, y := a.Types, b.Types
 	for _, t := range []xds.Type{xds.Endpoint, xds.Secret} {
@@ -289,19 +296,19 @@ func sameButEndpoints(a, b *manifest.Set) bool {
 	return x == y && a.Names == b.Names && a.Bootstrap == b.Bootstrap
 }
 
-// Apply plans what a change touches and says who should have something else, in no order that means anything.
+// Apply plans a change with Begin and End. It returns the proxies whose sets changed, in no order.
 func (p *Planner) Apply(c mirror.Change) []Moved {
 	p.Begin(c)
 	return p.End()
 }
 
-// overlay gives a view its overlay, and counts those that are not empty.
+// overlay sets the overlay of a view, and counts the overlays that are not empty.
 func (p *Planner) overlay(pl *planned, now *manifest.Manifest) {
 	p.overlays += min(now.Len(), 1) - min(pl.overlay.Len(), 1)
 	pl.overlay = now
 }
 
-// relink has a view follow layers that were planned from scratch.
+// relink makes a view use layers that were planned from scratch.
 func (p *Planner) relink(pl *planned, s *scope, wl *workload) {
 	if pl.scope = s; pl.variant != nil {
 		pl.variant = s.variants[pl.view.Inputs]
@@ -312,7 +319,7 @@ func (p *Planner) relink(pl *planned, s *scope, wl *workload) {
 	}
 }
 
-// succeed keeps the old overlay where the new one hides the same.
+// succeed returns the old overlay if it hides the same resources as the new one, else the new one.
 func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 	if old.Len() != now.Len() {
 		return now
@@ -325,16 +332,17 @@ func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 	return old
 }
 
-// Revision is the store's revision that all planned views are complete at.
+// Revision returns the store's revision that all planned views are complete at.
 func (p *Planner) Revision() int64 { return p.revision }
 
-// Snapshot is what was planned from.
+// Snapshot returns the snapshot of the present plan.
 func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 
-// Stats counts what is shared: scopes, variants, workloads, overlays, views, and the proxies that share them.
+// Stats contains the numbers of shared layers, of views, and of the proxies that share them.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
-// Stats counts. What it costs grows with the number of scopes, not with that of views or proxies: it is called at each join, for the gauges.
+// Stats returns the numbers of layers, views and proxies. Its cost grows with the number of scopes, not with the number
+// of views or proxies, because it is called at each join for the gauges.
 func (p *Planner) Stats() Stats {
 	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Overlays: p.overlays, Proxies: len(p.handles)}
 	for _, s := range p.scopes {
@@ -343,6 +351,6 @@ func (p *Planner) Stats() Stats {
 	return st
 }
 
-// Problems lists what was found while planning, and what the builders left out, each once, by object. The first time it
-// costs as much as building everything again; later, what has changed since.
-func (p *Planner) Problems() []Problem { return p.reports.answer(p.inquire()) }
+// Problems lists the problems found while planning and the settings that builders left out, each once, by object. The
+// first call costs as much as building everything; later calls inspect only new Specs.
+func (p *Planner) Problems() []Problem { return p.reports.answer(p.problemSources()) }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 
 	"navarch.io/navarch/push/access"
@@ -11,17 +12,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A proxy whose credential is bound to a Pod is what the configuration says of this Pod, by whose labels selectors pick it (proved), and has the Secrets that are for the Pod
-// (secret.Table.Bind): it is bound again when the labels are others, or when others decide.
+// If a proxy's credential is bound to a Pod, the configured labels of this Pod decide which selectors select the proxy
+// (withPod) and which Secrets it has (secret.Table.Bind). The proxy is bound to another view when these labels change,
+// or when selectors begin to read other labels.
 
-// pod is a Pod by namespace and name, in whatever cluster.
+// pod identifies a Pod by namespace and name, in any cluster.
 type pod struct{ namespace, name string }
 
-// podIndex finds proxies by the Pod that their credential is bound to.
+// podIndex maps Pods to the proxies whose credential is bound to them.
 type podIndex map[pod]map[*Handle]struct{}
 
+// podOf returns the Pod that a node's credential is bound to.
 func podOf(n view.Node) pod { return pod{n.Verified.Namespace, n.Pod} }
 
+// add adds a proxy, if its credential is bound to a Pod.
 func (x podIndex) add(h *Handle) {
 	if h.Node.Pod == "" {
 		return
@@ -33,6 +37,7 @@ func (x podIndex) add(h *Handle) {
 	x[of][h] = struct{}{}
 }
 
+// remove removes a proxy.
 func (x podIndex) remove(h *Handle) {
 	of := podOf(h.Node)
 	if delete(x[of], h); len(x[of]) == 0 {
@@ -40,67 +45,74 @@ func (x podIndex) remove(h *Handle) {
 	}
 }
 
-// proved is a node with what the configuration has of the Pod that its credential is bound to, in the place of what the node says: the labels, by which selectors pick the
-// proxy, and the name of its workload. Of Pods that are not known, and where no Pod is proved, what the node says counts. istiod finds the Pod by its address, lets its labels go before
-// the node's in the same way, and adds labels that the agent was given besides (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels): those are a claim, and do not count here.
-func proved(s *mirror.Snapshot, n view.Node) view.Node {
+// withPod returns the node with its labels and the name of its workload replaced by those that the configuration has
+// for the Pod of its credential. A node that states no network gets that of the Pod. If no Pod is proved, or if the
+// configuration does not have it, the node is unchanged. istiod finds the Pod by its address and overrides the node's
+// labels in the same way. It also adds labels that the agent was started with (STATIC_LABELS;
+// pilot/pkg/model/context.go, SetWorkloadLabels); these are a claim, and do not count here.
+func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	who := n.Verified
 	if who.Cluster = n.Cluster; who.Namespace != n.Namespace {
 		return n
 	}
 	if w := secret.PodOf(s, who, n.Pod); w != nil && w.Key.Origin.Cluster() == n.Cluster {
-		return asPod(w, n)
+		return withWorkload(w, n)
 	}
 	return n
 }
 
-// asPod is a node with what a Workload says.
-func asPod(w *model.Workload, n view.Node) view.Node {
+// withWorkload returns the node with the labels and the workload's name of a Workload.
+func withWorkload(w *model.Workload, n view.Node) view.Node {
 	n.Labels, n.Workload = w.Spec.GetEndpoint().GetLabels(), w.Spec.GetEndpoint().GetWorkload()
+	n.Network = cmp.Or(n.Network, w.Spec.GetEndpoint().GetNetwork())
 	return n
 }
 
-// viewOf is the view of a node. Pods count as they are known by now: their edits are the fast path's, and do not come again.
+// viewOf returns the view of a node. It reads Pods from the latest snapshot, because their edits are planned by the
+// fast path and are not planned again.
 func (p *Planner) viewOf(n view.Node) view.View {
-	v := p.keys.View(p.input.Snapshot, proved(p.latest, n))
+	v := p.keys.View(p.input.Snapshot, withPod(p.latest, n))
 	v.Secrets = p.secrets.Bind(p.latest, v.Secrets, n.Pod)
 	return v
 }
 
-// viewFrom is the view of a node by an input alone.
+// viewFrom returns the view of a node at the snapshot of an input.
 func viewFrom(in *input.Input, n view.Node) view.View {
-	v := view.Of(in.Snapshot, proved(in.Snapshot, n))
+	v := view.Of(in.Snapshot, withPod(in.Snapshot, n))
 	v.Secrets = secret.New(in).Bind(in.Snapshot, v.Secrets, n.Pod)
 	return v
 }
 
-// bindsAgain says whether an edit of a Workload changes which labels count for a proxy that is bound to it.
+// bindsAgain reports whether an edit of a Workload changes the view of a proxy whose credential is bound to its Pod.
 func bindsAgain(p *Planner, now *input.Input, e mirror.Edit) bool {
 	for h := range p.pods[pod{e.Key().Namespace, e.Key().Name}] {
 		if have := h.View().Secrets; p.secrets.Bind(now.Snapshot, have.OfAccount(), h.Node.Pod) != have {
 			return true
 		}
-		if was, is := saidBy(e.Old, h.Node), saidBy(e.New, h.Node); was.Workload != is.Workload || !maps.Equal(was.Labels, is.Labels) {
+		was, is := withRecord(e.Old, h.Node), withRecord(e.New, h.Node)
+		if was.Workload != is.Workload || was.Network != is.Network || !maps.Equal(was.Labels, is.Labels) {
 			return true
 		}
 	}
 	return false
 }
 
-// saidBy is a node with what the old or the new record of an edit says of its Pod, if it does.
-func saidBy(r model.Record, n view.Node) view.Node {
-	if w, is := r.(*model.Workload); is && w.Key.Origin.Cluster() == n.Cluster && w.Spec.GetEndpoint().GetServiceAccount() == n.Verified.Account {
-		return asPod(w, n)
+// withRecord is withWorkload for one record of an edit. If the record is not the Workload of the node's Pod, the node
+// is unchanged.
+func withRecord(r model.Record, n view.Node) view.Node {
+	w, is := r.(*model.Workload)
+	if is && w.Key.Origin.Cluster() == n.Cluster && w.Spec.GetEndpoint().GetServiceAccount() == n.Verified.Account {
+		return withWorkload(w, n)
 	}
 	return n
 }
 
-// boundProxies: proxies whose credential is bound to the Pod.
+// boundProxies marks the proxies whose credential is bound to the Pod.
 func boundProxies(c *change, _ input.Types, e mirror.Edit) {
 	c.pods[pod{e.Key().Namespace, e.Key().Name}] = true
 }
 
-// selectedPods: proxies that are bound to any Pod, where the record selects by labels who uses a Secret, or did.
+// selectedPods marks the proxies that are bound to any Pod, if the record refers to Secrets before or after the edit.
 func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for range access.AllReferences(r) {
@@ -109,6 +121,7 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
+// rebindOne binds a proxy to its present view with its subscriptions, and adds it to rebound if the view has changed.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
 	v := p.viewOf(h.Node)

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// workloadOf is a Pod of a service account, as the configuration has it.
+// workloadOf returns the record of a Pod with a service account and labels.
 func workloadOf(t *testing.T, name, account, labels string) model.Record {
 	t.Helper()
 	return rec(t, model.KindWorkload, name, fmt.Sprintf("endpoint: {address: 10.1.0.1, serviceAccount: %s, labels: {%s}}", account, labels))
@@ -23,8 +23,8 @@ func boundTo(pod string) view.Node {
 	return n
 }
 
-// Where a credential proves which Pod a proxy is, selectors that decide about private keys are compared with the labels that the
-// configuration has for that Pod; else with those of all Pods of the service account.
+// If a credential proves a proxy's Pod, selectors for private keys are compared with the labels of the Pod's record;
+// otherwise with those of all Pods of the service account.
 func TestPodOfTheToken(t *testing.T) {
 	const others = "selects service account shop/gw, by the labels that the configuration has"
 	base := []model.Record{tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"),
@@ -56,7 +56,8 @@ func TestPodOfTheToken(t *testing.T) {
 	}
 }
 
-// A proxy of which it is not proved of which cluster it is has no Secrets, certificates of authorities among them, and is told why; nobody is asked about its right.
+// A proxy whose credential proves no cluster receives no Secrets, not even CA certificates, and is told the reason; the
+// authoriser is not queried for it.
 func TestClusterThatIsNotProved(t *testing.T) {
 	n := boundTo("edge")
 	n.ClusterUnproved = true
@@ -72,7 +73,8 @@ func TestClusterThatIsNotProved(t *testing.T) {
 	}
 }
 
-// Pods that no selector tells apart share their subscriptions, and the authoriser is asked about their service account.
+// Pods that no selector distinguishes share their subscriptions, and the authoriser is queried for their service
+// account.
 func TestBoundPodsShare(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge")}
 	for i := range 20 {
@@ -98,7 +100,8 @@ func TestBoundPodsShare(t *testing.T) {
 	}
 }
 
-// What decides about a Pod changes: its labels, whether it is known, by which labels is selected.
+// Each change of a Pod's labels, of whether the Pod is known, and of the labels that selectors read changes its
+// Secrets.
 func TestBoundPodThatChanges(t *testing.T) {
 	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(selecting(t, "app: edge"), tlsSecret(t, "shop/web", "chain", "", "1"), workloadOf(t, "shop/other", "gw", "app: edge"))
@@ -135,7 +138,7 @@ func TestBoundPodThatChanges(t *testing.T) {
 	})
 }
 
-// The labels of its Pod count for a proxy that subscribed to nothing when they changed.
+// A proxy that subscribes to Secrets after the labels of its Pod changed receives those for the new labels.
 func TestBoundPodThatChangesBeforeItSubscribes(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"), workloadOf(t, "shop/mine", "gw", "app: edge"))})
 	h := p.Join(boundTo("mine"))

@@ -10,34 +10,39 @@ import (
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// incomplete is a Spec that can say which settings its resource is drawn without.
+// incomplete is a Spec that can list the settings which its resource is built without.
 type incomplete interface{ Problems() []error }
 
-// inquiry is everything whose builders are asked for problems. It holds nothing that changes, so the asking can be done by any goroutine: it takes as
-// long as planning everything, and must not hold up the plan.
-type inquiry struct {
-	snapshot  *mirror.Snapshot // nil: there is nothing to ask
+// problemSources is an immutable snapshot of everything that is inspected for problems. Any goroutine may inspect it.
+// The inspection takes as long as planning everything, so it must not run in the plan loop.
+type problemSources struct {
+	snapshot  *mirror.Snapshot // nil without a plan
 	mesh      model.Key
 	hosts     []host.Frozen
 	fronts    []front.Frozen
 	specs     []pool.ResourceSpec // of scopes, beside hosts and fronts
-	workloads []*workload         // each is planned once, as a whole
-	found     []input.Problems    // what the plan itself has found
+	workloads []*workload         // immutable once planned
+	found     []input.Problems    // the problems that the plan itself has found
+	lacks     []secret.Lack
+	root      string // root namespace
 }
 
-type ask struct {
-	blame model.Key
+// query inspects one Spec or record for problems.
+type query struct {
+	blame model.Key // the object that problems are reported for, unless they name another one
 	find  func() []error
 }
 
-// inquire takes what is planned as it is: that is work for each scope, not for each host.
-func (p *Planner) inquire() inquiry {
-	q := inquiry{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
+// problemSources returns a snapshot of the plan. Its cost grows with the number of scopes, not with the number of
+// hosts.
+func (p *Planner) problemSources() problemSources {
+	q := problemSources{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
 	for _, s := range p.scopes {
 		q.hosts, q.fronts = append(q.hosts, s.hosts.Freeze()), append(q.fronts, s.front.Freeze())
 		s.layer.Specs(func(spec pool.ResourceSpec) { q.specs = append(q.specs, spec) })
@@ -47,22 +52,23 @@ func (p *Planner) inquire() inquiry {
 		q.workloads = append(q.workloads, wl)
 	}
 	q.found = append(q.found, input.Problems{"": unfetched(p.secrets.Unfetched())})
+	q.lacks, q.root = p.secrets.Lacks(), p.input.Root()
 	return q
 }
 
-// asks are the Specs and records to ask about, each once, and whom to blame: of everything that is planned, and of all rules and patches,
-// planned or not. What scopes share is looked at once.
-func (q *inquiry) asks() map[any]ask {
-	asks := map[any]ask{}
+// queries returns a query for each planned Spec, by Spec, and for each rule and patch, planned or not, by record.
+// Values that scopes share are inspected once.
+func (q *problemSources) queries() map[any]query {
+	queries := map[any]query{}
 	if q.snapshot == nil {
-		return asks
+		return queries
 	}
 	add := func(spec any, blame model.Key) {
-		if p, ok := spec.(front.Patched); ok && !p.Patched() { // patches are all that it may be drawn without
-			return // most are so, and what is not asked need not be remembered
+		if p, ok := spec.(front.Patched); ok && !p.Patched() { // such a Spec can only be incomplete for lack of patches
+			return // most Specs are like this, and need no entry in the cache
 		}
 		if s, ok := spec.(incomplete); ok {
-			asks[spec] = ask{blame, s.Problems}
+			queries[spec] = query{blame, s.Problems}
 		}
 	}
 	byMesh := func(spec pool.ResourceSpec) { add(spec, q.mesh) }
@@ -77,42 +83,42 @@ func (q *inquiry) asks() map[any]ask {
 		wl.Specs(byMesh)
 		q.found = append(q.found, input.Problems{"": slices.Clone(wl.Problems())})
 	}
-	q.found = append(q.found, input.Problems{"": unrunnable(q.workloads)})
+	q.found = append(q.found, input.Problems{"": unrunnable(q.workloads)},
+		input.Problems{"": secret.LackProblems(q.lacks, q.snapshot, q.root)})
 	for r := range q.snapshot.All(model.KindVirtualService) {
-		asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
+		queries[r] = query{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
 	}
 	for r := range q.snapshot.All(model.KindEnvoyFilter) {
-		asks[r] = ask{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
+		queries[r] = query{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
 	}
-	return asks
+	return queries
 }
 
-// reports remembers what the builders said when they were last asked, so that only what is new is asked again. Safe
-// for concurrent use.
+// reports caches the problems of each Spec and record, so that only new ones are inspected. Safe for concurrent use.
 type reports struct {
-	mu   sync.Mutex
-	said map[any][]said
+	mu    sync.Mutex
+	known map[any][]finding
 }
 
-// said is a problem, and the resource that a patch is left out of for it; empty: it is another problem.
-type said struct {
+// finding is a problem, with the name of the resource if a patch is left out of that resource.
+type finding struct {
 	Problem
 	resource string
 }
 
-// answer asks the builders what is not remembered, forgets what is not asked about any more, and returns everything, each
-// once, by object.
-func (r *reports) answer(q inquiry) []Problem {
+// answer inspects the Specs and records that are not cached, drops cached ones that are not planned any more, and
+// returns all problems, each once, by object.
+func (r *reports) answer(q problemSources) []Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	asks := q.asks()
-	now := make(map[any][]said, len(asks))
+	queries := q.queries()
+	now := make(map[any][]finding, len(queries))
 	sets, left := q.found, omissions{}
-	for key, ask := range asks {
-		found, ok := r.said[key]
+	for key, query := range queries {
+		found, ok := r.known[key]
 		if !ok {
-			for _, err := range ask.find() {
-				one := said{Problem: model.ProblemOf(err, ask.blame)}
+			for _, err := range query.find() {
+				one := finding{Problem: model.ProblemOf(err, query.blame)}
 				if of := (patch.Left{}); errors.As(err, &of) {
 					one.resource = of.Resource
 				}
@@ -130,18 +136,19 @@ func (r *reports) answer(q inquiry) []Problem {
 		}
 		sets = append(sets, input.Problems{"": others})
 	}
-	r.said = now
+	r.known = now
 	return input.Sorted(append(sets, input.Problems{"": left.problems()})...)
 }
 
-// omissions are the problems of patches that are left out of resources, and of which: a patch of all virtual hosts may be left out of thousands, for one
-// reason.
+// omissions contains the problems of patches that are left out of resources, with the names of these resources. A patch
+// of all virtual hosts may be left out of thousands, for one reason.
 type omissions map[Problem]struct {
-	first  string // of their names
+	first  string // the first of their names
 	others bool
 }
 
-func (l omissions) add(one said) {
+// add adds a finding about a resource.
+func (l omissions) add(one finding) {
 	of, known := l[one.Problem]
 	switch {
 	case !known:
@@ -152,7 +159,7 @@ func (l omissions) add(one said) {
 	l[one.Problem] = of
 }
 
-// problems are these, each once, with the first of the resources.
+// problems lists the problems, each once, with the first of the resources in the message.
 func (l omissions) problems() (all []Problem) {
 	for one, of := range l {
 		name := of.first
@@ -165,6 +172,7 @@ func (l omissions) problems() (all []Problem) {
 	return all
 }
 
+// patchProblems lists the errors of the patches of an EnvoyFilter that cannot be applied.
 func patchProblems(f *model.EnvoyFilter) (all []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		if err := patch.Problem(model.Patch{Filter: f, Index: i}); err != nil {

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What builders draw resources without is lines by object and field, each once however many scopes and ports it spoils,
-// and no longer once it is put right.
+// A part of the configuration that builders leave out is a problem with its object and field, once for all scopes and
+// ports that it affects, until it is corrected.
 func TestProblemsOfSpecs(t *testing.T) {
 	rule := func(mode string) model.Record {
 		return rec(t, model.KindDestinationRule, "shop/web", "host: "+web+"\ntrafficPolicy: {tls: {mode: "+mode+"}}\n")
@@ -34,12 +34,12 @@ func TestProblemsOfSpecs(t *testing.T) {
 	if got := lines(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
 		t.Errorf("with two scopes:\n%s", got)
 	}
-	drawn := len(p.reports.said)
+	drawn := len(p.reports.known)
 	p.Apply(s.Apply(2, []model.Record{rule("DISABLE")}, nil))
 	if got := lines(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
 		t.Errorf("after the rule was put right:\n%s", got)
 	}
-	if len(p.reports.said) != drawn {
-		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.reports.said), drawn)
+	if len(p.reports.known) != drawn {
+		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.reports.known), drawn)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// selectingPayments are records that select workloads with the label app: payments, of every kind that does.
+// selectingPayments returns records of each kind with a workload selector, which select the label app: payments.
 func selectingPayments(t *testing.T) []model.Record {
 	t.Helper()
 	const lua = `{"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua, default_source_code: {inline_string: secret}}`
@@ -30,7 +30,8 @@ func selectingPayments(t *testing.T) []model.Record {
 	}
 }
 
-// claiming is a sidecar of shop/web that says of itself that it is of payments, with a credential that is bound to a Pod.
+// claiming returns a sidecar of shop/web whose node has the labels of payments, with a credential that is bound to a
+// Pod.
 func claiming(pod string) view.Node {
 	n := node("shop", "web-0", "app=payments", "rollouts-pod-template-hash=9")
 	n.Caps |= xds.CapLua | xds.CapWasmHTTP | xds.CapIdentity | xds.CapSelfDiscovery
@@ -38,8 +39,9 @@ func claiming(pod string) view.Node {
 	return n
 }
 
-// A proxy whose credential proves which Pod it is gets what is for that Pod, whatever labels and workload it says it has: not the patches, the extensions' settings, the
-// Sidecar, the routes or the services of another workload of its namespace. What it says counts where no Pod is proved that the configuration knows.
+// A proxy whose credential proves its Pod receives the configuration for the Pod's labels, whatever labels and workload
+// its node has: no patches, extension settings, Sidecar, routes or services of another workload of its namespace. The
+// node's labels count only if no known Pod is proved.
 func TestClaimedLabels(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(selectingPayments(t)...)})
 	honest := claiming("")
@@ -51,14 +53,14 @@ func TestClaimedLabels(t *testing.T) {
 	}
 	bound := p.Join(claiming("web-0"))
 	got := bound.View()
-	got.Secrets = want.Secrets // it is bound to the Pod
+	got.Secrets = want.Secrets // these name the bound Pod
 	if got != want {
 		t.Errorf("by claims:\n%+v\nwant\n%+v", got, want)
 	}
 	if bad := p.Check(bound); len(bad) > 0 {
 		t.Error(bad)
 	}
-	shown := claiming("web-0") // as a page of /debug has it planned
+	shown := claiming("web-0") // the node as a page of /debug plans it
 	shown.ClusterUnproved = true
 	if got := p.Join(shown).View(); got.Workload != want.Workload || got.Inputs != want.Inputs || got.Secrets != (view.Identity{}) {
 		t.Errorf("on a page:\n%+v\nwant\n%+v", got, want)
@@ -77,7 +79,8 @@ func TestClaimedLabels(t *testing.T) {
 	}
 }
 
-// The labels of its Pod count as they are now: an edit of them is planned, also where it comes by the fast path, and so are a Pod that becomes known and one that goes.
+// The current labels of the Pod apply: an edit of them is planned, also by the fast path, and so are a Pod that is
+// added and one that is removed.
 func TestLabelsOfThePodChange(t *testing.T) {
 	records := selectingPayments(t)
 	p := New(Settings{Snapshot: snapshot(records[:len(records)-2]...)})
@@ -86,9 +89,9 @@ func TestLabelsOfThePodChange(t *testing.T) {
 		return rec(t, model.KindWorkload, "shop/web-0", "{source: WORKLOAD_SOURCE_POD, endpoint: {address: 10.1.0.1, serviceAccount: web, labels: {"+labels+"}}}")
 	}
 	for i, step := range []struct {
-		put  model.Record // nil: it goes
+		put  model.Record // nil: the record is deleted
 		slow bool
-		want int // patches
+		want int // the number of patches
 	}{
 		{pod("app: web"), true, 0}, {pod("app: payments"), true, 1}, {pod("app: payments"), false, 1}, {pod("app: web, tier: x"), true, 0}, {nil, true, 1},
 	} {

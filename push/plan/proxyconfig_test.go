@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A proxy that says something of headers or connections has listeners of its own, and shares all else with those that say nothing; one that says the same
-// has nothing planned. What routes or clusters read makes a scope, of which there are as many as there are such settings.
+// A proxy whose ProxyConfig differs in headers or connections has listeners of its own and shares all other resources;
+// for one whose ProxyConfig equals the mesh's nothing is planned. Settings that routes or clusters read make a scope,
+// one for each such setting.
 func TestOnlyListenersReadHeaders(t *testing.T) {
 	p, shared, handles := bigPlanner(t, 50, 1)
 	plain := handles[0]

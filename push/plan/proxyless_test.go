@@ -19,14 +19,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// app is an application with gRPC's own xDS client and a certificate provider.
+// app returns an application with gRPC's own xDS client and a certificate provider.
 func app(namespace, name string, labels ...string) view.Node {
 	n := node(namespace, name, labels...)
 	n.Kind, n.Mode, n.Caps = view.Proxyless, view.None, xds.CapIdentity
 	return n
 }
 
-// The names are those that Istio's control plane has: bootstraps and applications rely on them.
+// The resource names are those of Istio's control plane, since bootstraps and applications rely on them.
 func TestProxylessNames(t *testing.T) {
 	s := snapshot(
 		svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"),
@@ -54,14 +54,16 @@ func TestProxylessNames(t *testing.T) {
 			t.Errorf("%ss:\n got %s\nwant %s", kind.Noun(), got, want)
 		}
 	}
-	l := decode(t, set, xds.Listener, "db.data:5432", &listenerv3.Listener{}) // the short name is a host's in full
+	// A short name resolves to the host's full name.
+	l := decode(t, set, xds.Listener, "db.data:5432", &listenerv3.Listener{})
 	m := &hcmv3.HttpConnectionManager{}
 	if err := l.GetApiListener().GetApiListener().UnmarshalTo(m); err != nil || m.GetRds().GetRouteConfigName() != "outbound|5432||db.data" {
 		t.Errorf("db.data:5432 goes to %s, %v", m.GetRds().GetRouteConfigName(), err)
 	}
 }
 
-// A cluster speaks mTLS where all of its endpoints demand it; endpoints that change that come with the cluster, and not on the fast path.
+// A cluster uses mTLS if all of its endpoints require it. Endpoints that change this arrive together with the cluster,
+// and not by the fast path.
 func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	endpoints := func(mtls ...string) model.Record {
 		var list []string
@@ -117,7 +119,8 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 	}
 }
 
-// Endpoints that change while a rule is planned in the background which makes them decide about mTLS: the cluster comes with them.
+// A rule that is planned in the background makes endpoints determine mTLS; endpoints that change meanwhile arrive
+// together with the cluster.
 func TestProxylessClusterOfAReplan(t *testing.T) {
 	endpoints := func(mtls string) model.Record {
 		return rec(t, model.KindEndpoints, "shop/echo-1", "{hosts: [echo.shop.svc.cluster.local], ports: [{name: grpc, number: 8080}], endpoints: [{address: 10.1.0.1, serviceAccount: sa, mtls: "+mtls+"}]}")
@@ -151,7 +154,7 @@ func problemsOf(p *Planner, words string) (n int) {
 	return n
 }
 
-// How a server takes connections, and who may call it.
+// How a gRPC server accepts connections, and which callers it permits.
 func TestProxylessServer(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -219,7 +222,8 @@ func TestProxylessServer(t *testing.T) {
 	}
 }
 
-// filtersOf are the RBAC filters of a chain by the ends of their names, the router being the last.
+// filtersOf returns the last name components of the chain's RBAC filters, each followed by "nobody" if it has no
+// policy. The last filter of the chain must be the router.
 func filtersOf(t *testing.T, chain *listenerv3.FilterChain) string {
 	t.Helper()
 	m := &hcmv3.HttpConnectionManager{}
@@ -243,7 +247,8 @@ func filtersOf(t *testing.T, chain *listenerv3.FilterChain) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// Rules that read labels of the client, and other rules for some clients, make other routes and clusters for these alone.
+// Rules that read the client's labels, and other rules for some clients, result in other routes and clusters for these
+// clients only.
 func TestProxylessVariants(t *testing.T) {
 	s := snapshot(
 		svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC"),

@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// plugin is a WasmPlugin whose module is an image of r.example, fetched with the Secret pull of its namespace.
+// plugin returns a WasmPlugin whose module is an image of r.example, downloaded with the Secret pull of its namespace.
 func plugin(t testing.TB, name, selector string) model.Record {
 	t.Helper()
 	return rec(t, model.KindWasmPlugin, name, "{selector: {matchLabels: {"+selector+"}}, wasm: {url: 'oci://r.example/m', imagePullSecret: pull}}")
@@ -32,7 +32,8 @@ func pullSecret(t testing.TB, name, registries, mac string) model.Record {
 	return rec(t, model.KindSecret, name, fmt.Sprintf("{registries: [%s], key: '%s', mac: '%s'}", registries, "eA==", mac))
 }
 
-// fetcher is a sidecar whose agent fetches modules, and that is authenticated as the service account web of its namespace; verified: of another one, or nobody.
+// fetcher returns a sidecar whose agent downloads modules. It is authenticated as the service account web of the
+// namespace verified, or not at all if this is empty.
 func fetcher(namespace, verified string, labels ...string) view.Node {
 	n := node(namespace, "web-1", labels...)
 	n.Caps |= xds.CapWasmHTTP | xds.CapWasmFetch
@@ -42,8 +43,8 @@ func fetcher(namespace, verified string, labels ...string) view.Node {
 	return n
 }
 
-// credentialIn is what an agent finds as the credential of a module: "pending", "absent" where there is no configuration, "none" where it needs none, or what stands
-// there.
+// credentialIn describes the credential that an agent receives for a module: "pending"; "absent" if there is no
+// configuration; "none" if the module needs none; otherwise its text.
 func credentialIn(t testing.TB, set *manifest.Set, key model.Key) string {
 	t.Helper()
 	name := extension.Name(key)
@@ -68,11 +69,12 @@ func credentialIn(t testing.TB, set *manifest.Set, key model.Key) string {
 	return credential
 }
 
-// credentials are what is sealed in the tests' Secrets.
+// credentials is the sealed content of the tests' Secrets.
 const credentials = `{"auths": {"r.example": {"auth": "hunter2"}, "other.example": {"auth": "hunter3"}}}`
 
-// Who is given the credential that a module is fetched with: the agents of workloads that the extension selects by the labels that the configuration has for them,
-// whatever they say of themselves. Nobody has it by asking for the Secret. Who has none is told so by an empty one, and the extension has a problem.
+// The credential of a module is sent to the agents of the workloads whose recorded labels the extension selects,
+// whatever labels their nodes have. Subscribing to the Secret itself does not return it. An agent without a right to it
+// receives an empty credential, and the extension has a problem.
 func TestWhoFetchesWithCredentials(t *testing.T) {
 	const given = `{"auths":{"r.example":{"auth":"hunter2"}}}`
 	pod := workloadOf(t, "shop/web-1", "web", "app: web")
@@ -114,7 +116,7 @@ func TestWhoFetchesWithCredentials(t *testing.T) {
 			if sent := held(t, h.Set(), "kubernetes://pull"); sent != "" {
 				t.Errorf("sent as a Secret: %s", sent)
 			}
-			if found := fmt.Sprint(p.inquire().found); strings.Contains(found, "imagePullSecret") != (c.problem != "") || !strings.Contains(found, c.problem) {
+			if found := fmt.Sprint(p.problemSources().found); strings.Contains(found, "imagePullSecret") != (c.problem != "") || !strings.Contains(found, c.problem) {
 				t.Errorf("problems %s, want %q", found, c.problem)
 			}
 			if specs := fmt.Sprintf("%+v", p.Explain(h, xds.Extension, extension.Name(key))); strings.Contains(specs, "hunter") || (c.want == given) != strings.Contains(specs, "[sealed]") {
@@ -130,8 +132,9 @@ func TestWhoFetchesWithCredentials(t *testing.T) {
 	}
 }
 
-// Until a credential is opened there is no configuration, since the agent would not fetch. Another one is sent when it is opened, the last good one stands until
-// then, and one that is gone is taken away. Which one it is tells nobody that the configuration differs.
+// Until a credential is opened the extension has no configuration, because the agent could not download the module. A
+// new credential is sent when it is opened; the previous one stays until then. A deleted one is removed. The version of
+// the configuration does not depend on the credential's content.
 func TestCredentialsAreOpened(t *testing.T) {
 	var log bytes.Buffer
 	o := &opener{err: errors.New("the provider is away")}
@@ -173,7 +176,7 @@ func TestCredentialsAreOpened(t *testing.T) {
 	})
 }
 
-// Of a view that panics while it is planned no module is kept, and no credential.
+// A view that panics while it is planned keeps no modules and no credentials.
 func TestPanickingViewHasNoModules(t *testing.T) {
 	broken := true
 	p := New(Settings{Snapshot: snapshot(plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ==")), fault: func(*input.Input, view.Scope) {
@@ -196,7 +199,7 @@ func TestPanickingViewHasNoModules(t *testing.T) {
 	}
 }
 
-// A credential is held as long as a proxy has the extension, not as long as one of its service account is there.
+// A credential is kept only as long as a proxy has the extension; other proxies of its service account do not keep it.
 func TestCredentialsAreForgotten(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), workloadOf(t, "shop/web-1", "web", "app: web"))})
 	selected, same, other := p.Join(fetcher("shop", "shop", "app=web")), p.Join(fetcher("shop", "shop", "app=web", "more=x")), p.Join(fetcher("shop", "shop"))

@@ -4,6 +4,6 @@ package plan
 
 import "testing"
 
-// A planner has one goroutine. Two planners meet in what they have in common, lists that are interned above all, which the race detector finds in the
-// beginning of two histories; the comparisons are made without it.
+// A planner runs in one goroutine. Two planners share interned lists and other values; the race detector checks these
+// at the beginning of two histories. The comparisons themselves are made without the race detector.
 func TestPlanMatchesFreshSideBySide(t *testing.T) { matchesFreshIn(t, 2, 8, 4) }

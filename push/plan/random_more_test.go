@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// token makes, changes or deletes a RequestAuthentication, or a CUSTOM policy.
+// token makes, changes or deletes a RequestAuthentication or a CUSTOM policy.
 func (m *mesh) token() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.tokens.IntN(len(from))] }
 	key := model.Key{Kind: model.KindRequestAuthentication, Namespace: pick("a", "b", "istio-system"), Name: pick("t0", "t1")}
@@ -35,7 +35,7 @@ func (m *mesh) token() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// authorizers are the providers that CUSTOM policies name, where there are some.
+// authorizers returns the providers that CUSTOM policies name, if the mesh has any.
 func (m *mesh) authorizers() []string {
 	if m.tokens == nil {
 		return nil
@@ -43,7 +43,7 @@ func (m *mesh) authorizers() []string {
 	return []string{"{name: one, envoyExtAuthzGrpc: {service: s2.a.svc.cluster.local, port: 80}}", "{name: other, envoyExtAuthzHttp: {service: a/ext.example.com, port: 80}}"}
 }
 
-// aKey is a key set of one point of P-256.
+// aKey returns a key set with one point of the curve P-256.
 func aKey(x, y string) string {
 	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","x":%q,"y":%q}]}`, x, y)
 }
@@ -65,8 +65,8 @@ func (m *mesh) gateways() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// joined makes, changes or deletes one of two ServiceEntries of one host, which may be one service, or what it states as its endpoints, of which one
-// may be a proxy.
+// joined makes, changes or deletes one of two ServiceEntries of one host, which may be one service, or the workloads
+// that are its endpoints; one of these may be a proxy.
 func (m *mesh) joined() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.join.IntN(len(from))] }
 	name := pick("j0", "j1")
@@ -113,7 +113,7 @@ func (m *mesh) extensions() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// credentials makes, changes or deletes a Secret that modules may be fetched with.
+// credentials makes, changes or deletes a Secret for downloading modules.
 func (m *mesh) credentials() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.pulls.IntN(len(from))] }
 	key := model.Key{Kind: model.KindSecret, Namespace: pick("a", "b", "istio-system"), Name: pick("pull", "pull", "other")}
@@ -127,7 +127,8 @@ func (m *mesh) credentials() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// bootstrap makes, changes or deletes an EnvoyFilter for the bootstrap, by the clock, so that what is random does not depend on it.
+// bootstrap makes, changes or deletes an EnvoyFilter for the bootstrap. It depends on the clock, so that the other
+// random edits do not depend on it.
 func (m *mesh) bootstrap() (put model.Record, del model.Key) {
 	key := model.Key{Kind: model.KindEnvoyFilter, Namespace: "a", Name: "bootstrap"}
 	if old, ok := m.records[key]; ok && m.clock%4 == 0 {
@@ -141,7 +142,7 @@ func (m *mesh) bootstrap() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// ended is the protocol of an ingress listener, and TLS that it ends.
+// ended returns the protocol of an ingress listener, and the TLS that it terminates.
 func (m *mesh) ended() (protocol, tls string) {
 	if !m.files || m.ends.IntN(2) == 0 {
 		return "HTTP", ""
@@ -150,7 +151,7 @@ func (m *mesh) ended() (protocol, tls string) {
 		", tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /ca}"}[m.ends.IntN(2)]
 }
 
-// proxyPort is the port of the HTTP proxy, where there is one.
+// proxyPort returns the port of the HTTP proxy, if there is one.
 func (m *mesh) proxyPort() string {
 	if m.ends == nil {
 		return ""
@@ -158,7 +159,7 @@ func (m *mesh) proxyPort() string {
 	return []string{"", ", proxyHttpPort: 15002", ", proxyHttpPort: 80"}[m.ends.IntN(3)]
 }
 
-// excluded are hosts that an egress listener excludes.
+// excluded returns the hosts that an egress listener excludes.
 func (m *mesh) excluded() []string {
 	if m.without == nil || m.without.IntN(2) == 0 {
 		return nil
@@ -166,7 +167,7 @@ func (m *mesh) excluded() []string {
 	return [][]string{{"~a/*"}, {"~./*"}, {"~*/*.b.svc.cluster.local"}, {"~*/*.com", "~b/s0.b.svc.cluster.local"}, {"~*/s1.a.svc.cluster.local"}, {"~a/*.example.com"}}[m.without.IntN(6)]
 }
 
-// byName is a mesh's mode for unknown hosts, and its TLS; some that let all pass find them by name.
+// byName returns a mesh's mode for unknown hosts with its TLS; ALLOW_ANY may become a mode that resolves their names.
 func (m *mesh) byName(mode string) string {
 	if m.unknown == nil || mode != "ALLOW_ANY" {
 		return mode

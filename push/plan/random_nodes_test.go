@@ -10,10 +10,11 @@ import (
 
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// nodes are proxies that differ in everything that a view may look at.
+// nodes returns proxies that differ in each property that a view may read.
 func nodes() []view.Node {
 	all := []view.Node{
 		node("a", "s0-1", "app=s0", "version=v1", "tier=x"),
@@ -34,12 +35,15 @@ func nodes() []view.Node {
 		}
 		all = append(all, gateway)
 	}
-	for _, one := range []view.Node{all[0], all[6]} { // the like of them in another cluster
+	all[6].Labels[model.GatewayName] = "front"
+	for _, one := range []view.Node{all[0], all[6]} { // their counterparts in another cluster
 		one.Name, one.Cluster = "west-"+one.Name, west.Cluster()
 		all = append(all, one)
 	}
 	bound := all[6]
 	bound.Name, bound.Pod = "gw-bound", "w0"
+	bound.Network, bound.Metadata = "n1", map[string]string{"REQUESTED_NETWORK_VIEW": "n1"}
+	all[7].Routers, all[8].Routers = view.RouterSettings{OwnNamespace: true, QUIC: true}, view.RouterSettings{Routed: true}
 	all = append(all, bound)
 	all[0].Addresses = []string{"10.1.0.1"}
 	all[0].Locality, all[1].Locality, all[2].Locality = "r1/z1", "r2/z1", "r1/z1"
@@ -48,7 +52,7 @@ func nodes() []view.Node {
 	return all
 }
 
-// resolvers are proxies whose Pods are told of automatic addresses.
+// resolvers returns proxies whose agents answer DNS queries, and which therefore receive automatic addresses.
 func resolvers() (all []view.Node) {
 	for _, at := range [][2]string{{"a", "10.1.0.9"}, {"b", "10.1.0.8"}, {"b", "fd00::8"}} {
 		one := node(at[0], "dns-"+at[1], "app=s0")
@@ -59,7 +63,8 @@ func resolvers() (all []view.Node) {
 	return all
 }
 
-// zoned are proxies that know the cluster of their own workload. Random endpoints are of no workload that has a name.
+// zoned returns proxies that need the cluster of their own workload. They have no workload name, like the random
+// endpoints.
 func zoned() []view.Node {
 	all := []view.Node{node("a", "zoned-0", "app=s0", "version=v1"), node("a", "zoned-1", "app=s0", "version=v2"), node("b", "zoned-2", "app=s0")}
 	for i, locality := range []string{"r1/z1", "r1/z2", "r2/z1"} {
@@ -68,7 +73,7 @@ func zoned() []view.Node {
 	return all
 }
 
-// apps are applications with gRPC's own xDS client that differ in everything that a view may look at.
+// apps returns applications with gRPC's own xDS client that differ in each property that a view may read.
 func apps() []view.Node {
 	all := []view.Node{
 		node("a", "app-0", "app=s0", "version=v1", "tier=x", "security.istio.io/tlsMode=istio"),
@@ -83,7 +88,8 @@ func apps() []view.Node {
 	return all
 }
 
-// fetchers are proxies whose agents fetch modules: of two namespaces, without a credential, bound to a Pod, and such as claim labels that their Pods do not have.
+// fetchers returns proxies whose agents download modules: of two namespaces, one without a credential, one bound to a
+// Pod, and one whose node has labels that its Pods lack.
 func fetchers() []view.Node {
 	all := []view.Node{node("a", "fetch-0", "app=s0", "version=v1"), node("b", "fetch-1", "app=s0"), node("a", "fetch-2", "app=s0"), node("a", "fetch-3", "app=s0", "version=v1"), node("b", "fetch-4")}
 	for i := range all {
@@ -94,7 +100,7 @@ func fetchers() []view.Node {
 	return all
 }
 
-// settings are those of a ProxyConfig.
+// settings parses the text of a ProxyConfig.
 func settings(t testing.TB, text string) *proxyconfig.Settings {
 	t.Helper()
 	c := &meshv1.ProxyConfig{}
@@ -108,7 +114,7 @@ func settings(t testing.TB, text string) *proxyconfig.Settings {
 	return &s
 }
 
-// configured are proxies that say something of themselves in their ProxyConfig.
+// configured returns proxies with a ProxyConfig of their own.
 func configured(t testing.TB) []view.Node {
 	all := []view.Node{node("a", "own-0", "app=s0", "version=v1"), node("a", "own-1", "app=s1"), node("b", "own-2", "app=s0", "version=v2"), node("a", "own-3", "app=s0", "version=v1")}
 	for i, text := range []string{
@@ -124,7 +130,7 @@ func configured(t testing.TB) []view.Node {
 	return all
 }
 
-// bootstrapped are proxies whose agents ask for patches of their bootstrap: a sidecar and a gateway.
+// bootstrapped returns a sidecar and a gateway whose agents request patches of their bootstrap.
 func bootstrapped() []view.Node {
 	all := []view.Node{node("a", "boot-0", "app=s0"), node("a", "boot-1", "app=gw")}
 	for i := range all {
@@ -134,7 +140,8 @@ func bootstrapped() []view.Node {
 	return all
 }
 
-// defaultConfig is a field of the mesh configuration: what is given, and sometimes what proxies say nothing of themselves of.
+// defaultConfig returns a field of the mesh configuration: the given settings, and sometimes headers and connections
+// for proxies without a ProxyConfig of their own.
 func (m *mesh) defaultConfig(given string) string {
 	if m.proxies != nil {
 		pick := func(from ...string) string { return from[m.proxies.IntN(len(from))] }
@@ -147,7 +154,7 @@ func (m *mesh) defaultConfig(given string) string {
 	return ", defaultConfig: {" + given + "}"
 }
 
-// automatic is sometimes an automatic address of each host, which two ServiceEntries may claim.
+// automatic sometimes returns an automatic address for each host; two ServiceEntries may state the same address.
 func (m *mesh) automatic(hosts []string) string {
 	if !m.auto || m.clock%3 > 0 {
 		return ""

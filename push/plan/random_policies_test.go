@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// deniedText is the policy that denies the account sa of namespaces.
+// deniedText returns the policy that denies the account sa of the namespaces.
 func deniedText(t testing.TB, namespaces ...string) string {
 	source := &securityv1.Source{}
 	for _, ns := range namespaces {
@@ -24,7 +24,7 @@ func deniedText(t testing.TB, namespaces ...string) string {
 	return fmt.Sprintf("{meshWide: true, istio: '%s'}", base64.StdEncoding.EncodeToString(raw))
 }
 
-// policy has a selector only where it is not mesh-wide.
+// policy returns the body of a policy; it has no selector if it applies to the whole mesh.
 func (m *mesh) policy(kind model.Kind) string {
 	var message proto.Message = m.authorization()
 	if kind == model.KindPeerAuthentication {
@@ -41,7 +41,16 @@ func (m *mesh) policy(kind model.Kind) string {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return fmt.Sprintf("{closed: %v, meshWide: %v, selector: {%s}, istio: '%s'}", m.one(8), m.one(2), m.pick("", "app: s0", "app: s1"), base64.StdEncoding.EncodeToString(raw))
+	return fmt.Sprintf("{closed: %v, meshWide: %v, selector: {%s}, istio: '%s'%s}", m.one(8), m.one(2), m.pick("", "app: s0", "app: s1"),
+		base64.StdEncoding.EncodeToString(raw), m.targeted(kind, "gateways: [%s]", "front"))
+}
+
+// targeted sometimes returns a further field of a record, with the Gateways that it is for.
+func (m *mesh) targeted(kind model.Kind, field, gateway string) string {
+	if m.targets == nil || kind == model.KindPeerAuthentication || m.targets.IntN(3) > 0 {
+		return ""
+	}
+	return fmt.Sprintf(", "+field, []string{gateway, "other", "other, " + gateway}[m.targets.IntN(3)])
 }
 
 func (m *mesh) authorization() *securityv1.AuthorizationPolicy {

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// providers are fields of the mesh configuration: providers that CUSTOM policies name, and of access logs and spans, whose services may be there.
+// providers returns fields of the mesh configuration: providers that CUSTOM policies name, and providers of access logs
+// and spans, whose services may exist.
 func (m *mesh) providers() string {
 	all, more, config := m.authorizers(), "", ""
 	if m.telemetries != nil {
@@ -26,7 +27,7 @@ func (m *mesh) providers() string {
 	return ", extensionProviders: [" + strings.Join(all, ", ") + "]" + more
 }
 
-// telemetry makes, changes or deletes a Telemetry; first of all it makes their providers.
+// telemetry makes, changes or deletes a Telemetry; its first edit makes the providers.
 func (m *mesh) telemetry() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.telemetries.IntN(len(from))] }
 	if m.records[model.MeshKey] == nil {

@@ -10,27 +10,33 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mesh is a small random mesh in which everything collides: few names, few addresses, few labels.
+// mesh is a small random mesh with few names, few addresses and few labels, so that everything collides. Each
+// *rand.Rand has a seed of its own, so that additions do not change the edits of the others; if it is nil, the mesh has
+// no such records or settings.
 type mesh struct {
 	t           testing.TB
 	r           *rand.Rand
-	more        *rand.Rand // of edit's companions; a source of its own, so that what r makes does not depend on them
+	more        *rand.Rand // the edits that accompany edit
 	clock       int64
-	lives       *rand.Rand // of workload's companion, for the same reason
-	nets        *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
-	tokens      *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
-	telemetries *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
-	exts        *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
-	pulls       *rand.Rand // of credentials that modules of extensions are fetched with, for the same reason; nil: there are none
-	join        *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
-	proxies     *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
-	turns       *rand.Rand // of where plans in the background pause, for the same reason
-	ends        *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
-	without     *rand.Rand // of hosts that Sidecars exclude, for the same reason; nil: there are none
-	unknown     *rand.Rand // of whether proxies resolve the names of unknown hosts, for the same reason; nil: they do not
-	files       bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
-	auto        bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
-	records     map[model.Key]model.Record
+	lives       *rand.Rand // the edits that accompany workload
+	nets        *rand.Rand // networks and their gateways
+	tokens      *rand.Rand // RequestAuthentications and providers of external authorization
+	telemetries *rand.Rand // Telemetries and their providers
+	exts        *rand.Rand // WasmPlugins and TrafficExtensions
+	entrances   *rand.Rand // Gateways and the VirtualServices bound to them
+	local       *rand.Rand // endpoints that lead to gateways' own Pods
+	pulls       *rand.Rand // credentials for downloading the modules of extensions
+	join        *rand.Rand // ServiceEntries that are one service, and their endpoints
+	proxies     *rand.Rand // headers and connections of defaultConfig
+	turns       *rand.Rand // where plans in the background pause
+	ends        *rand.Rand // TLS that ingress listeners terminate, and the HTTP proxy's port
+	without     *rand.Rand // hosts that Sidecars exclude
+	targets     *rand.Rand // policies of Gateways of the Gateway API
+	unknown     *rand.Rand // whether proxies resolve the names of unknown hosts
+	files       bool       // ingress listeners have TLS with files; false in histories for Envoy, which would read them
+	// ServiceEntries have automatic addresses; false in histories that strike cells, which must stay valid
+	auto    bool
+	records map[model.Key]model.Record
 }
 
 var (
@@ -41,29 +47,34 @@ var (
 	vips       = []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00::1", "240.0.0.0/16"}
 )
 
-// Seeds from firstStrike on are of histories that strike cells: networks are there from firstNetworks to firstTokens alone, since each edit of a gateway
-// would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, extensions to firstJoined, joined ServiceEntries to firstPulls,
-// and extensions with credentials from there on.
-const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, firstJoined, firstPulls = 1000, 2000, 3000, 4000, 5000, 6000, 7000
+// Seeds from firstStrike are for histories that strike cells. Networks exist only in seeds from firstNetworks to
+// firstTokens, since each edit of a gateway plans again what other cells would miss; for the same reason tokens exist
+// up to firstTelemetry, Telemetries up to firstExtensions, extensions up to firstJoined, joined ServiceEntries up to
+// firstPulls, extensions with credentials up to firstEntrances, and Gateways with servers from there.
+const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, firstJoined, firstPulls, firstEntrances = 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000
 
-// firstAsked is the seed of the first history that Envoy is asked about.
+// firstAsked is the seed of the first history whose plans Envoy checks.
 const firstAsked = 500
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), turns: rand.New(rand.NewPCG(seed, 17)), records: map[model.Key]model.Record{}}
-	if seed < firstStrike || seed >= firstPulls {
+	if seed < firstStrike || seed >= firstEntrances {
+		m.entrances = rand.New(rand.NewPCG(seed, 21))
+	}
+	if seed < firstStrike || seed >= firstPulls && seed < firstEntrances {
 		m.pulls = rand.New(rand.NewPCG(seed, 18))
 	}
 	if seed < firstStrike || seed >= firstJoined && seed < firstPulls {
 		m.join = rand.New(rand.NewPCG(seed, 14))
 	}
 	if seed < firstStrike {
-		m.proxies = rand.New(rand.NewPCG(seed, 15))
+		m.proxies, m.local = rand.New(rand.NewPCG(seed, 15)), rand.New(rand.NewPCG(seed, 22))
 		m.without = rand.New(rand.NewPCG(seed, 19))
 		m.unknown = rand.New(rand.NewPCG(seed, 20))
+		m.targets = rand.New(rand.NewPCG(seed, 22))
 		m.ends, m.files = rand.New(rand.NewPCG(seed, 16)), seed < firstAsked
 	}
-	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined || seed >= firstPulls {
+	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined || seed >= firstPulls && seed < firstEntrances {
 		m.exts = rand.New(rand.NewPCG(seed, 13))
 	}
 	if seed < firstStrike || seed >= firstNetworks && seed < firstTokens {
@@ -98,7 +109,7 @@ func (m *mesh) inside() string {
 
 func quoted(s ...string) string { return "['" + strings.Join(s, "', '") + "']" }
 
-// edit makes one record, changes one, or deletes one.
+// edit makes, changes or deletes one record.
 func (m *mesh) edit() (put model.Record, del model.Key) {
 	kinds := []model.Kind{model.KindService, model.KindService, model.KindServiceEntry, model.KindServiceEntry, model.KindEndpoints, model.KindEndpoints, model.KindEndpoints,
 		model.KindVirtualService, model.KindVirtualService, model.KindVirtualService, model.KindDestinationRule, model.KindDestinationRule,
@@ -113,7 +124,7 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 		namespace, name = m.pick(namespaces[:2]...), m.pick(services...)
 	case model.KindMesh:
 		namespace, name = "", model.MeshKey.Name
-	default: // any of the names
+	default: // the name may be any of the names
 	}
 	if kind == model.KindSecret {
 		name = m.pick("cert", "cert", "cert-cacert")
@@ -131,15 +142,15 @@ func (m *mesh) edit() (put model.Record, del model.Key) {
 	if old, ok := m.records[key]; ok && !m.one(6) {
 		created = old.Meta().Created
 	} else if m.one(5) {
-		created = 1 // as old as others: names decide
+		created = 1 // equal ages: the names decide
 	}
 	put = rec(m.t, kind, fmt.Sprintf("%s/%s@%d", namespace, name, created), strings.ReplaceAll(m.text(kind, name), ".NS.", "."+namespace+"."))
 	m.records[key] = put
 	return put, model.Key{}
 }
 
-// rights makes, changes or deletes a record that decides who has private keys, and touches nothing else; sometimes. Or the policy
-// of the identities that the CA has revoked.
+// rights makes, changes or deletes, in some calls, a record that affects only the rights to private keys, or the policy
+// against the identities that the CA has revoked.
 func (m *mesh) rights() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.more.IntN(len(from))] }
 	kinds := []model.Kind{model.KindSecretReader, model.KindGateway, model.KindDestinationRule, model.KindAuthorizationPolicy}
@@ -169,7 +180,8 @@ func (m *mesh) rights() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// elsewhere makes, changes or deletes a record of another cluster, whose names, hosts and addresses are those of the config cluster.
+// elsewhere makes, changes or deletes a record of another cluster, with the names, hosts and addresses of the config
+// cluster.
 func (m *mesh) elsewhere() (put model.Record, del model.Key) {
 	m.r, m.more = m.more, m.r
 	defer func() { m.r, m.more = m.more, m.r }()
@@ -244,9 +256,11 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
-	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication, model.KindTelemetry: // rights, workload, gateways, token and telemetry make them
-	case model.KindWasmPlugin, model.KindTrafficExtension: // extensions makes them
-	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup, model.KindProxyConfig: // no plan reads them: TestWhatNoPlanReadsIsNotPlanned
+	// Records of these kinds are made by rights, workload, gateways, token and telemetry.
+	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication, model.KindTelemetry:
+	case model.KindWasmPlugin, model.KindTrafficExtension: // made by extensions
+	// Plans do not read records of these kinds: TestWhatNoPlanReadsIsNotPlanned.
+	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup, model.KindProxyConfig:
 	}
 	panic("the random editor does not know kind " + kind.String())
 }
@@ -373,6 +387,6 @@ func (m *mesh) filter() string {
 		m.pick("", "app: s0", "version: v1"), apply, context, match, value[apply])
 }
 
-// wanted are the Secrets that proxies ask for, some of which no proxy may have.
+// wanted are the Secrets that proxies request; some of them no proxy may receive.
 var wanted = []string{"kubernetes://cert", "kubernetes://cert-cacert", "kubernetes://a/cert", "kubernetes-gateway://a/cert", "kubernetes-gateway://a/cert-cacert",
 	"kubernetes://b/cert", "kubernetes-gateway://b/cert", "kubernetes-gateway://cert", "kubernetes://none", "default", ""}

@@ -12,22 +12,23 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// backgroundFrom is how large a change is planned on shadows: hosts that are touched, times the scopes that may see them.
-// One takes some 20 to 50 us; less is planned where it stands, at the end.
+// backgroundFrom is the size of a change from which on it is planned on shadows: the number of touched hosts times the
+// number of scopes that may see them. One host in one scope takes some 20 to 50 us. Smaller changes are planned in
+// place, at the end.
 const backgroundFrom = 500
 
-// replan is a change that is being planned. Until End, proxies should have what the scopes themselves say, and the fast path
-// (PlanEndpoints) plans on these. End puts the shadows in their place, all at once.
+// replan is a change that is being planned. Until End the scopes themselves contain the published plan, and the fast
+// path (PlanEndpoints) plans on them. End replaces them by the shadows, all at once.
 type replan struct {
-	making
+	stepwise
 	*change
 	p         *Planner
 	heavy     bool                        // it is planned on shadows
-	workloads map[view.Workload]*workload // as they will be
+	workloads map[view.Workload]*workload // planned from scratch, to be stored at the end
 }
 
-// Begin starts to plan what a change touches. Until End only Step, Drop and PlanEndpoints may be called. A call out of this
-// order, or after Drop, panics.
+// Begin starts to plan a change. Until End only Step, Drop and PlanEndpoints may be called. A call out of this order,
+// or after Drop, panics.
 func (p *Planner) Begin(c mirror.Change) {
 	p.must("Begin", p.replan == nil, "before the End of another change")
 	relabelled := map[model.Key]bool{}
@@ -35,13 +36,13 @@ func (p *Planner) Begin(c mirror.Change) {
 		relabelled[e.Key()] = p.keys.Apply(e)
 	}
 	p.latest = c.New
-	ch := &change{dirt: newDirt(), in: p.input.At(c.New, c.Edits...), was: p.input.Root(), relabelled: relabelled}
+	ch := &change{affected: newAffected(), in: p.input.At(c.New, c.Edits...), was: p.input.Root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
-	rp := &replan{making: makingAt(ch.in, nil), change: ch, p: p, workloads: map[view.Workload]*workload{}}
+	rp := &replan{stepwise: newStepwise(ch.in, nil), change: ch, p: p, workloads: map[view.Workload]*workload{}}
 	scopes := 0
 	for key := range p.scopes {
 		if !rp.fromScratch(key) {
-			scopes += 1 + key.Filters.Len()/few
+			scopes += 1 + key.Filters.Len()/routesPerHost
 		}
 	}
 	rp.heavy = ch.weight()*scopes >= p.backgroundFrom
@@ -49,7 +50,7 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.replan = rp
 }
 
-// must panics where a method is called out of order: what it would do to the views of proxies is not known then.
+// must panics if a method is called out of order, because its effect on the views of proxies would be undefined.
 func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	if p.dropped {
 		inOrder, otherwise = false, "after Drop"
@@ -59,13 +60,13 @@ func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	}
 }
 
-// idle panics while a change is being planned: who comes, leaves or is given something between Begin and End would be planned half with each of
-// two inputs.
+// idle panics while a change is being planned: a proxy that joins, leaves or gets a key between Begin and End would be
+// planned partly with each of two inputs.
 func (p *Planner) idle(method string) { p.must(method, p.replan == nil, "before the End of a change") }
 
-// weight is about how many hosts are touched in a scope. One of which much is made counts for many.
+// weight estimates the number of touched hosts in a scope. A host with many resources counts as several.
 func (c *change) weight() int {
-	const wildcard = 100 // hosts that one covers
+	const wildcard = 100 // estimated number of hosts that a wildcard covers
 	weight := len(c.pulls) + wildcard*(len(c.patterns)+len(c.reporting))
 	for _, hosts := range []map[string]input.Types{c.hosts, c.members} {
 		for h := range hosts {
@@ -75,7 +76,7 @@ func (c *change) weight() int {
 	return weight
 }
 
-// size is about how many hosts of one port have as many clusters, routes and endpoints as a host has.
+// size estimates the size of a host, as the number of hosts with one port and as many clusters, routes and endpoints.
 func (c *change) size(name string) int {
 	ports, subsets, routes, endpoints := 0, 0, 0, 0
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -92,26 +93,34 @@ func (c *change) size(name string) int {
 	for r := range c.in.ByHost(model.KindEndpoints, name) {
 		endpoints += len(r.(*model.Endpoints).Spec.GetEndpoints())
 	}
-	return ports*(1+subsets) + routes/few + ports*endpoints/many
+	return ports*(1+subsets) + routes/routesPerHost + ports*endpoints/endpointsPerHost
 }
 
-// many endpoints cost about as much as a host.
-const many = 50
+// endpointsPerHost is the number of endpoints that cost about as much as a host.
+const endpointsPerHost = 50
 
-// few is how many routes or patches cost about as much as a host.
-const few = 8
+// routesPerHost is the number of routes or patches that cost about as much as a host.
+const routesPerHost = 8
 
 // fromScratch says whether a scope is planned from scratch.
-func (rp *replan) fromScratch(key view.Scope) bool { return rp.everything || readsAny(key, rp.readers) }
+func (rp *replan) fromScratch(key view.Scope) bool {
+	return rp.everything || readsAny(key, rp.readers) || rp.reopens(rp.p.scopes[key])
+}
 
-// Step goes on with a change until over says that the turn is over, which is asked after every piece. False: End has a little
-// left to do.
+// reopens reports whether a change touches what the front of a scope was made with, beside records that its key names.
+func (d *affected) reopens(s *scope) bool {
+	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
+}
+
+// Step continues to plan a change until it is complete, or until over returns true, which is called after every piece.
+// The result is false if only End is left.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
 	return p.replan.advance(over)
 }
 
-// plan makes what takes long: scopes that are touched much or from scratch, workloads, and layers of views that proxies change to.
+// plan plans the long parts of a change: shadows of touched scopes if it is heavy, scopes from scratch, workloads, and
+// the missing layers of views that proxies change to.
 func (rp *replan) plan() {
 	for key, s := range rp.p.scopes {
 		if rp.heavy && !rp.fromScratch(key) {
@@ -134,17 +143,17 @@ func (rp *replan) plan() {
 		}
 	}
 	for h := range rp.p.touched(rp.change) {
-		rp.layersFor(rp.p.keys.View(rp.in.Snapshot, proved(rp.p.latest, h.Node)))
+		rp.layersFor(rp.p.keys.View(rp.in.Snapshot, withPod(rp.p.latest, h.Node)))
 		rp.pause()
 	}
 }
 
-// touches says whether a change reaches a workload.
-func (d *dirt) touches(wl *inbound.Workload) bool {
+// touches reports whether a change affects a workload.
+func (d *affected) touches(wl *inbound.Workload) bool {
 	return d.everything || wl.Touched(d.readers, d.services, d.ports, d.served) || wl.ReportsOtherwise(d.reports, d.hosts)
 }
 
-// layersFor makes what a view lacks.
+// layersFor plans the layers that a view lacks.
 func (rp *replan) layersFor(v view.View) {
 	d, s := rp.shadows[v.Scope], rp.p.scopes[v.Scope]
 	switch {
@@ -161,7 +170,7 @@ func (rp *replan) layersFor(v view.View) {
 	}
 }
 
-// template is a scope that one may be cloned from, as it will be; nil: there is none.
+// template returns a scope, planned with the change, from which a scope with this key may be cloned, or nil.
 func (rp *replan) template(key view.Scope) *scope {
 	for _, d := range rp.shadows {
 		if !d.busy && d.isTemplateFor(key) {
@@ -176,30 +185,27 @@ func (rp *replan) template(key view.Scope) *scope {
 	return nil
 }
 
-// shadowOf is the shadow of a scope, which may still have to be planned.
+// shadowOf returns the shadow of a scope, which may still have to be planned.
 func (rp *replan) shadowOf(s *scope) *shadow {
 	d := rp.shadows[s.key]
 	if d == nil {
-		d = &shadow{scope: s.fork(s.key), of: s, busy: true}
-		for inputs, v := range s.variants {
-			d.variants[inputs] = &variant{v.Fork(d.hosts, v.Layer.Fork()), v.refs}
-		}
+		d = &shadow{scope: s.forkWhole(), of: s, busy: true}
 		d.pauses(rp.pause)
 		rp.shadows[s.key] = d
 	}
 	return d
 }
 
-// copyOf is the shadow of a scope, planned.
+// copyOf returns the shadow of a scope, planned with the change.
 func (rp *replan) copyOf(s *scope) *shadow {
 	d := rp.shadowOf(s)
 	if d.busy {
-		rp.work(d, func() { d.apply(rp.in, rp.dirt) })
+		rp.work(d, func() { d.apply(rp.in, rp.affected) })
 	}
 	return d
 }
 
-// again plans a scope from scratch, with its variants.
+// again plans a scope and its variants from scratch, and shares their equal parts with the previous ones.
 func (rp *replan) again(s *scope) {
 	d := rp.fresh(rp.p, s.key, rp.template(s.key))
 	rp.work(d, func() { d.layer.Succeed(s.layer, rp.in.Sharing, rp.pause) })
@@ -215,8 +221,8 @@ func (rp *replan) again(s *scope) {
 	}
 }
 
-// replay has shadows follow a step of the fast path: at once those that are planned.
-func (rp *replan) replay(u played, touched map[*scope]bool) {
+// replay makes shadows follow a step of the fast path. Shadows that are planned follow it at once.
+func (rp *replan) replay(u plannedStep, touched map[*scope]bool) {
 	for s := range touched {
 		if rp.heavy && !rp.fromScratch(s.key) {
 			rp.shadowOf(s)
@@ -230,8 +236,8 @@ func (rp *replan) replay(u played, touched map[*scope]bool) {
 	}
 }
 
-// Drop ends what Begin and BeginJoin began, where nobody will End it: the planner is of no use afterwards, and what would plan
-// panics. Drop may be called more than once.
+// Drop ends an unfinished change and unfinished joins. Afterwards the planner is useless: methods that plan panic. Drop
+// may be called more than once.
 func (p *Planner) Drop() {
 	p.dropped = true
 	if p.replan != nil {
@@ -242,13 +248,14 @@ func (p *Planner) Drop() {
 	}
 }
 
-// End plans the rest and says who should have something else, in no order that means anything. It panics where Begin has not begun a change.
+// End completes the change that Begin started. It returns the proxies whose sets changed, in no order. It panics
+// without a Begin.
 func (p *Planner) End() []Moved {
 	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan
 	rp.advance(func() bool { return false })
 	p.plans++
-	p.replan, p.revision, p.replayed = nil, rp.in.Revision(), rp.since
+	p.replan, p.revision, p.fastSteps = nil, rp.in.Revision(), rp.since
 	p.read(rp.in)
 	rp.install()
 	p.secrets.Plan(secret.Change{All: rp.everything, Secrets: rp.secrets, Referred: rp.referred, Labelled: rp.labelled, Granted: rp.granted})
@@ -256,25 +263,25 @@ func (p *Planner) End() []Moved {
 		p.relink(pl, p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
 	rebound := p.rebind(rp.change)
-	p.sweep(&rp.making)
+	p.sweep(&rp.stepwise)
 	for key := range rp.workloads {
 		p.sweepInbound(key)
 	}
 	for j := range p.joining {
-		j.passed(rp)
+		j.followChange(rp)
 	}
 	p.input.Sharing = nil
 	return p.publish(rebound)
 }
 
-// install plans what was left for the end, and puts the shadows, and the workloads, in their places.
+// install plans the small parts of the change, and stores the shadows and workloads in the planner.
 func (rp *replan) install() {
 	p := rp.p
 	for key, s := range p.scopes {
 		if rp.shadows[key] != nil {
 			continue
 		}
-		s.apply(rp.in, rp.dirt)
+		s.apply(rp.in, rp.affected)
 		for _, u := range rp.since {
 			s.follow(u)
 		}
@@ -299,7 +306,7 @@ func (rp *replan) install() {
 	}
 }
 
-// swap puts a shadow in the place of the scope.
+// swap replaces the content of a scope by its shadow.
 func (s *scope) swap(d *shadow, in *input.Input) {
 	index, refs, renewed := s.index, s.refs, d.step.renewed
 	*s = *d.scope
@@ -310,7 +317,7 @@ func (s *scope) swap(d *shadow, in *input.Input) {
 	s.read(in)
 }
 
-// touched are the proxies whose views may be others after a change; some may come twice.
+// touched yields the proxies whose views may differ after a change. Proxies may repeat.
 func (p *Planner) touched(c *change) iter.Seq[*Handle] {
 	return func(yield func(*Handle) bool) {
 		for of, handles := range p.pods {
@@ -320,18 +327,18 @@ func (p *Planner) touched(c *change) iter.Seq[*Handle] {
 				}
 			}
 		}
-		if len(c.views) == 0 {
+		if len(c.views) == 0 && !c.routers {
 			return
 		}
 		for h := range p.handles {
-			if (c.views["*"] || c.views[h.Node.Namespace]) && !yield(h) {
+			if (c.views["*"] || c.views[h.Node.Namespace] || c.routers && h.Node.Kind == view.Router) && !yield(h) {
 				return
 			}
 		}
 	}
 }
 
-// rebind gives the proxies that a change touches the views that they have now, and says whose is another.
+// rebind binds the touched proxies to their present views. It returns the proxies whose view has changed.
 func (p *Planner) rebind(c *change) map[*Handle]bool {
 	rebound := map[*Handle]bool{}
 	for h := range p.touched(c) {
@@ -340,7 +347,7 @@ func (p *Planner) rebind(c *change) map[*Handle]bool {
 	return rebound
 }
 
-// publish composes all views; those who are bound to another one have something else in any case.
+// publish composes all views. It returns the proxies whose sets changed, which always include the rebound ones.
 func (p *Planner) publish(rebound map[*Handle]bool) (out []Moved) {
 	for _, pl := range p.views {
 		if pl.compose(p) {

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// wave is VirtualServices of many hosts that lead somewhere else.
+// wave returns VirtualServices of n hosts that all route to another host.
 func wave(t testing.TB, n int, to string) (all []model.Record) {
 	for i := range n {
 		h := fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10)
@@ -23,8 +23,8 @@ func wave(t testing.TB, n int, to string) (all []model.Record) {
 	return all
 }
 
-// Endpoints whose ports are named by a service that is still to be planned wait for it: by the ports of the one that was planned there
-// would be none in between.
+// Endpoints whose ports are named by a service that is not planned yet wait for the service, since the ports of the
+// service's previous version would leave no endpoints.
 func TestEndpointsWaitForTheirService(t *testing.T) {
 	const name = "outbound|80||web.b.svc.cluster.local"
 	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), eps(t, "b/web-1", "{name: http, number: 8080}", "10.1.0.1"))})
@@ -41,7 +41,7 @@ func TestEndpointsWaitForTheirService(t *testing.T) {
 	}
 }
 
-// A small change is planned where it stands: a shadow copy of each scope would cost more than it does.
+// A small change is planned without shadow copies, because the copies of the scopes would cost more than the change.
 func TestSmallChangeNeedsNoShadow(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
 	was := handles[0].planned.Load().scope.hosts
@@ -55,7 +55,8 @@ func TestSmallChangeNeedsNoShadow(t *testing.T) {
 	}
 }
 
-// The loop has endpoints pass a plan that takes more than one turn, and says that all is planned once it is.
+// While the loop plans a change in several turns, it publishes endpoints between the turns, and it reports the revision
+// when all is planned.
 func TestLoopTakesTurns(t *testing.T) {
 	src := newTestSource()
 	var paths []Path
@@ -65,21 +66,21 @@ func TestLoopTakesTurns(t *testing.T) {
 	}
 	src.now = bigMesh(t, 60)
 	src.box.Put(mirror.Change{Old: mirror.Empty(), New: src.now})
-	l.take(src.box)
+	l.applyNewest(src.box)
 	l.planner.backgroundFrom, l.turn = 0, 0
 	var handles []*Handle
 	for i := range 6 {
 		handles = append(handles, l.planner.Join(node(fmt.Sprintf("ns%d", i), "a")))
 	}
 	src.put(wave(t, 50, "s5")...)
-	l.take(src.box)
+	l.applyNewest(src.box)
 	l.plan(time.Now())
-	if l.going == nil {
+	if l.inProgress == nil {
 		t.Fatal("the plan took one turn")
 	}
 	src.put(readyEndpoints(t, "ns0", "s3", 1))
-	l.take(src.box)
-	if wait := l.plan(time.Now()); wait != 0 || l.going == nil {
+	l.applyNewest(src.box)
+	if wait := l.plan(time.Now()); wait != 0 || l.inProgress == nil {
 		t.Fatalf("it waits %v in the middle of a plan", wait)
 	}
 	for _, h := range handles {
@@ -87,7 +88,7 @@ func TestLoopTakesTurns(t *testing.T) {
 			t.Errorf("%s has endpoints %s at revision %d while configuration is planned", h.Node.Namespace, got, h.Set().Revision)
 		}
 	}
-	for l.going != nil {
+	for l.inProgress != nil {
 		l.plan(time.Now())
 	}
 	if l.Revision() != 2 {
@@ -106,7 +107,7 @@ func TestLoopTakesTurns(t *testing.T) {
 	}
 }
 
-// What comes while configuration is planned in turns is planned next, without anything that has to come after it.
+// Changes that arrive while configuration is planned in turns are planned next, without another event.
 func TestLoopGoesOnAfterItsTurns(t *testing.T) {
 	for name, late := range map[string]model.Record{"configuration": svc(t, "ns0/s3", "10.0.3.1", "http:80:HTTP"), "endpoints": readyEndpoints(t, "ns0", "s3", 1)} {
 		t.Run(name, func(t *testing.T) {
@@ -117,19 +118,19 @@ func TestLoopGoesOnAfterItsTurns(t *testing.T) {
 			}
 			src.now = bigMesh(t, 60)
 			src.box.Put(mirror.Change{Old: mirror.Empty(), New: src.now})
-			l.take(src.box)
+			l.applyNewest(src.box)
 			l.planner.backgroundFrom, l.turn = 0, 0
 			for i := range 6 {
 				l.planner.Join(node(fmt.Sprintf("ns%d", i), "a"))
 			}
 			src.put(wave(t, 50, "s5")...)
-			l.take(src.box)
+			l.applyNewest(src.box)
 			now := time.Now()
-			if l.plan(now); l.going == nil {
+			if l.plan(now); l.inProgress == nil {
 				t.Fatal("the plan took one turn")
 			}
 			src.put(late)
-			l.take(src.box)
+			l.applyNewest(src.box)
 			for i := 0; l.Revision() < 3; i++ { // as Run does
 				wait := l.plan(now)
 				if now = now.Add(wait); l.Revision() < 3 && wait > time.Minute || i > 10_000 {
@@ -140,7 +141,7 @@ func TestLoopGoesOnAfterItsTurns(t *testing.T) {
 	}
 }
 
-// Proxies that come and go, and whoever asks, see no half of a plan.
+// Proxies that join and leave, and requests to the planner, see either the state before a plan or the one after it.
 func TestNobodySeesHalfAPlan(t *testing.T) {
 	inBubble(t, Config{Linger: -1, DebounceAfter: 40 * time.Millisecond}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(wave(t, 60, "s1")...)
@@ -172,7 +173,7 @@ func TestNobodySeesHalfAPlan(t *testing.T) {
 		guests.Go(func() {
 			for range 180 {
 				if err := l.call(context.Background(), func() {
-					if l.going != nil || l.planner.replan != nil {
+					if l.inProgress != nil || l.planner.replan != nil {
 						t.Error("somebody is served in the middle of a plan")
 					}
 				}); err != nil {
@@ -201,8 +202,8 @@ func TestNobodySeesHalfAPlan(t *testing.T) {
 	})
 }
 
-// What is called out of order panics, and says what is wrong: a second change before the end of the first, steps and ends of nothing, and
-// anything after Drop, and whatever concerns single proxies while a change is planned.
+// Calls in a wrong order panic with a message: a second change before the end of the first, Step and End without a
+// change, calls after Drop, and calls for single proxies while a change is planned.
 func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 	small := func(p *Planner) mirror.Change { return p.Snapshot().Apply(2, wave(t, 2, "s5"), nil) }
 	never := func() bool { return false }
@@ -215,7 +216,7 @@ func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 			j := p.BeginJoin(node("ns7", "late"))
 			for j.Step(func() bool { return true }) {
 			}
-			p.Apply(small(p)) // which it has to follow
+			p.Apply(small(p)) // the join must be planned after it
 			j.End()
 		},
 		"plan: Planner.Begin after Drop":                            func(p *Planner) { p.Drop(); p.Begin(small(p)) },
@@ -247,7 +248,8 @@ func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 	}
 }
 
-// wide says whether a change touches many hosts of many scopes. It counts by itself, so that recorded histories (strikes) outlast other weights.
+// wide reports whether a change affects many hosts of many scopes. It has its own formula, so that recorded histories
+// (strikes) stay valid when weights change.
 func (d *randomRun) wide() bool {
 	rp, scopes := d.planner.replan, 0
 	for key := range d.planner.scopes {

@@ -16,14 +16,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A panic while configuration is planned leaves the planner half-changed, and nothing else: what proxies have is immutable. So
-// another planner is made from scratch, for the same proxies, at the newest snapshot without the records that are to blame
-// (blame.go). Where it is no record, the proxy whose view cannot be planned loses its stream, and no other does.
+// A panic while configuration is planned leaves the planner in an undefined state, but the published sets are
+// immutable. So a new planner plans the same proxies from scratch, at the newest snapshot without the records that are
+// to blame (blame.go). If no record is to blame, only the proxy whose view cannot be planned loses its stream.
 
-// ErrUnplannable is why a proxy is not served: its view cannot be planned, and no record is to blame.
+// ErrUnplannable is the error for a proxy whose view cannot be planned although no record is to blame.
 var ErrUnplannable = errors.New("the view of this proxy cannot be planned; the server's log says why")
 
-// guarded runs f; a panic in it is counted and logged, and is the error.
+// guarded runs f. A panic in f is counted and logged, and returned as the error.
 func (l *Loop) guarded(f func()) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -34,14 +34,14 @@ func (l *Loop) guarded(f func()) (err error) {
 	return nil
 }
 
-// safely runs f, which may change the planner; where it panics, the planner is made again.
+// safely runs f, which may change the planner. After a panic in f the planner is replaced.
 func (l *Loop) safely(f func()) {
 	if l.guarded(f) != nil {
 		l.restore()
 	}
 }
 
-// accept leaves out of a change what is set aside. A record of which another version comes is tried again.
+// accept returns a change without the excluded versions of records. A new version of such a record is tried again.
 func (l *Loop) accept(c mirror.Change) mirror.Change {
 	if l.newest == nil || !l.excludes {
 		return c
@@ -66,7 +66,7 @@ func (l *Loop) accept(c mirror.Change) mirror.Change {
 	return accepted
 }
 
-// hashOf is zero for no record.
+// hashOf returns the hash of a record, or zero for nil.
 func hashOf(r model.Record) model.Hash {
 	if r == nil {
 		return model.Hash{}
@@ -74,22 +74,22 @@ func hashOf(r model.Record) model.Hash {
 	return r.Meta().Hash
 }
 
-// exclude leaves records out of the newest snapshot from now on, and says so.
+// exclude leaves records out of the newest snapshot from now on, and logs and publishes them.
 func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return
 	}
-	l.excludes = true // from now on the snapshots are this loop's own
+	l.excludes = true // from now on the loop plans from snapshots of its own
 	for _, b := range found {
 		l.excluded[b.key] = b
-		l.log.Error("a record is set aside: the plan panics with this version of it", obs.KeyObject, b.key.String(), obs.KeyVersion, b.bad.String(),
-			obs.KeyProblem, b.problem().Message)
+		l.log.Error("a record is set aside: the plan panics with this version of it", obs.KeyObject, b.key.String(),
+			obs.KeyVersion, b.bad.String(), obs.KeyProblem, b.problem().Message)
 	}
 	l.newest = without(l.newest, found)
 	l.publishExcluded()
 }
 
-// problem is what is shown of it.
+// problem returns the problem to report for an excluded record.
 func (b blame) problem() Problem {
 	message := "the plan panics with this version, so it is set aside until it changes; "
 	switch {
@@ -107,38 +107,41 @@ func (b blame) problem() Problem {
 	return Problem{Key: b.key, Code: problem.Internal, Severity: problem.Error, Message: message}
 }
 
+// publishExcluded updates SetAside and its metric.
 func (l *Loop) publishExcluded() {
 	all := make([]Problem, 0, len(l.excluded))
 	for _, b := range l.excluded {
 		all = append(all, b.problem())
 	}
 	slices.SortFunc(all, func(a, b Problem) int { return a.Key.Compare(b.Key) })
-	l.said.Store(&all)
+	l.setAside.Store(&all)
 	obs.SetAside.Set(float64(len(all)))
 }
 
+// excludedProblems returns the published problems of excluded records.
 func (l *Loop) excludedProblems() []Problem {
-	if all := l.said.Load(); all != nil {
+	if all := l.setAside.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-// SetAside lists the records whose newest version is not planned because the plan panics with it. Safe for any goroutine.
+// SetAside lists the records whose newest version is not planned because the plan panics with it. Safe for any
+// goroutine.
 func (l *Loop) SetAside() []Problem { return l.excludedProblems() }
 
-// Newest is the newest snapshot that is planned from, or will be: the source's, without what is set aside; nil: there is none yet.
-// Safe for any goroutine.
+// Newest returns the newest snapshot that is planned, or will be: the source's without the excluded records.
+// It is nil before the first one. Safe for any goroutine.
 func (l *Loop) Newest() *mirror.Snapshot { return l.latest.Load() }
 
-// restore makes another planner after a panic, which serves the proxies that joined.
+// restore replaces the planner after a panic, and plans the proxies that joined again.
 func (l *Loop) restore() {
 	if l.newest == nil {
 		return
 	}
 	old := l.planner
 	if old != nil {
-		_ = l.guarded(old.Drop) // it may panic again; nobody uses it any more
+		_ = l.guarded(old.Drop) // it may panic again, but it is not used any more
 	}
 	for {
 		p, failed := l.replacement(old)
@@ -148,27 +151,31 @@ func (l *Loop) restore() {
 		}
 	}
 	now := time.Now()
-	l.pending, l.endpointEdits, l.going, l.left = Pending{}, Pending{}, nil, nil // all of the newest is planned
-	l.config.took(now)
-	l.endpoints.took(now)
+	of, edits := l.spans[Slow], append(l.pending.Take(), l.endpointEdits.Take()...)
+	of.add(l.spans[Fast])
+	l.spans, l.inProgress, l.left = [2]span{}, nil, nil // the newest snapshot is planned
+	l.config.started(now)
+	l.endpoints.started(now)
 	l.good = l.newest
 	l.latest.Store(l.newest)
-	l.beginAgain()
+	l.restartJoins()
 	if l.planner == nil {
-		return // not even without a proxy: nobody is served
+		return // planning fails even without proxies, so no proxy is served
 	}
-	l.show()
+	l.updateGauges()
 	l.authorise(now)
 	var moved []Moved
 	for h := range l.proxies {
 		moved = append(moved, Moved{h, Slow})
 	}
+	l.publishing(Slow, of, edits, moved)
 	l.notify(moved)
-	l.notified.Store(l.planner.Revision())
+	l.planned(Slow, l.planner.Revision(), now, len(edits), len(moved))
 }
 
-// giveUp sets aside what is to blame for the first proxy that failed, and says whether nothing more can be done: no record is, and the
-// proxies that failed have lost their streams. Of no proxy: the snapshot itself cannot be read.
+// giveUp excludes the records that are to blame for the first failed proxy. If no record is to blame for any of them,
+// the failed proxies lose their streams, and the result is true. A nil list means that the snapshot itself cannot be
+// read.
 func (l *Loop) giveUp(failed []*Handle) bool {
 	if failed == nil {
 		failed = []*Handle{{}}
@@ -184,13 +191,14 @@ func (l *Loop) giveUp(failed []*Handle) bool {
 	for _, h := range lost {
 		if p := l.proxies[h]; p != nil {
 			p.fault.Store(true)
-			l.log.Error("the view of a proxy cannot be planned, and no record is to blame: its stream ends", obs.KeyNode, h.Node.ID, obs.KeyPeer, h.Node.Peer)
+			l.log.Error("the view of a proxy cannot be planned, and no record is to blame: its stream ends",
+				obs.KeyNode, h.Node.ID, obs.KeyPeer, h.Node.Peer)
 		}
 	}
 	return true
 }
 
-// culprits searches among what came since the last plan; where that was as bad, among all records.
+// culprits searches the edits since the last good plan, or all records if that snapshot cannot be planned any more.
 func (l *Loop) culprits(n view.Node) []blame {
 	s := bisection{l.cfg.Pool, l.cfg.Cluster, l.fault}
 	good := l.good
@@ -199,13 +207,13 @@ func (l *Loop) culprits(n view.Node) []blame {
 	}
 	found, all := s.culprits(n, good, l.newest)
 	if !all {
-		return nil // what was found does not help
+		return nil // leaving out the found records does not help
 	}
 	return found
 }
 
-// replacement is a planner at the newest snapshot for the proxies that joined, and those of them that it cannot plan for. nil: not for
-// anybody.
+// replacement returns a planner at the newest snapshot with the proxies that joined, and the proxies that it cannot
+// plan. The planner is nil if it cannot be created at all.
 func (l *Loop) replacement(old *Planner) (p *Planner, failed []*Handle) {
 	if l.guarded(func() {
 		p = New(Settings{Pool: l.cfg.Pool, Snapshot: l.newest, Cluster: l.cfg.Cluster, fault: l.fault})
@@ -225,12 +233,12 @@ func (l *Loop) replacement(old *Planner) (p *Planner, failed []*Handle) {
 		}
 	}
 	if old != nil {
-		_ = l.guarded(func() { p.inherit(old) }) // where it panics, the rights are asked for again, and the keys opened
+		_ = l.guarded(func() { p.inherit(old) }) // after a panic, rights are queried and keys are opened again
 	}
 	return p, failed
 }
 
-// rejoin is Join for a proxy that another planner has planned for, with the Secrets that it asks for.
+// rejoin adds a proxy that another planner has planned for, with its subscriptions to Secrets.
 func (p *Planner) rejoin(h *Handle) {
 	p.join(h)
 	names := slices.Sorted(slices.Values(h.secrets.All()))
@@ -238,9 +246,10 @@ func (p *Planner) rejoin(h *Handle) {
 	p.SubscribeSecrets(h, names, nil)
 }
 
-// join has a proxy join for which all is made; false: that has panicked. A view that cannot be planned leaves the planner as it
-// was, so that this proxy alone is refused; where a record is to blame, it is set aside.
-func (l *Loop) join(e *entering, made bool) (h *Handle, err error) {
+// join completes a join whose layers are planned; made is false if planning them has panicked. A view that cannot be
+// planned leaves the planner unchanged, so only this proxy is refused. If a record is to blame, it is excluded and the
+// join is tried again. The error is ErrUnplannable.
+func (l *Loop) join(e *joinRequest, made bool) (h *Handle, err error) {
 	if made && l.guarded(func() { h = e.join.End() }) == nil {
 		return h, nil
 	}

@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// panicsWith makes a plan panic where the snapshot has a record of a kind whose body says a text, for the scopes that sees names.
+// panicsWith returns a fault: planning panics if the snapshot has a record of a kind whose body contains a text, and
+// sees(scope) is true.
 func panicsWith(kind model.Kind, text string, sees func(view.Scope) bool) func(*input.Input, view.Scope) {
 	return func(in *input.Input, of view.Scope) {
 		for r := range in.All(kind) {
@@ -59,8 +60,8 @@ func excludedText(l *Loop) string {
 	return strings.Join(all, "\n")
 }
 
-// A version with which the plan panics is found among many others and set aside by name; its last good version stands, the other
-// edits apply, and so do those that come later. It is taken when it is another one.
+// A version of a record with which the plan panics is found among many and excluded by name. Its last good version
+// stays, and all other edits apply, also later ones. The next version of the record is tried again.
 func TestRecordThatPanicsIsSetAside(t *testing.T) {
 	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))...)
@@ -111,7 +112,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 	})
 }
 
-// What was planned around a panic is what a plan from scratch has, for each proxy.
+// After a panic, the plan without the excluded record equals a plan from scratch, for each proxy.
 func TestRescuedPlanIsFresh(t *testing.T) {
 	withFault(t, panicsWith(model.KindDestinationRule, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)
@@ -131,7 +132,7 @@ func TestRescuedPlanIsFresh(t *testing.T) {
 	})
 }
 
-// A replica that starts with such a record, and so has no good version of it, serves all the rest.
+// A replica that starts with such a record, and has no good version of it, serves everything else.
 func TestRecordThatPanicsAtTheStart(t *testing.T) {
 	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "poison.org", ""))...)
@@ -142,8 +143,7 @@ func TestRecordThatPanicsAtTheStart(t *testing.T) {
 	})
 }
 
-// A policy of which no version can be planned closes what it selects; where even that cannot be planned, nobody is served whom the plan
-// panics for: never is a policy left out.
+// A policy that cannot be planned denies all that it selects; failing that, proxies whose plans panic are not served.
 func TestPolicyThatPanics(t *testing.T) {
 	for text, closed := range map[string]bool{"istio": true, "selector": false} {
 		withFault(t, panicsWith(model.KindAuthorizationPolicy, text, everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
@@ -161,13 +161,13 @@ func TestPolicyThatPanics(t *testing.T) {
 	}
 }
 
-// A proxy with which alone the plan panics takes no record away from anybody: it is refused, and where it was there already its
-// stream ends. Others go on.
+// A proxy that alone makes the plan panic causes no exclusion of records: its join is refused, or its stream ends. All
+// other proxies are served.
 func TestProxyThatPanicsIsAlone(t *testing.T) {
 	on := true
 	faulty := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Cluster == "strange" && on })
 	strange := node("elsewhere", "b")
-	strange.Cluster = "strange" // what a client says of itself
+	strange.Cluster = "strange" // a value of the client's node
 	withFault(t, faulty, func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(shop(t)...)
 		m := &moves{}
@@ -225,7 +225,8 @@ func TestManyRecordsThatPanic(t *testing.T) {
 	})
 }
 
-// Every way in which the planner is asked outlives a panic: a great change that is planned in the background, endpoints in the fast path.
+// The loop survives a panic on each path: a large change that is planned in the background, and endpoints on the fast
+// path.
 func TestPanicOnEachPath(t *testing.T) {
 	for name, edit := range map[string]func(t *testing.T) []model.Record{
 		"in the background": func(t *testing.T) []model.Record { return []model.Record{vsOf(t, "shop/v", web, "poison.org", "")} },
@@ -260,7 +261,7 @@ func TestPanicOnEachPath(t *testing.T) {
 	}
 }
 
-// The loop's own snapshots, after something was set aside, follow the source's in everything else.
+// After an exclusion, the loop's own snapshots follow the source in all other records.
 func TestExcludedFollowsTheSource(t *testing.T) {
 	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)
@@ -279,12 +280,12 @@ func TestExcludedFollowsTheSource(t *testing.T) {
 	})
 }
 
-// A join that panics leaves the planner as it was, wherever it panics.
+// A join that panics leaves the planner unchanged, whatever the step that panics.
 func TestJoinThatPanics(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(shop(t)...)})
 	p.Join(node("shop", "a"))
 	before := p.Stats()
-	for at := 1; at <= 2; at++ { // in the scope, and when all layers are there
+	for at := 1; at <= 2; at++ { // in the scope, and when all layers are planned
 		calls := 0
 		p.input.Fault = func(*input.Input, view.Scope) {
 			if calls++; calls == at {
@@ -306,8 +307,8 @@ func TestJoinThatPanics(t *testing.T) {
 	}
 }
 
-// A gateway keeps the private key that it was sent while another planner is made after a panic, also where the right is being asked
-// for again and the keys of others in its namespace are tidied.
+// A gateway keeps its private key while the planner is replaced after a panic, also if its right is being renewed and
+// unused keys of its namespace are removed.
 func TestRescuedPlanKeepsKeys(t *testing.T) {
 	j, o := &judge{}, &opener{}
 	inBubble(t, Config{Opener: o, Authoriser: j, Linger: -1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, l *Loop, src *testSource) {
@@ -330,7 +331,7 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 		pass(time.Second)
 		before := len(o.opened)
 		j.set(errors.New("away"))
-		pass(6 * time.Minute) // the last yes is old, and nobody can say
+		pass(6 * time.Minute) // the allowed answer is too old, and the authoriser does not answer
 		src.put(vsOf(t, "shop/v", web, "poison.org", ""))
 		pass(time.Second)
 		if !strings.HasPrefix(excludedText(l), "VirtualService shop/v: ") {
@@ -347,8 +348,8 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 	})
 }
 
-// A request that makes the planner panic costs a new planner, and the identity that sent it has no other one made for a while, but loses its stream; those
-// of others are answered.
+// A request that makes the planner panic causes a new planner. For a while further panics of the same identity end its
+// stream instead; requests of other identities are answered.
 func TestRequestThatPanics(t *testing.T) {
 	armed := false
 	fault := func(*input.Input, view.Scope) {
@@ -369,11 +370,11 @@ func TestRequestThatPanics(t *testing.T) {
 			return p
 		}
 		bad, good := identified("bad"), identified("good")
-		panics := func(p *Proxy) bool { // says whether another planner was made
+		panics := func(p *Proxy) bool { // whether the planner was replaced
 			var before, after *Planner
-			l.look(func() { before, armed = l.planner, true })
+			l.inspect(func() { before, armed = l.planner, true })
 			p.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
-			l.look(func() { after, armed = l.planner, false })
+			l.inspect(func() { after, armed = l.planner, false })
 			return before != after
 		}
 		if !panics(bad) {

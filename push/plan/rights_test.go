@@ -20,24 +20,24 @@ import (
 
 const site = "kubernetes://web"
 
-// labelled is one endpoint of a service account, with labels.
+// labelled returns a workload with one endpoint of a service account, with labels.
 func labelled(t *testing.T, name, account, labels string) model.Record {
 	t.Helper()
 	return rec(t, model.KindEndpoints, name, fmt.Sprintf("hosts: [w.shop.svc.cluster.local]\nendpoints: [{address: 10.1.0.1, serviceAccount: %s, labels: {%s}}]", account, labels))
 }
 
-// selecting is a Gateway that refers to Secret web for proxies with labels.
+// selecting returns a Gateway that refers to the Secret web for proxies with labels.
 func selecting(t *testing.T, labels string) model.Record {
 	t.Helper()
 	return rec(t, model.KindGateway, "apps/some", "{selector: {"+labels+"}, servers: [{tls: {mode: SIMPLE, credentialName: web}}]}")
 }
 
-// Selectors that decide about private keys are compared with the labels that the configuration has for the proxy's service account:
-// labels of the node, its metadata and its id make no difference.
+// Selectors for private keys are compared with the recorded labels of the proxy's service account: the node's labels,
+// metadata and id make no difference.
 func TestForgedLabels(t *testing.T) {
-	const none, others = "selects by labels, and the configuration has none for service account shop/gw", "selects service account shop/gw, by the labels that the configuration has"
+	const none, others = "selects by labels, and the configuration knows no labels of service account shop/gw", "selects service account shop/gw, by the labels that the configuration has"
 	for name, c := range map[string]struct {
-		says     []string // labels of the node
+		says     []string // the labels of the node
 		has      []model.Record
 		selector string
 		want     string
@@ -76,7 +76,8 @@ func TestForgedLabels(t *testing.T) {
 	}
 }
 
-// Labels that change give the private key and take it, by the fast path alone, too; it is not held for nobody.
+// Changed labels add and remove the private key, also by the fast path alone; a key that no proxy receives is not kept
+// in memory.
 func TestLabelsThatChange(t *testing.T) {
 	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(selecting(t, "app: gw"), tlsSecret(t, "shop/web", "chain", "", "1"))
@@ -105,7 +106,8 @@ func TestLabelsThatChange(t *testing.T) {
 	})
 }
 
-// Labels that change cost nothing where nothing that is subscribed to depends on them: names of Secrets that there are not may be subscribed to by the thousand.
+// Changed labels cost nothing if no subscribed Secret depends on them: a proxy may subscribe to thousands of names of
+// missing Secrets.
 func TestLabelsBesideNamesOfNoSecret(t *testing.T) {
 	pods := []model.Record{workloadOf(t, "shop/edge", "gw", "app: x"), workloadOf(t, "shop/edge", "gw", "app: gw")}
 	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: gw"), pods[0])})
@@ -130,7 +132,7 @@ func TestLabelsBesideNamesOfNoSecret(t *testing.T) {
 	if got := held(t, h.Set(), site); got != "chain, key of 1" {
 		t.Errorf("the Secret that labels decide about: %q", got)
 	}
-	if cause, why := p.missing(h, names[1]); cause != "no such Secret" || why != "there is no Secret shop/none-0 with a certificate and a private key" {
+	if cause, why := p.missing(h, names[1]); cause != "no such Secret" || why != "there is no Secret shop/none-0 with a valid certificate and private key" {
 		t.Errorf("a name of no Secret: %s: %s", cause, why)
 	}
 	p.SubscribeSecrets(h, nil, []string{site})
@@ -139,8 +141,9 @@ func TestLabelsBesideNamesOfNoSecret(t *testing.T) {
 	}
 }
 
-// The authoriser is asked once for all proxies of a service account, and again when its answer is too old; what it takes back is taken
-// from the proxies. While it is away the last yes stands, who was never asked about is sent nothing, and both are said.
+// The authoriser is queried once for all proxies of a service account, and again when the answer is too old; a denied
+// answer removes the Secrets from the proxies. While the authoriser does not answer, the last allowed answer applies,
+// and an identity without an answer receives nothing; both are reported.
 func TestAuthoriserIsAsked(t *testing.T) {
 	var log bytes.Buffer
 	j := &judge{}
@@ -156,7 +159,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 			p.SubscribeSecrets(t.Context(), []string{site, site + "-cacert"}, nil)
 			return p
 		}
-		expect := func(what string, p *Proxy, want string, questions int) { // -1: some
+		expect := func(what string, p *Proxy, want string, questions int) { // -1: at least one
 			t.Helper()
 			synctest.Wait()
 			if got := held(t, p.Set(), site); got != want {
@@ -207,9 +210,9 @@ func TestAuthoriserIsAsked(t *testing.T) {
 		says("service account shop/stranger may not list Secrets: nobody can say yet whether it may: no route")
 		first.Leave()
 		second.Leave()
-		pass(20 * time.Second) // longer than views linger
+		pass(20 * time.Second) // longer than unused views are kept
 		again := join(gateway("shop", "shop"))
-		expect("back, while it is away", again, "", -1) // a day is over
+		expect("back, while it is away", again, "", -1) // after more than a day
 		j.set(nil)
 		pass(2 * time.Minute)
 		expect("there again", again, key, -1)
@@ -217,7 +220,7 @@ func TestAuthoriserIsAsked(t *testing.T) {
 	})
 }
 
-// A proxy that comes back while the authoriser is away has what it had.
+// A proxy that reconnects while the authoriser does not answer receives its previous Secrets.
 func TestComesBackWhileAway(t *testing.T) {
 	j := &judge{}
 	inBubble(t, Config{Opener: &opener{}, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
@@ -241,7 +244,7 @@ func TestComesBackWhileAway(t *testing.T) {
 	})
 }
 
-// A right that nobody has needed for a while is not what it was: it is asked for again before a private key is sent.
+// An answer for an identity that was unused for a while is queried again before a private key is sent.
 func TestRightIsNotRemembered(t *testing.T) {
 	j, o := &judge{}, &opener{}
 	inBubble(t, Config{Opener: o, Authoriser: j}, func(t *testing.T, l *Loop, src *testSource) {
@@ -262,7 +265,8 @@ func TestRightIsNotRemembered(t *testing.T) {
 	})
 }
 
-// An edit of a binding has the authoriser asked at once; one of another namespace does not. Without an authoriser nobody has keys.
+// An edit of a binding causes a query at once; one of another namespace's binding does not. Without an authoriser no
+// proxy receives keys.
 func TestBindingsAreEdited(t *testing.T) {
 	j := &judge{}
 	binding := func(name, account string) model.Record {
@@ -308,7 +312,7 @@ func TestBindingsAreEdited(t *testing.T) {
 	})
 }
 
-// What is planned for private keys is planned once for all proxies of a service account; the names of all of them are bounded together.
+// Private keys are planned once for all proxies of a service account, and their number of names has a common limit.
 func TestRightsArePlannedByIdentity(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(used(t, "web"), tlsSecret(t, "shop/web", "chain", "", "1"))})
 	var handles []*Handle

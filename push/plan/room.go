@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,20 +13,23 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// room leaves out of the snapshots what this process has no memory for, by the same weights that bound tenants at the leader (store/weight): the store
-// may have records that an older version, or a leader with other limits, has taken. What is planned stays; of what grows, the largest of the heaviest
-// namespace is left out first. At a start everything grows. Left out are records alone that weigh much by themselves: of an honest mesh, however large,
-// none does, and memory that is estimated too high takes nothing from it. Policies, and what is the operators', are never left out.
+// room leaves records out of the planned snapshots for which this process has no memory. It uses the weights that limit
+// tenants at the leader (store/weight), because the store may have records that an older version, or a leader with
+// other limits, has accepted. Planned records stay. Of the growing records, the largest of the heaviest namespace is
+// left out first; at a start all records grow.
+//
+// Only single heavy records are left out. An honest mesh of any size has no such records, so an overestimate of memory
+// does not affect it. Policies, and records in the root namespace, are never left out.
 type room struct {
-	limit   int // KiB; 0: there is no bound
-	sum     int
+	limit   int // KiB; 0 means no limit
+	sum     int // KiB, of all planned records
 	index   *weight.Index
-	weights map[model.Key]int // of records that are planned and weigh something
-	spaces  map[string]int    // sums by namespace
+	weights map[model.Key]int // KiB, of the planned records with a weight
+	spaces  map[string]int    // KiB, sums by namespace
 	out     map[model.Key]model.Record
 }
 
-// heavyPart is the part of the limit from which on a record may be left out: with 1 GiB, 2,400 clusters.
+// heavyPart is the divisor of the limit above which a record may be left out. With 1 GiB that is 2,400 clusters.
 const heavyPart = 16
 
 func newRoom(limit int) *room {
@@ -33,8 +37,8 @@ func newRoom(limit int) *room {
 		out: map[model.Key]model.Record{}}
 }
 
-// admit returns the edits without those that there is no room for, and with those that there is room for again. last is what is planned, now what the
-// source has.
+// admit returns the edits without the records for which there is no room, and with earlier ones for which there is room
+// again. last is the planned snapshot, now the source's.
 func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.Edit {
 	if r.limit == 0 {
 		return edits
@@ -54,7 +58,9 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 		edits = slices.Concat(edits, again)
 	}
 	root := now.Mesh().Spec.GetRootNamespace()
-	growing = slices.DeleteFunc(growing, func(e mirror.Edit) bool { return r.weights[e.Key()] < r.limit/heavyPart || neverOut(e.New, root) })
+	growing = slices.DeleteFunc(growing, func(e mirror.Edit) bool {
+		return r.weights[e.Key()] < r.limit/heavyPart || exempt(e.New, root)
+	})
 	for r.sum > r.limit && len(growing) > 0 {
 		i := r.heaviest(growing)
 		e := growing[i]
@@ -68,8 +74,8 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 	return slices.DeleteFunc(slices.Clone(edits), func(e mirror.Edit) bool { _, out := r.out[e.Key()]; return out })
 }
 
-// apply counts edits, what is multiplied before what multiplies it, and returns those that grow, with the records that
-// they replace.
+// apply counts edits, in an order in which records precede those that multiply them. It returns the edits whose records
+// grow, with the planned versions as Old.
 func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirror.Edit) {
 	for order := range weight.Ignored + 1 {
 		for _, e := range edits {
@@ -85,7 +91,7 @@ func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirr
 	return growing
 }
 
-// put counts one record in place of another, and returns what it weighs; nil: none.
+// put counts one record in place of another, and returns its weight in KiB. Either record may be nil.
 func (r *room) put(old, now model.Record) (kib int) {
 	var key model.Key
 	var was, is []model.Record
@@ -98,6 +104,12 @@ func (r *room) put(old, now model.Record) (kib int) {
 		kib = w.Exported + w.Own
 	}
 	r.index.Replace(was, is)
+	r.count(key, kib)
+	return kib
+}
+
+// count sets the weight of a record, in KiB.
+func (r *room) count(key model.Key, kib int) {
 	grown := kib - r.weights[key]
 	if r.weights[key] = kib; kib == 0 {
 		delete(r.weights, key)
@@ -106,34 +118,70 @@ func (r *room) put(old, now model.Record) (kib int) {
 	if r.spaces[key.Namespace] += grown; r.spaces[key.Namespace] == 0 {
 		delete(r.spaces, key.Namespace)
 	}
-	return kib
 }
 
-// heaviest is the place of the largest record of the heaviest namespace.
+// ErrNoRoom is the error of a change for which the process has no memory.
+var ErrNoRoom = errors.New("this replica has no memory for the change")
+
+// afford returns ErrNoRoom, with the heaviest record, if the edits add more than a heavy record and the sum exceeds the
+// limit. Unlike admit, it counts the edits as one, because nobody has accepted them. The room stays as it is.
+func (r *room) afford(edits []mirror.Edit, last *mirror.Snapshot) error {
+	if r.limit == 0 {
+		return nil
+	}
+	before, was := r.sum, map[model.Key]int{}
+	for _, e := range edits {
+		was[e.Key()] = r.weights[e.Key()]
+	}
+	growing := r.apply(edits, last)
+	sum, largest, most := r.sum, model.Key{}, 0
+	for _, e := range growing {
+		if grown := r.weights[e.Key()] - was[e.Key()]; grown > most {
+			largest, most = e.Key(), grown
+		}
+	}
+	for _, e := range edits {
+		old, _ := last.Get(e.Key())
+		r.put(e.New, old)
+	}
+	for key, kib := range was {
+		r.count(key, kib)
+	}
+	if sum-before <= r.limit/heavyPart || sum <= r.limit {
+		return nil
+	}
+	return fmt.Errorf("%w: it would take %d MiB more, the largest part by %s %s/%s (%d MiB)", ErrNoRoom, (sum-before)/1024,
+		largest.Kind, largest.Namespace, largest.Name, most/1024)
+}
+
+// heaviest returns the index of the largest record of the heaviest namespace.
 func (r *room) heaviest(growing []mirror.Edit) int {
 	best := 0
 	for i := range growing {
 		a, b := growing[i].Key(), growing[best].Key()
-		if cmp.Or(cmp.Compare(r.spaces[a.Namespace], r.spaces[b.Namespace]), cmp.Compare(b.Namespace, a.Namespace), cmp.Compare(r.weights[a], r.weights[b]), b.Compare(a)) > 0 {
+		order := cmp.Or(cmp.Compare(r.spaces[a.Namespace], r.spaces[b.Namespace]), cmp.Compare(b.Namespace, a.Namespace),
+			cmp.Compare(r.weights[a], r.weights[b]), b.Compare(a))
+		if order > 0 {
 			best = i
 		}
 	}
 	return best
 }
 
-// neverOut says whether a record is planned whatever it weighs.
-func neverOut(r model.Record, root string) bool {
+// exempt reports whether a record is planned whatever its weight.
+func exempt(r model.Record, root string) bool {
 	_, policy := r.(*model.Policy)
 	return policy || r.Meta().Key.Namespace == root
 }
 
-// problems names what is left out.
+// problems returns a problem for each record that is left out.
 func (r *room) problems() (all []Problem) {
 	for key, record := range r.out {
 		w := weight.Of(record, r.index)
-		all = append(all, Problem{Key: key, Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf(
-			"left out by this replica: it would take %d MiB, configuration takes %d MiB, and %d MiB are a third of what the process may have (GOMEMLIMIT); an older version that fits stands",
-			(w.Exported+w.Own)/1024, r.sum/1024, r.limit/1024)})
+		message := fmt.Sprintf("left out by this replica: it would take %d MiB, configuration takes %d MiB, and %d MiB are a "+
+			"third of what the process may have (GOMEMLIMIT); an older version that fits stands",
+			(w.Exported+w.Own)/1024, r.sum/1024, r.limit/1024)
+		all = append(all, Problem{Key: key, Code: problem.NotAllowed, Severity: problem.Error, Message: message})
 	}
 	return all
 }

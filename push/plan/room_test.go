@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// entries is a ServiceEntry of hosts by ports, exported to all.
+// entries returns a ServiceEntry with this many hosts and ports, exported to all namespaces.
 func entries(t testing.TB, name string, hosts, ports int) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -38,8 +40,9 @@ func leftOutOf(l *Loop) (all []string) {
 	return all
 }
 
-// What a replica reads from the store and has no memory for it leaves out, the largest of the heaviest namespace first, whoever took it. What is planned
-// stands when more comes, and what was left out is planned once there is room.
+// A replica leaves out records for which it has no memory, the largest of the namespace with the most first, whichever
+// source admitted them. Planned records stay when more arrive, and records that were left out are planned when there is
+// room.
 func TestRoom(t *testing.T) {
 	inBubble(t, Config{Room: 2000}, func(t *testing.T, l *Loop, src *testSource) {
 		records := shop(t)
@@ -71,7 +74,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("left out %v", got)
 		}
 		src.put(entries(t, "evil/small", 256, 256), entries(t, "pay/bank", 5, 5))
-		has(true, "h0.small.evil.example.com", "h4.bank.pay.example.com") // an older version stands
+		has(true, "h0.small.evil.example.com", "h4.bank.pay.example.com") // the previous version stays
 		if p.Set().Types[xds.Cluster].Get("outbound|8000||h100.small.evil.example.com") != nil {
 			t.Error("one that has grown is planned")
 		}
@@ -93,11 +96,53 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// Policies are planned whatever there is room for: without one what it closes would be open.
+// Policies are planned even if there is no room: without a policy the traffic that it denies would be allowed.
 func TestRoomForPolicies(t *testing.T) {
 	s := snapshot(append(shop(t), rec(t, model.KindAuthorizationPolicy, "shop/closed", "closed: true"))...)
 	c := newIntake(1).step(mirror.Diff(mirror.Empty(), s), time.Unix(1, 0))
 	if c.New.Len(model.KindAuthorizationPolicy) != 1 || c.New.Len(model.KindService) != 0 {
 		t.Errorf("%d policies and %d services", c.New.Len(model.KindAuthorizationPolicy), c.New.Len(model.KindService))
 	}
+}
+
+// A change that is only previewed is measured as one: a heavy record, or many records that are not heavy. The room is
+// the same afterwards.
+func TestAfford(t *testing.T) {
+	inBubble(t, Config{Room: 2000}, func(t *testing.T, l *Loop, src *testSource) {
+		src.put(append(shop(t), entries(t, "pay/bank", 4, 4))...)
+		p, err := l.Join(t.Context(), node("shop", "a"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := l.intake.room
+		sum, weights, spaces := r.sum, maps.Clone(r.weights), maps.Clone(r.spaces)
+		afford := func(records ...model.Record) error {
+			t.Helper()
+			now := src.Current()
+			err := l.Afford(t.Context(), now.Apply(now.Revision()+1, records, nil))
+			if r.sum != sum || !maps.Equal(r.weights, weights) || !maps.Equal(r.spaces, spaces) {
+				t.Errorf("the room has changed: %d %v %v, not %d %v %v", r.sum, r.weights, r.spaces, sum, weights, spaces)
+			}
+			return err
+		}
+		var many []model.Record
+		for i := range 40 {
+			many = append(many, entries(t, fmt.Sprint("evil/m", i), 4, 3))
+		}
+		if err := afford(many[0], entries(t, "pay/bank", 4, 3)); err != nil {
+			t.Error(err)
+		}
+		if err := afford(many...); !errors.Is(err, ErrNoRoom) {
+			t.Errorf("many: %v", err)
+		}
+		if err := afford(many[0], entries(t, "evil/e", 256, 256)); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "evil/e ") {
+			t.Errorf("a heavy one: %v", err)
+		}
+		if got := len(leftOutOf(l)); got > 0 {
+			t.Errorf("%d are left out", got)
+		}
+	})
 }

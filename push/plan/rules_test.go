@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// An edit of one rule among many, or of their order, joins one virtual host and makes one route configuration; push/build/vhost
-// counts the rules that are encoded. A virtual host may have rules of several VirtualServices, in any order.
+// An edit of one rule among many, or of their order, joins one virtual host and builds one route configuration; a test
+// of push/build/vhost counts the encoded rules. A virtual host may have rules of several VirtualServices, in any order.
 func TestOneRuleAmongMany(t *testing.T) {
 	const host = "web.shop.svc.cluster.local"
 	routes := func(name string, timeouts ...int) model.Record {

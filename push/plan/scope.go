@@ -14,42 +14,42 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope is the outbound side of all proxies that see the same: a host table, the front that turns it into listeners and route
-// configurations, and the variants of both for proxies whose labels some rule reads.
+// scope is the outbound side of all proxies with the same view.Scope. It contains a host table, the front that derives
+// listeners and route configurations from it, and the variants of both for proxies whose inputs some rule reads.
 type scope struct {
 	in       *input.Input
-	layer    *layer.Layer // what the host table and the front have planned
+	layer    *layer.Layer // contains the resources of the host table and the front
 	key      view.Scope
-	sidecar  *model.Sidecar // nil: none applies
+	sidecar  *model.Sidecar // nil if no Sidecar applies
 	hosts    *host.Table
 	front    front.Front
 	variants map[view.Inputs]*variant
-	names    map[string]*nametable.Table // by network; none that no proxy asks for
+	names    map[string]*nametable.Table // by network, as far as proxies have requested them
 	problems []input.Problem             // of the scope itself
 	step     step
-	index    hostIndex // nil while the scope is planned from scratch, and of a shadow copy
+	index    hostIndex // nil while the scope is planned from scratch, and for shadows
 	refs     int
-	pause    func() // called between two pieces of a step, where others may have their turn; nil: they have none
+	pause    func() // called between two pieces of a step; may be nil
 }
 
-// step is the hosts that are to be planned again in one step, and the types of resources in each.
+// step lists the hosts to be planned again in one step, with the types of resources.
 type step struct {
 	hosts   map[string]input.Types
-	members map[string]input.Types // for their endpoints alone
-	renewed map[string]bool        // may have come or gone since the scope was forked
+	members map[string]input.Types // hosts of which only the endpoints have changed
+	renewed map[string]bool        // hosts that may have appeared or disappeared since the scope was forked
 }
 
 func newStep() step {
 	return step{hosts: map[string]input.Types{}, members: map[string]input.Types{}, renewed: map[string]bool{}}
 }
 
-// variant is what proxies with certain inputs have in place of what their scope has.
+// variant contains the resources that differ from the scope's for proxies with certain inputs.
 type variant struct {
 	*host.Variation
 	refs int
 }
 
-// newScope plans a scope from scratch; pause is called between two pieces.
+// newScope plans a scope from scratch. pause is called between two pieces, and may be nil.
 func newScope(in *input.Input, key view.Scope, pause func()) *scope {
 	s := &scope{in: in, layer: &layer.Layer{}, key: key, variants: map[view.Inputs]*variant{}, step: newStep()}
 	if r, ok := in.Get(key.Sidecar); ok {
@@ -76,43 +76,43 @@ func newScope(in *input.Input, key view.Scope, pause func()) *scope {
 	return s
 }
 
-// read has the scope plan with another input from now on.
+// read replaces the input that the scope plans with.
 func (s *scope) read(in *input.Input) {
 	s.in = in
 	s.hosts.Read(in)
 	s.front.Read(in)
 }
 
-// run plans what the step names, with everything that follows from it, and commits.
+// run plans the hosts of the step and everything that depends on them, and commits the layers.
 func (s *scope) run(in *input.Input) {
 	s.read(in)
 	in.Tested(s.key)
 	names := slices.Sorted(maps.Keys(s.step.hosts))
 	for _, name := range names {
 		s.hosts.Resolve(name, s.step.hosts[name])
-		s.rest()
+		s.yield()
 	}
-	for _, name := range names { // all hosts of the step are resolved
-		if !s.front.Host(name, s.step.hosts[name], s.rest) {
+	for _, name := range names { // after all hosts of the step are resolved, since routes depend on several hosts
+		if !s.front.Host(name, s.step.hosts[name], s.yield) {
 			s.hosts.Forget(name)
 		}
-		s.rest()
+		s.yield()
 	}
 	for name, what := range s.step.members {
 		if s.hosts.Follow(name, what) && what.Has(input.LDS) {
-			s.front.Endpoints(s.hosts.Get(name), s.rest)
+			s.front.Endpoints(s.hosts.Get(name), s.yield)
 		}
-		s.rest()
+		s.yield()
 	}
-	s.track(s.hosts.EndStep(s.rest))
-	s.front.Finish(s.rest)
+	s.track(s.hosts.EndStep(s.yield))
+	s.front.Finish(s.yield)
 	for _, v := range s.variants {
 		s.runVariant(v)
 	}
 	s.front.Done()
 	s.hosts.Done()
 	s.planNames()
-	s.layer.Commit(in.Sharing, s.rest)
+	s.layer.Commit(in.Sharing, s.yield)
 	if len(s.step.hosts) > 0 {
 		s.step.hosts = map[string]input.Types{}
 	}
@@ -121,7 +121,7 @@ func (s *scope) run(in *input.Input) {
 	}
 }
 
-// runVariant plans what the step names for a variant.
+// runVariant plans the hosts of the step for a variant.
 func (s *scope) runVariant(v *variant) {
 	for name, what := range s.step.hosts {
 		v.Resolve(name, what)
@@ -129,11 +129,11 @@ func (s *scope) runVariant(v *variant) {
 	for name, what := range s.step.members {
 		v.Follow(name, what)
 	}
-	s.front.Variant(v.Variation, false, s.rest)
-	v.Layer.Commit(s.in.Sharing, s.rest)
+	s.front.Variant(v.Variation, false, s.yield)
+	v.Layer.Commit(s.in.Sharing, s.yield)
 }
 
-// track follows the hosts that a step may have brought or taken.
+// track updates the index with the hosts that a step may have added or removed.
 func (s *scope) track(renewed []string) {
 	for _, name := range renewed {
 		if s.index != nil {
@@ -144,8 +144,8 @@ func (s *scope) track(renewed []string) {
 	}
 }
 
-// securesOtherwise says whether the endpoints of a host, as another input has them, change how clusters that speak mTLS to all of them or
-// to none are spoken to.
+// securesOtherwise reports whether the endpoints of a host in another input change the mTLS of clusters that use it for
+// all endpoints or for none.
 func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	if !s.hosts.Form().Whole {
 		return false
@@ -158,29 +158,29 @@ func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	return s.hosts.SecuresOtherwise(in, name)
 }
 
-// rest lets others have their turn.
-func (s *scope) rest() {
+// yield calls the function that was set by pauses.
+func (s *scope) yield() {
 	if s.pause != nil {
 		s.pause()
 	}
 }
 
-// pauses has f called between two pieces of whatever is planned; nil: nothing is.
+// pauses sets the function that is called between two pieces of work. nil removes it.
 func (s *scope) pauses(f func()) {
 	s.pause = f
 	s.hosts.Pauses(f)
 }
 
-// readsAny says whether a scope names one of the records.
+// readsAny reports whether a scope names one of the records.
 func readsAny(of view.Scope, keys map[model.Key]bool) bool {
 	return keys[of.Sidecar] || slices.ContainsFunc(of.Gateways.All(), func(key model.Key) bool { return keys[key] }) ||
 		slices.ContainsFunc(of.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
 }
 
-// apply plans again what a change touches here.
-func (s *scope) apply(in *input.Input, d *dirt) {
+// apply plans the affected units of a change in this scope.
+func (s *scope) apply(in *input.Input, d *affected) {
 	s.read(in)
-	s.pull(d.pulls)
+	s.followDestinations(d.pulls)
 	for h, t := range d.hosts {
 		s.step.hosts[h] |= t
 	}
@@ -192,9 +192,12 @@ func (s *scope) apply(in *input.Input, d *dirt) {
 			s.step.members[h] |= t
 		}
 	}
+	for _, h := range s.hosts.OwnedOtherwise(d.addresses) {
+		s.step.members[h] |= input.CDS | input.EDS
+	}
 	again := d.reports(s.key.Namespace)
 	if again {
-		s.front.Report()
+		s.front.TelemetryChanged()
 	}
 	if again || len(s.step.hosts)+len(s.step.members) > 0 {
 		s.run(in)
@@ -202,14 +205,15 @@ func (s *scope) apply(in *input.Input, d *dirt) {
 	s.hosts.Done()
 }
 
-// pull follows the destinations of VirtualServices, which are seen where a Sidecar imports the VirtualServices' hosts.
-func (s *scope) pull(edits []mirror.Edit) {
+// followDestinations updates the imports by edits of VirtualServices: where a Sidecar imports a VirtualService's hosts,
+// it imports the destinations too.
+func (s *scope) followDestinations(edits []mirror.Edit) {
 	changed := func(host string) {
 		s.step.hosts[host] |= input.All
 		s.in.RoutesTo(host, func(vs *model.VirtualService) {
-			s.hosts.Decided(vs, func(name string) { s.step.hosts[name] |= input.LDS | input.RDS })
+			s.hosts.RoutedHosts(vs, func(name string) { s.step.hosts[name] |= input.LDS | input.RDS })
 		})
-		beside := func(vs *model.VirtualService) { // at which ports it makes its hosts known
+		beside := func(vs *model.VirtualService) { // the ports at which it adds its hosts may change
 			for _, named := range vs.Spec.GetHosts() {
 				s.step.hosts[named] |= input.RDS
 			}
@@ -231,14 +235,14 @@ func (s *scope) pull(edits []mirror.Edit) {
 	}
 }
 
-// cover marks the hosts that a wildcard covers.
+// cover adds the hosts that a wildcard covers to the step.
 func (s *scope) cover(pattern string, t input.Types) {
 	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }
 
-// variantOf finds or plans the variant for proxies with these inputs: with the input of the last plan of configuration, and then with
-// what the fast path has planned since.
-func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []played) *variant {
+// variantOf finds or plans the variant for the given inputs: first with in, the input of the last plan of
+// configuration, then with the steps that the fast path has planned since.
+func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []plannedStep) *variant {
 	v := s.variants[inputs]
 	if v != nil {
 		return v
@@ -246,7 +250,7 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []played) *
 	now := s.in
 	s.read(in)
 	v = &variant{Variation: s.hosts.Vary(inputs, &layer.Layer{})}
-	s.front.Variant(v.Variation, true, s.rest)
+	s.front.Variant(v.Variation, true, s.yield)
 	for _, f := range since {
 		s.read(f.in)
 		for name, what := range f.hosts {
@@ -254,17 +258,17 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []played) *
 				what |= input.CDS
 			}
 			v.Follow(name, what)
-			s.rest()
+			s.yield()
 		}
 	}
 	s.read(now)
 	s.hosts.Done()
-	v.Layer.Commit(in.Sharing, s.rest)
+	v.Layer.Commit(in.Sharing, s.yield)
 	s.variants[inputs] = v
 	return v
 }
 
-// forget drops what only proxies with these inputs had.
+// forget drops the variant for the given inputs.
 func (s *scope) forget(inputs view.Inputs) {
 	delete(s.variants, inputs)
 	s.front.Forget(inputs)

@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A private key that cannot be opened: nothing is sent, what was sent before stands, the reason is logged, and it is tried
-// again. A rotation is sent as soon as it is opened, and its proxies are told.
+// When a private key cannot be opened, the previous key stays (or none is sent), the reason is logged, and it is tried
+// again. A rotated key is sent as soon as it is opened, and its proxies are notified.
 func TestSecretsThatCannotBeOpened(t *testing.T) {
 	const name = "kubernetes://web"
 	var log bytes.Buffer
@@ -69,7 +69,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// What is opened too late for what is wanted by then is not sent: the private key would not belong to the certificate.
+// A key that was opened for a previous version of the Secret is not sent: it would not belong to the certificate.
 func TestOpenedTooLate(t *testing.T) {
 	one, two := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret), tlsSecret(t, "shop/web", "two", "", "2").(*model.Secret)
 	p := New(Settings{Snapshot: snapshot(one, used(t, "web"))})
@@ -90,7 +90,7 @@ func TestOpenedTooLate(t *testing.T) {
 	if moved := p.Opened(two, model.PrivateKey("key 2")); len(moved) != 1 || held(t, h.Set(), "kubernetes://web") != "two, key 2" {
 		t.Errorf("%v, %s", moved, held(t, h.Set(), "kubernetes://web"))
 	}
-	// Gone, the Secret is no longer there for anybody, and its key is not held.
+	// After its deletion no proxy has the Secret, and its key is not kept.
 	p.Apply(p.input.Snapshot.Apply(3, nil, []model.Key{two.Key}))
 	if held(t, h.Set(), "kubernetes://web") != "" || p.secrets.Keys() != 0 {
 		t.Errorf("deleted: %s, %d private keys", held(t, h.Set(), "kubernetes://web"), p.secrets.Keys())

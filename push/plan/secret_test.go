@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// tlsSecret is a record; the opener's private key for it is "key of KEY".
+// tlsSecret returns the record of a Secret; the opener returns "key of KEY" for it.
 func tlsSecret(t testing.TB, name, chain, trust, key string) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -36,11 +36,11 @@ func tlsSecret(t testing.TB, name, chain, trust, key string) model.Record {
 	return r
 }
 
-// opener opens what tlsSecret has sealed, unless it is held up.
+// opener opens the Secrets of tlsSecret, unless it is blocked.
 type opener struct {
 	mu     sync.Mutex
 	err    error
-	text   string // what it gives; empty: what tlsSecret has sealed
+	text   string // the returned text; empty: that of tlsSecret
 	opened []string
 }
 
@@ -57,7 +57,7 @@ func (o *opener) Open(_ context.Context, key model.Key, spec *model.SecretSpec) 
 	return model.PrivateKey("key of " + strings.TrimPrefix(string(spec.GetKey()), "sealed ")), nil
 }
 
-// give has it give a text from now on.
+// give sets the text that is returned from now on.
 func (o *opener) give(text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,7 +70,8 @@ func (o *opener) set(err error) {
 	o.err = err
 }
 
-// gateway is a proxy of type router that is authenticated as the service account gw of a namespace; of none: nobody.
+// gateway returns a proxy of type router that is authenticated as the service account gw of the namespace verified, or
+// not at all if this is empty.
 func gateway(namespace, verified string) view.Node {
 	n := node(namespace, "gw")
 	n.Kind = view.Router
@@ -80,7 +81,7 @@ func gateway(namespace, verified string) view.Node {
 	return n
 }
 
-// judge is an authoriser: yes, unless it is told otherwise.
+// judge is an authoriser that allows all by default.
 type judge struct {
 	mu    sync.Mutex
 	no    map[view.Identity]bool
@@ -98,7 +99,7 @@ func (j *judge) MayListSecrets(_ context.Context, who view.Identity) (access.Ans
 	return access.Answer{Allowed: true}, j.err
 }
 
-// questions are how many there were since the last call.
+// questions returns the number of queries since the last call.
 func (j *judge) questions() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -116,13 +117,13 @@ func (j *judge) set(err error, no ...view.Identity) {
 	}
 }
 
-// used is a Gateway of another namespace that selects all proxies and refers to Secrets, by name.
+// used returns a Gateway of another namespace that selects all proxies and refers to Secrets by name.
 func used(t testing.TB, names ...string) model.Record {
 	t.Helper()
 	return rec(t, model.KindGateway, "apps/all", "servers: [{tls: {mode: SIMPLE, credentialNames: ["+strings.Join(names, ", ")+"]}}]")
 }
 
-// open plans with the right to list Secrets, and opens what is sealed.
+// open allows all identities to list Secrets, and opens the requested ones with the key.
 func open(p *Planner, key string) {
 	for who := range p.identities {
 		p.Authorised(who, access.Standing{Known: true, Allowed: true})
@@ -132,7 +133,7 @@ func open(p *Planner, key string) {
 	}
 }
 
-// held is what a set has of a Secret: chain and key, trust, "pending", or nothing.
+// held describes a set's Secret: chain and key, trust, "pending", or empty.
 func held(t testing.TB, set *manifest.Set, name string) string {
 	t.Helper()
 	if set.Types[xds.Secret].Pending(name) {
@@ -152,11 +153,11 @@ func held(t testing.TB, set *manifest.Set, name string) string {
 	return string(m.GetTlsCertificate().CertificateChain.GetInlineBytes()) + ", " + string(m.GetTlsCertificate().PrivateKey.GetInlineBytes())
 }
 
-// other is a service account that may not list Secrets.
+// other is a service account without the right to list Secrets.
 var other = view.Identity{Namespace: "shop", Account: "other"}
 
-// wantSent has a proxy join and ask for a Secret: it must be sent so much, of which the key was opened for it, or the log says
-// that it is not sent, and why.
+// wantSent lets a proxy join and subscribe to the Secret ask: it must receive want, with a private key that was opened
+// for it. If want is empty, the log must contain why.
 func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why string) {
 	t.Helper()
 	var log bytes.Buffer
@@ -191,13 +192,12 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 	})
 }
 
-// Who is sent which Secret: proxies that are authenticated as of their namespace, those of that namespace: certificates of
-// authorities in any case, private keys where their service account may list Secrets. What a proxy calls itself makes no difference.
-// Who is sent nothing is told why.
+// A proxy that is authenticated in a namespace receives CA certificates of this namespace, and private keys if its
+// service account may list Secrets, whatever its node states. The reason for a refused Secret is logged.
 func TestWhoMayHaveSecrets(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/trust", "", "only", ""),
 		tlsSecret(t, "shop/mutual", "m", "beside", "2"), tlsSecret(t, "shop/mutual-cacert", "", "own", ""), tlsSecret(t, "bank/web", "bank", "", "3"),
-		used(t, "web", "trust", "mutual", "none"), tlsSecret(t, "shop/unused", "u", "", "4")}
+		used(t, "web", "trust", "mutual", "none"), tlsSecret(t, "shop/unused", "u", "", "4"), tlsSecret(t, "trust/configmap:ca", "", "map", "")}
 	sidecar, liar, account := node("shop", "app"), gateway("shop", "shop"), node("shop", "app")
 	sidecar.Verified, liar.Verified, account.Verified = other, other, gateway("shop", "shop").Verified
 	spoof := gateway("bank", "shop")
@@ -208,7 +208,7 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		ofBank     = "its identity is of namespace bank, not of its own"
 		notOfShop  = "the name does not lead to a Secret of its namespace shop"
 		notOfBank  = "the name does not lead to a Secret of its namespace bank"
-		incomplete = " with a certificate and a private key"
+		incomplete = " with a valid certificate and private key"
 	)
 	for _, c := range []struct {
 		node           view.Node
@@ -231,16 +231,22 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		{gateway("shop", "shop"), "kubernetes://", "", notOfShop},
 		{gateway("shop", "shop"), "web", "", notOfShop},
 		{gateway("shop", "shop"), "default", "", notOfShop},
+		{gateway("shop", "shop"), "configmap://trust/ca", "trust map", ""},
+		{gateway("shop", "shop"), "configmap://trust/ca-cacert", "trust map", ""},
+		{gateway("shop", "shop"), "configmap://trust/none", "", "there is no ConfigMap trust/none with certificates of authorities (key ca.crt or cacert)"},
+		{gateway("shop", "shop"), "configmap://shop/web", "", "there is no ConfigMap shop/web with certificates of authorities (key ca.crt or cacert)"},
+		{gateway("shop", "shop"), "configmap://ca", "", notOfShop},
+		{gateway("shop", ""), "configmap://trust/ca", "", anonymous},
 		{gateway("bank", "bank"), "kubernetes://web", "bank, key of 3", ""},
 		{gateway("bank", "bank"), "kubernetes://shop/web", "", notOfBank},
 
-		{gateway("shop", ""), "kubernetes://web", "", anonymous}, // plain text, or no identity
+		{gateway("shop", ""), "kubernetes://web", "", anonymous}, // plain text, or without an identity
 		{gateway("shop", "bank"), "kubernetes://web", "", ofBank},
 		{spoof, "kubernetes://web", "", ofShop},
 		{spoof, "kubernetes://shop/web", "", ofShop},
 		{spoof, "kubernetes-gateway://shop/web", "", ofShop},
 		{gateway("", ""), "kubernetes://shop/web", "", anonymous},
-		{gateway("shop", "shop"), "kubernetes://unused", "", "no Gateway, DestinationRule with a workloadSelector or EnvoyFilter refers to Secret shop/unused"},
+		{gateway("shop", "shop"), "kubernetes://unused", "", "no Gateway, DestinationRule of its namespace or EnvoyFilter refers to Secret shop/unused"},
 		{sidecar, "kubernetes://web", "", forbidden},
 		{sidecar, "kubernetes-gateway://shop/web", "", forbidden},
 		{sidecar, "kubernetes://web-cacert", "trust ca", ""},
@@ -256,7 +262,7 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 	}
 }
 
-// What nobody asks for any more is dropped, its private key with it.
+// A Secret that no proxy subscribes to any more is removed, with its private key.
 func TestSecretsAreForgotten(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/other", "chain", "", "2"), used(t, "web", "other"))})
 	shop := gateway("shop", "shop").Verified
@@ -276,7 +282,7 @@ func TestSecretsAreForgotten(t *testing.T) {
 	if len(p.identities) != 0 {
 		t.Error("the subscriptions are held")
 	}
-	p.SubscribeSecrets(a, []string{"kubernetes://web"}, nil) // its stream has ended
+	p.SubscribeSecrets(a, []string{"kubernetes://web"}, nil) // as at the end of its stream
 	if len(p.identities) != 0 || len(p.secrets.Sealed()) != 0 {
 		t.Error("who has left asks")
 	}
@@ -293,8 +299,8 @@ func TestSecretsAreForgotten(t *testing.T) {
 	}
 }
 
-// The Spec that is shown to whoever asks what made the resource does not show the private key; the version does not hang
-// on how it was sealed.
+// The Spec that Explain returns does not contain the private key, and the version does not depend on how the key was
+// sealed.
 func TestSecretsAreNotExplained(t *testing.T) {
 	record := tlsSecret(t, "shop/web", "one", "", "1").(*model.Secret)
 	p := New(Settings{Snapshot: snapshot(record, used(t, "web"))})
@@ -322,5 +328,23 @@ func TestSecretsAreNotExplained(t *testing.T) {
 	}
 	if now := h.Set().Types[xds.Secret].Get("kubernetes://web").Version; now != version {
 		t.Errorf("version %s, was %s: the same key encrypted again would be sent again", now, version)
+	}
+}
+
+// An edit of a ConfigMap reaches the proxies that ask for it, of whatever namespace.
+func TestEditedConfigMap(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "trust/configmap:ca", "", "one", ""))})
+	h, other := p.Join(gateway("shop", "shop")), p.Join(gateway("bank", "bank"))
+	p.SubscribeSecrets(h, []string{"configmap://trust/ca"}, nil)
+	p.SubscribeSecrets(other, []string{"configmap://trust/none"}, nil)
+	for _, c := range []struct{ text, want string }{{"two", "trust two"}, {"three", "trust three"}} {
+		p.Apply(p.input.Snapshot.Apply(2, []model.Record{tlsSecret(t, "trust/configmap:ca", "", c.text, "")}, nil))
+		if got := held(t, h.Set(), "configmap://trust/ca"); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	p.Apply(p.input.Snapshot.Apply(3, nil, []model.Key{{Kind: model.KindSecret, Namespace: "trust", Name: "configmap:ca"}}))
+	if got := held(t, h.Set(), "configmap://trust/ca"); got != "" {
+		t.Errorf("after its removal: %q", got)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// splitters are what may be configured in a mesh of tenants, each a namespace with five applications: records of one tenant, and of the mesh.
+// splitters are configurations of a mesh of tenants (each a namespace with five applications), by name: the records for
+// one tenant, and for the mesh.
 var splitters = map[string]struct {
 	tenant, mesh func(t testing.TB, ns string) []model.Record
 }{
@@ -38,7 +39,8 @@ trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}, loadBalancer: {loca
 	}},
 }
 
-// splitBy plans two proxies of each of five applications of each tenant in each of three zones, where some of the splitters are configured.
+// splitBy plans two proxies of each of the five applications of each tenant in each of three zones, with some of the
+// splitters configured.
 func splitBy(t testing.TB, tenants int, by ...string) Stats {
 	all := []model.Record{}
 	for i := range tenants {
@@ -64,19 +66,20 @@ func splitBy(t testing.TB, tenants int, by ...string) Stats {
 	return p.Stats()
 }
 
-// splits are the meshes of the test and the benchmark: what is configured, one by one and all together.
+// splits are the meshes of the test and of the benchmark: each configuration alone, and all together.
 var splits = [][]string{{}, {"locality"}, {"sidecars"}, {"sidecar of a workload"}, {"policies"}, {"telemetry"}, {"locality", "sidecars", "sidecar of a workload", "policies", "telemetry"}}
 
-// Views are split by what is configured to tell proxies apart, and by nothing else: thirty proxies of each of two tenants.
+// Views are split only by properties that the configuration distinguishes proxies by: of thirty proxies of each of two
+// tenants.
 func TestViewsAreSplitByWhatDistinguishesProxies(t *testing.T) {
 	want := []Stats{
-		{Scopes: 2, Workloads: 2, Views: 2, Proxies: 60},                 // the tenants
-		{Scopes: 2, Variants: 6, Workloads: 2, Views: 6, Proxies: 60},    // three zones of each
+		{Scopes: 2, Workloads: 2, Views: 2, Proxies: 60},                 // one for each tenant
+		{Scopes: 2, Variants: 6, Workloads: 2, Views: 6, Proxies: 60},    // three zones of each tenant
 		{Scopes: 2, Workloads: 2, Views: 2, Proxies: 60},                 // one Sidecar for all of a tenant
-		{Scopes: 4, Workloads: 4, Views: 4, Proxies: 60},                 // one application has its own
-		{Scopes: 2, Workloads: 10, Views: 10, Proxies: 60},               // the inbound sides alone
-		{Scopes: 2, Variants: 2, Workloads: 4, Views: 4, Proxies: 60},    // one application, listeners alone
-		{Scopes: 4, Variants: 12, Workloads: 10, Views: 30, Proxies: 60}, // applications and zones
+		{Scopes: 4, Workloads: 4, Views: 4, Proxies: 60},                 // one application has its own Sidecar
+		{Scopes: 2, Workloads: 10, Views: 10, Proxies: 60},               // in the inbound sides only
+		{Scopes: 2, Variants: 2, Workloads: 4, Views: 4, Proxies: 60},    // one application, in the listeners only
+		{Scopes: 4, Variants: 12, Workloads: 10, Views: 30, Proxies: 60}, // by applications and zones
 	}
 	for i, by := range splits {
 		if got := splitBy(t, 2, by...); got != want[i] {
@@ -85,8 +88,9 @@ func TestViewsAreSplitByWhatDistinguishesProxies(t *testing.T) {
 	}
 }
 
-// Rules that read the locality for 3 of 500 services, and a rule for selected workloads for 3 others: the other 494 are the very same
-// for proxies of other places and labels, and planned once. An edit of one of the six touches that one.
+// Rules that read the locality exist for 3 of 500 services, and a rule for selected workloads for 3 others. Resources
+// of the other 494 are the same values for proxies of other places and labels, and are planned once. An edit of one of
+// the six changes only that one.
 func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
 	const services = 500
 	p, shared, handles := bigPlanner(t, services, 1)
@@ -110,14 +114,15 @@ func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
 	}
 	plain, near := handles[0], (*Handle)(nil)
 	built := measure(shared, func() { near = join("near", "r1/z1") })
-	// An assignment for each of two ports of three services; no cluster, listener or route reads the locality.
+	// An assignment for each of the two ports of three services; clusters, listeners and routes do not read the locality.
 	if want := (work{endpoints: 6}); built != want || len(own(near)) != 6 {
 		t.Errorf("a proxy of another place: built %+v, want %+v; its own are %q", built, want, own(near))
 	}
 	var both *Handle
 	built = measure(shared, func() { both = join("both", "r2/z1", "tier=x") })
-	// The assignments of another place, and clusters for two ports of three selected services. The listeners of their TCP ports are
-	// built for the rule's policy and come out the same; virtual hosts read of a rule what it says of hashing, which is nothing.
+	// The assignments of another place, and clusters for two ports of three selected services. The listeners of their TCP
+	// ports are built for the rule's policy and are equal; virtual hosts read only the hash policy of a rule, which is
+	// empty.
 	if want := (work{clusters: 6, endpoints: 6, listeners: 3}); built != want || len(own(both)) != 6+6 {
 		t.Errorf("a selected proxy of another place: built %+v, want %+v; its own are %q", built, want, own(both))
 	}
@@ -157,7 +162,8 @@ func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
 	}
 }
 
-// Of each type only those entries split that read what tells a proxy apart; all others are those of its scope of 500 services.
+// In each type only the entries that read a distinguishing input split; all others are those of the scope with 500
+// services.
 func TestEachTypeSplitsAlone(t *testing.T) {
 	const services, host, selects = 500, "s20.ns2.svc.cluster.local", "workloadSelector: {matchLabels: {tier: x}}"
 	rule := func(text string) model.Record {
@@ -172,7 +178,7 @@ func TestEachTypeSplitsAlone(t *testing.T) {
 		own    map[xds.Type]int
 	}{
 		"assignments": {rule("trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}}"), work{endpoints: 2}, map[xds.Type]int{xds.Endpoint: 2}},
-		// The listener of the TCP port is built for the rule's policy, and comes out the same.
+		// The listener of the TCP port is built for the rule's policy and is equal.
 		"clusters":        {rule(selects + "\ntrafficPolicy: {connectionPool: {tcp: {maxConnections: 5}}}"), work{clusters: 2, listeners: 1}, map[xds.Type]int{xds.Cluster: 2}},
 		"a virtual host":  {route("http"), work{hosts: 1, routes: 1}, map[xds.Type]int{xds.Route: 1}},
 		"one listener":    {route("tcp"), work{listeners: 1}, map[xds.Type]int{xds.Listener: 1}},
@@ -204,7 +210,8 @@ func TestEachTypeSplitsAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkViews prints what splits the views of 1,200 proxies of 40 tenants in three zones.
+// BenchmarkViews prints the numbers of views of 1,200 proxies of 40 tenants in three zones for each configuration that
+// splits them.
 func BenchmarkViews(b *testing.B) {
 	for _, by := range splits {
 		b.Run(fmt.Sprintf("%v", by), func(b *testing.B) {

@@ -7,19 +7,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Standing is how far a Secret is on its way to one proxy, for the page that explains it. Nothing in it is secret.
+// Standing describes the progress of a Secret to one proxy, for the page that explains it. It contains no secret
+// values.
 type Standing struct {
-	Object  model.Key     // that it is made of; zero: there is none, or not for this proxy
-	Asked   bool          // the proxy wants it
-	Planned *xds.Resource // what the proxy should have; nil: nothing
-	Asking  bool          // the authoriser has not said yet whether the proxy may have it
-	Opening bool          // its private key, or that of its newest version, is not opened yet
-	Failed  int           // attempts to open it, in a row
-	Why     string        // it is withheld, or could not be opened so far
-	Wanted  []string      // proxies of the same namespace that want it: ids of their nodes, sorted
+	Object  model.Key     // the record that provides it; zero if no record does, or if the proxy may not have it
+	Asked   bool          // the proxy subscribes to it
+	Planned *xds.Resource // the resource in the proxy's set; nil if the set has no such resource
+	Asking  bool          // the proxy's right to it is not known yet
+	Opening bool          // its private key, in its newest version, is not opened yet
+	Failed  int           // consecutive failed attempts to open it
+	Why     string        // why it is withheld, or could not be opened
+	Wanted  []string      // ids of the nodes in the same namespace that subscribe to it, sorted
 }
 
-// Standing says how far a Secret is on its way to a proxy, by the resource name that proxies ask for.
+// Standing returns the progress of the Secret with a resource name to a proxy.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)
@@ -43,9 +44,9 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	return s
 }
 
-// Standing is Planner.Standing for a proxy of this loop, with what was tried to open it.
+// Standing is Planner.Standing for a proxy of this loop, with the failed attempts to open the Secret.
 func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
-	l.look(func() {
+	l.inspect(func() {
 		s = l.planner.Standing(p.Handle, name)
 		if f := l.failed[s.Object]; s.Opening && f.err != nil {
 			s.Failed, s.Why = f.times, f.err.Error()

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Where a Secret stands is told for every proxy: who wants it, that it is being opened and why that takes so long, that it
-// is there, and why it is withheld. No private key is in it.
+// For each proxy the state of a Secret is reported: which proxy wants it, that it is being opened and why that is slow,
+// that it was sent, or why it is withheld. The report contains no private key.
 func TestStanding(t *testing.T) {
 	const name = "kubernetes://web"
 	o := &opener{err: errors.New("the provider is away")}

@@ -19,10 +19,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// strikes is the file that says, for each struck cell, in which random history and after which step the oracle first sees that the
-// plan is wrong: `cell seed step`. Without it each run would search through hundreds of histories. Where a cell or the
-// random editor changes, `go test ./push/plan -run TestOracleFinds -update` searches again for those that no longer find theirs, and writes
-// the file.
+// strikes names the file with one line `cell seed step` for each struck cell: in this random history and at this step
+// the oracle first finds the wrong plan. Without the file each run would search hundreds of histories. When a cell or
+// the random editor has changed, `go test ./push/plan -run TestOracleFinds -update` searches again for the cells whose
+// history no longer finds them, and writes the file.
 const strikes = "testdata/strikes.txt"
 
 var update = flag.Bool("update", false, "search for the histories that find struck cells, and write "+strikes)
@@ -33,9 +33,9 @@ type history struct {
 	step int
 }
 
-// Whichever cell of the table of effects is struck, the oracle must find out: the test of the test. A row says for each
-// type of resource that it is touched; without any one of them the oracle must fail, too. Where units are whole views the
-// types say what may be in them, and cannot be struck one by one.
+// TestOracleFindsStruckCells tests the oracle: if any cell of the table of effects is struck, it must find a wrong
+// plan. A row lists the affected units, with the types of resources; each type must be necessary, too. If the units are
+// whole views, their types only limit the resources and cannot be struck one by one.
 func TestOracleFindsStruckCells(t *testing.T) {
 	recorded := readStrikes(t)
 	found := map[string]history{}
@@ -58,6 +58,9 @@ func TestOracleFindsStruckCells(t *testing.T) {
 						first = firstNetworks
 					case model.KindTelemetry.String():
 						first = firstTelemetry
+					}
+					if cell == "Gateway/routers" || cell == "Gateway/readers" {
+						first = firstEntrances
 					}
 					if strings.HasPrefix(cell, model.KindRequestAuthentication.String()) || strings.HasSuffix(cell, "/asked") {
 						first = firstTokens
@@ -89,20 +92,22 @@ func TestOracleFindsStruckCells(t *testing.T) {
 	}
 }
 
-// unitTested are the reasons of the fast path that a test of their own strikes: they seldom hold alone in random histories, or what is wrong
-// without them is mended by the next plan of configuration.
+// unitTested names, for reasons of the fast path, the unit test that strikes them: in random histories they seldom
+// apply alone, or the next plan of configuration corrects the result.
 var unitTested = map[string]string{
-	"ports of the service":   "TestEndpointsWaitForTheirService",
-	"endpoints without mTLS": "TestOutOfSelectorEndpointsBringTheirPolicies",
-	"mTLS of whole clusters": "TestProxylessClusterTakesMTLSAsAWhole",
-	"labels":                 "TestLabelsThatChange",
-	"its proxy":              "TestBoundPodThatChangesBeforeItSubscribes",
+	"gateways' own addresses": "TestPodsOfGatewaysThatMove",
+	"ports of the service":    "TestEndpointsWaitForTheirService",
+	"endpoints without mTLS":  "TestOutOfSelectorEndpointsBringTheirPolicies",
+	"mTLS of whole clusters":  "TestProxylessClusterTakesMTLSAsAWhole",
+	"labels":                  "TestLabelsThatChange",
+	"its proxy":               "TestBoundPodThatChangesBeforeItSubscribes",
 }
 
-// unitTestedCells are cells that random histories need so seldom that a test of their own strikes them.
-var unitTestedCells = map[string]string{"ServiceEntry/places": "TestPlacesOfServiceEntries", "TrafficExtension/Pods": "TestPodsOfTrafficExtensions"}
+// unitTestedCells names, for cells that random histories seldom need, the unit test that strikes them.
+var unitTestedCells = map[string]string{"ServiceEntry/places": "TestPlacesOfServiceEntries", "TrafficExtension/Pods": "TestPodsOfTrafficExtensions",
+	"Endpoints/gateways' own": "TestPodsOfGatewaysThatMove"}
 
-// struckTables are the tables of effects with one thing missing each, by what is missing.
+// struckTables returns, for each cell, the table of effects without it, by the name of the cell.
 func struckTables() map[string][model.NumKinds][]effect {
 	all := map[string][model.NumKinds][]effect{}
 	byType := map[string]bool{"hosts": true, "routes to it": true, "members": true}
@@ -134,7 +139,7 @@ func struckTables() map[string][model.NumKinds][]effect {
 	return all
 }
 
-// findsAt goes through a history up to one step and compares there.
+// findsAt runs a history up to one step, compares there, and reports whether it finds a difference.
 func findsAt(t *testing.T, at history, table *[model.NumKinds][]effect) bool {
 	d := newRandomRun(t, at.seed, table)
 	for i := range at.step + 1 {
@@ -144,10 +149,12 @@ func findsAt(t *testing.T, at history, table *[model.NumKinds][]effect) bool {
 	return d.differs(1) != ""
 }
 
-// further is how many more histories are looked through for an earlier step: each run of the test goes through the steps before it.
+// further is the number of additional histories that are searched for an earlier step, since each run of the test
+// repeats the steps before it.
 const further = 12
 
-// search is the first step of the first history, from a seed on, at which the oracle finds what is struck, or of one after it that has it sooner.
+// search returns the first step of the first history from a seed at which the oracle finds the struck cell, or an
+// earlier step of one of the further histories.
 func search(t *testing.T, first uint64, table *[model.NumKinds][]effect) history {
 	best, last := history{step: 50}, first+600
 	for seed := first; seed < last; seed++ {
@@ -168,7 +175,7 @@ func search(t *testing.T, first uint64, table *[model.NumKinds][]effect) history
 	return best
 }
 
-// findsAgain says whether a history finds what is struck each time, in whatever order maps are walked.
+// findsAgain reports whether a history finds the struck cell each time, in any order of iterating over maps.
 func findsAgain(t *testing.T, at history, table *[model.NumKinds][]effect) bool {
 	for range 8 {
 		if !findsAt(t, at, table) {
@@ -205,7 +212,7 @@ func writeStrikes(t *testing.T, found map[string]history) {
 	}
 }
 
-// A kind without a row means everything: work, never a wrong plan.
+// A kind without a row affects everything: this costs work, but no plan is wrong.
 func TestEmptyRowMeansEverything(t *testing.T) {
 	table := affects
 	for kind := range table {

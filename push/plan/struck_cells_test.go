@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A ServiceEntry whose traffic distribution begins to read places gives proxies of other namespaces other views, too: without that cell of the table
-// of effects the oracle finds their assignments wrong.
+// When the traffic distribution of a ServiceEntry starts to read the locality, the views of proxies of other namespaces
+// change, too: without this cell of the table of effects the oracle finds wrong assignments.
 func TestPlacesOfServiceEntries(t *testing.T) {
 	entry := func(distribution string) model.Record {
 		return rec(t, model.KindServiceEntry, "b/e", "hosts: [e.example]\nexportTo: ['*']\nresolution: RESOLUTION_EDS\n"+distribution+"ports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]")
@@ -40,8 +40,8 @@ func TestPlacesOfServiceEntries(t *testing.T) {
 	}
 }
 
-// A TrafficExtension that selects by a label which nothing selected by before gives proxies of all namespaces that are bound to Pods with that label
-// another identity: without that cell of the table of effects they keep the old one.
+// When a TrafficExtension selects by a label that no selector has read before, proxies of all namespaces that are bound
+// to Pods with this label have another identity: without this cell of the table of effects they keep the previous one.
 func TestPodsOfTrafficExtensions(t *testing.T) {
 	ext := func(selector string) model.Record {
 		return rec(t, model.KindTrafficExtension, "other/p", "{selector: {matchLabels: {"+selector+"}}, wasm: {url: 'oci://r.example/m', imagePullSecret: pull}}")

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Proxies name themselves in their spans, by metadata among others, and a Telemetry selects some: of those that left nothing is kept, neither what their
-// listeners reported nor a problem with it.
+// Proxies add their names and metadata to their spans, and a Telemetry selects some of them. After they have left,
+// neither the telemetry of their listeners nor a problem with it is kept.
 func TestNothingIsKeptOfProxiesThatLeft(t *testing.T) {
 	p := New(Settings{Pool: &pool.Pool{}, Snapshot: mirror.Empty().Apply(1, []model.Record{
 		rec(t, model.KindMesh, "/mesh", "{rootNamespace: istio-system, enableTracing: true, defaultConfig: {tracing: {sampling: 7}}, extensionProviders: [{name: lost, envoyTcpAls: {service: gone.example.com, port: 9000}}]}"),
@@ -37,7 +37,8 @@ func TestNothingIsKeptOfProxiesThatLeft(t *testing.T) {
 	}
 }
 
-// What says something of spans alone leaves the listeners of connections alone, as it comes and as it is edited: there are as many as services.
+// Telemetries that only set spans do not change the listeners of TCP connections, whose number grows with the services,
+// when they are added and when they are edited.
 func TestSpansLeaveConnections(t *testing.T) {
 	for _, services := range []int{20, 40} {
 		shared := &pool.Pool{}

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// own are the names of resources that one proxy has as others of its scope do not.
+// own returns the names of the resources in which one proxy differs from others of its scope.
 func own(h *Handle) (out []string) {
 	for t := range xds.NumTypes {
 		for r := range h.Set().Types[t][manifest.Variant].All() {
@@ -20,8 +20,8 @@ func own(h *Handle) (out []string) {
 	return out
 }
 
-// Proxies of two networks have one scope. Where no rule compares the network they have the very same; where one does for 1 of 20
-// services, the assignments of that one differ, and nothing else.
+// Proxies of two networks have one scope. If no rule reads the network, all resources are the same values; if a rule of
+// 1 of 20 services reads it, only the assignments of this service differ.
 func TestOnlyEntriesThatCompareTheNetworkSplit(t *testing.T) {
 	const services, priority = 20, "trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}, loadBalancer: {localityLbSetting: {failoverPriority: [topology.istio.io/network]}}}"
 	p, shared, handles := bigPlanner(t, services, 1)
@@ -60,7 +60,7 @@ func TestOnlyEntriesThatCompareTheNetworkSplit(t *testing.T) {
 	}
 }
 
-// An endpoint that endpoints reaches proxies of each place by the fast path, at the priority that it has for them.
+// A changed endpoint reaches proxies of each place by the fast path, with its priority for that place.
 func TestFastPathOfVariants(t *testing.T) {
 	service := svc(t, "ns0/s", "10.0.0.1", "http:80:HTTP")
 	slice := func(health string) model.Record {
@@ -89,8 +89,8 @@ func TestFastPathOfVariants(t *testing.T) {
 	}
 }
 
-// A rule for selected workloads goes before the others of its namespace; where it does not select, it hides rules of wider wildcards
-// and of other namespaces. In other namespaces it does not count.
+// A DestinationRule for selected workloads precedes the others of its namespace. For workloads that it does not select,
+// it still replaces rules with wider wildcards and of other namespaces. It does not apply in other namespaces.
 func TestRulesForSelectedWorkloads(t *testing.T) {
 	web := svc(t, "shop/web", "10.0.0.1", "http:80:HTTP")
 	host := "web.shop.svc.cluster.local"
@@ -100,7 +100,7 @@ func TestRulesForSelectedWorkloads(t *testing.T) {
 	selects := "workloadSelector: {matchLabels: {tier: x}}"
 	for name, c := range map[string]struct {
 		rules            []model.Record
-		selected, others string // subsets that are there
+		selected, others string // the subsets of the host
 	}{
 		"alone":                       {[]model.Record{rule("shop/s", host, selects)}, "shop-s", ""},
 		"beside one for all":          {[]model.Record{rule("shop/a@1", host, ""), rule("shop/s@2", host, selects)}, "shop-s", "shop-a"},
@@ -126,8 +126,8 @@ func TestRulesForSelectedWorkloads(t *testing.T) {
 	}
 }
 
-// Scopes that have a host in common have it in common for proxies of each place, too: those that join, and after an edit that touches all
-// of them.
+// Scopes that share the resources of a host also share its variants for proxies of each place: for proxies that join,
+// and after an edit that affects all of them.
 func TestScopesShareVariations(t *testing.T) {
 	const host = "s.ns0.svc.cluster.local"
 	rule := func(limit int) model.Record {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// services of n in namespaces of ten, each with endpoints and a VirtualService.
+// bigMesh returns n services in namespaces of ten, each with endpoints and a VirtualService.
 func bigMesh(t testing.TB, n int) *mirror.Snapshot {
 	var all []model.Record
 	for i := range n {
@@ -35,7 +35,7 @@ func readyEndpoints(t testing.TB, ns, name string, ready int) model.Record {
 	return eps(t, ns+"/"+name+"-1", "{name: http, number: 8080}, {name: raw, number: 9000}", addresses...)
 }
 
-// work is what was built in a step.
+// work is the number of resources of each type that are built in a step, and of virtual hosts.
 type work struct{ clusters, endpoints, listeners, routes, hosts int64 }
 
 func measure(p *pool.Pool, step func()) work {
@@ -58,7 +58,7 @@ func bigPlanner(t testing.TB, services, scopes int) (*Planner, *pool.Pool, []*Ha
 	return p, shared, handles
 }
 
-// What a change of endpoints leaves alone is the very same, and nothing else is planned: all but the endpoints' manifest.
+// A change of endpoints plans only the endpoints' manifest; all other values stay the same.
 func TestFastPathSharesTheRest(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 2)
 	before := handles[0].Set()
@@ -77,7 +77,7 @@ func TestFastPathSharesTheRest(t *testing.T) {
 	}
 }
 
-// While configuration waits the fast path plans hosts as they were planned, and claims no revision.
+// While configuration waits, the fast path uses the planned version of each host, and does not raise the revision.
 func TestFastPathWithPendingConfiguration(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 1)
 	c := p.Snapshot().Apply(2, []model.Record{svc(t, "ns0/new", "10.250.0.1", "http:80:HTTP"), readyEndpoints(t, "ns0", "new", 4), readyEndpoints(t, "ns0", "s3", 1)}, nil)
@@ -122,8 +122,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// BenchmarkEdit is plan and build of one edit that touches one service, sending left out, seen by ten namespaces. It goes through
-// two hundred services: how long one takes depends on the run of virtual hosts that its own stands in.
+// BenchmarkEdit plans and builds one edit of one service in ten namespaces, without sending. It edits two hundred
+// services in turn, because the cost depends on the position of the service's virtual host among the others.
 func BenchmarkEdit(b *testing.B) {
 	const edited = 200
 	for _, services := range []int{500, 1000, 4000} {

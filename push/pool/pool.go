@@ -1,10 +1,10 @@
-// Package pool keeps what builders drew: same Spec, same pointer; same bytes, same pointer.
+// Package pool caches the results of builders: equal Specs have one pointer, and so have equal bytes.
 //
-// Owns: tables of what is alive (weakly: what no manifest and no stream holds is collected).  Reads: push/xds.
-// Never: calls a builder twice for one Spec while the result is held.
+// Owns: tables with weak references to the results.  Reads: push/xds.  Never: calls a builder again for a Spec whose
+// result is referenced and not evicted (specsPerBody).
 //
-// Encoded resources and Specs are held weakly (also by store/intern). The collector frees what no manifest and no
-// stream holds, so no code counts references.
+// Encoded resources and Specs are referenced weakly (also by store/intern). The garbage collector frees those that no
+// manifest and no stream references, so no code counts references.
 package pool
 
 import (
@@ -17,17 +17,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ResourceSpec draws a resource. Implementations are comparable: they are the key.
+// ResourceSpec builds a resource. Implementations must be comparable: they are the cache key.
 type ResourceSpec interface {
 	Build() (*xds.Resource, error)
 }
 
-// FragmentSpec draws a fragment. Implementations are comparable: they are the key.
+// FragmentSpec builds a fragment. Implementations must be comparable: they are the cache key.
 type FragmentSpec interface {
 	Fragment() (*xds.Fragment, error)
 }
 
-// Pool is safe for concurrent use; the zero Pool is ready.
+// Pool is a cache of resources and fragments. It is safe for concurrent use; the zero Pool is empty.
 type Pool struct {
 	resources table[xds.Resource, content]
 	fragments table[xds.Fragment, xds.Hash]
@@ -35,13 +35,14 @@ type Pool struct {
 	fragBuilt atomic.Int64
 }
 
-// content names a resource's bytes.
+// content identifies a resource's bytes.
 type content struct {
 	t             xds.Type
 	name, version string
 }
 
-// Resource answers for a Spec: from the pool, or by building it once. Errors are not kept.
+// Resource returns the resource of a Spec, from the cache or by building it. Errors are those of Build, and are not
+// cached.
 func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 	return p.resources.get(spec, func() (*xds.Resource, content, error) {
 		r, err := spec.Build()
@@ -55,12 +56,13 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 	})
 }
 
-// Fragment answers for a Spec: from the pool, or by building it once. Errors are not kept.
+// Fragment returns the fragment of a Spec, from the cache or by building it. Errors are those of the Spec's Fragment,
+// and are not cached.
 func (p *Pool) Fragment(spec FragmentSpec) (*xds.Fragment, error) {
 	return p.FragmentOf(spec, spec.Fragment)
 }
 
-// FragmentOf is Fragment for a comparable key that has everything that build depends on. Errors are those of build.
+// FragmentOf is Fragment for a comparable key, which must contain all inputs of build. Errors are those of build.
 func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fragment, error) {
 	return p.fragments.get(key, func() (*xds.Fragment, xds.Hash, error) {
 		f, err := build()
@@ -72,39 +74,40 @@ func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fr
 	})
 }
 
-// Builds is how many resources of a type were built so far.
+// Builds returns the number of resources of a type that were built so far.
 func (p *Pool) Builds(t xds.Type) int64 { return p.builds[t].Load() }
 
-// Fragments is how many fragments were built so far.
+// Fragments returns the number of fragments that were built so far.
 func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 
-// Size is the number of resources and of fragments that are alive.
+// Size returns the numbers of resources and of fragments that are alive.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources is the Specs that are remembered, by what was built of them and is alive. It costs a copy, while which
-// nothing else is looked up.
+// Resources returns the cached Specs of each resource that is alive. It copies the table, and blocks other calls
+// meanwhile.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
-// Pieces is Resources of fragments.
+// Pieces returns the cached Specs or keys of each fragment that is alive, like Resources.
 func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
-// specsPerBody bounds how many Specs are remembered for one body. An edit that leaves the bytes as they are makes a new
-// Spec each time; the oldest is forgotten then, at the worst price of building it again.
+// specsPerBody is the greatest number of Specs that are cached for one body. An edit that does not change the bytes
+// makes another Spec each time. Then the oldest is evicted; at worst its body is built again.
 const specsPerBody = 64
 
-// table is two weak maps: by Spec, and by content.
+// table has two weak maps: by Spec, and by content.
 type table[V any, C comparable] struct {
-	mu     sync.Mutex // a leaf: builders run outside of it
+	mu     sync.Mutex // a leaf lock: builders run without it
 	bySpec map[any]weak.Pointer[V]
 	byBody map[C]*body[V]
 }
 
-// body is one value that is alive, and the Specs that led to it, the oldest first.
+// body is one value that is alive, with the Specs from which it was built, the oldest first.
 type body[V any] struct {
 	value weak.Pointer[V]
 	specs []any
 }
 
+// get returns the value of a Spec, and calls build if it is not cached.
 func (t *table[V, C]) get(spec any, build func() (*V, C, error)) (*V, error) {
 	if v := t.find(spec); v != nil {
 		return v, nil
@@ -141,13 +144,14 @@ func (t *table[V, C]) get(spec any, build func() (*V, C, error)) (*V, error) {
 	return v, nil
 }
 
+// find returns the cached value of a Spec, or nil.
 func (t *table[V, C]) find(spec any) *V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bySpec[spec].Value()
 }
 
-// forget removes the Specs of a body that was collected. Called with the lock held.
+// forget removes the Specs of a collected body. The caller holds the lock.
 func (t *table[V, C]) forget(dead *body[V]) {
 	if dead == nil {
 		return
@@ -157,7 +161,7 @@ func (t *table[V, C]) forget(dead *body[V]) {
 	}
 }
 
-// drop is the cleanup of a collected value.
+// drop removes a collected value; the garbage collector calls it.
 func (t *table[V, C]) drop(key C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,6 +171,7 @@ func (t *table[V, C]) drop(key C) {
 	}
 }
 
+// all returns the Specs of each value that is alive.
 func (t *table[V, C]) all() map[*V][]any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,6 +184,7 @@ func (t *table[V, C]) all() map[*V][]any {
 	return out
 }
 
+// size returns the number of values.
 func (t *table[V, C]) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

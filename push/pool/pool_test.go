@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// spec draws the text without its capitals, so that different Specs may give the same bytes.
+// spec builds the text without its capitals, so that different Specs may make the same bytes.
 type spec struct {
 	text  string
 	calls *calls
@@ -57,7 +57,7 @@ func (t *table[V, C]) remembered() int {
 	return len(t.bySpec)
 }
 
-// kinds are the two tables of a pool behind one face.
+// kinds are the two tables of a pool behind one interface.
 var kinds = map[string]struct {
 	get    func(p *Pool, s spec) (any, error)
 	alive  func(p *Pool) int
@@ -110,7 +110,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// Errors are told and not kept, and count as no build.
+// Errors are returned and not cached, and do not count as builds.
 func TestErrors(t *testing.T) {
 	for name, k := range kinds {
 		p, c := &Pool{}, &calls{}
@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// collect runs the collector until ok; cleanups run in a goroutine of their own.
+// collect runs the garbage collector until ok returns true; cleanups run in a goroutine of their own.
 func collect(ok func() bool) bool {
 	for range 1000 {
 		if ok() {
@@ -137,7 +137,7 @@ func collect(ok func() bool) bool {
 	return false
 }
 
-// What nobody holds is collected, its Specs too, and is built again when it is asked for.
+// A value without references is collected, with its Specs, and is built again for the next request.
 func TestCollected(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestCollected(t *testing.T) {
 	}
 }
 
-// Specs that lead to the same bytes, as no-op edits make them, do not pile up while the bytes live.
+// Specs that make the same bytes, as edits without an effect do, do not accumulate while the bytes are alive.
 func TestSpecsAreBounded(t *testing.T) {
 	for name, k := range kinds {
 		p, c := &Pool{}, &calls{}
@@ -192,7 +192,7 @@ func TestSpecsAreBounded(t *testing.T) {
 	}
 }
 
-// Many goroutines, few Specs, and a collector at work: one pointer for each, always with the right bytes.
+// With many goroutines, few Specs and a running garbage collector, each Spec has one pointer with the right bytes.
 func TestConcurrent(t *testing.T) {
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {

@@ -14,33 +14,34 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Found is a problem, and by how many replicas it was found.
+// Found is a problem with the number of replicas that found it.
 type Found struct {
 	model.Problem
 	Replicas int
-	First    string // one of them, by name
+	First    string // name of one of them
 }
 
-// Collector is the leader's end: what the replicas found. Its methods may be called from any goroutine.
+// Collector reads the lists of all replicas, at the leader. Its methods may be called from any goroutine.
 type Collector struct {
 	log  *slog.Logger
 	now  atomic.Pointer[collected]
 	seen map[string]parsed // by path; owned by Run
 }
 
+// collected is the result of merging all lists.
 type collected struct {
 	all  []Found
-	more int
+	more int // number of problems that replicas left out
 }
 
-// parsed is one list.
+// parsed is the list of one replica.
 type parsed struct {
 	revision int64
 	found    []model.Problem
-	more     int
+	more     int // number of problems that the replica left out
 }
 
-// NewCollector makes one that knows nothing; log nil is slog's default.
+// NewCollector returns a Collector without lists; log nil is slog's default.
 func NewCollector(log *slog.Logger) *Collector {
 	if log == nil {
 		log = slog.Default()
@@ -48,8 +49,8 @@ func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: log}
 }
 
-// All lists what the replicas found, each problem once, by object; more is how many they left out. The list is not to be changed. While
-// nobody collects it is empty.
+// All returns the problems that replicas found, each once, sorted by object. more is the number that they left out.
+// Nobody may change the list. It is empty while Run does not run.
 func (c *Collector) All() (all []Found, more int) {
 	if now := c.now.Load(); now != nil {
 		return now.all, now.more
@@ -57,11 +58,11 @@ func (c *Collector) All() (all []Found, more int) {
 	return nil, 0
 }
 
-// Collected says whether the lists were read since this process leads.
+// Collected reports whether the lists were read at least once since Run began.
 func (c *Collector) Collected() bool { return c.now.Load() != nil }
 
-// Run follows the lists until the context ends, and forgets them then: it is for as long as a process leads.
-// An error is of a folder without a name of the fleet's, which would be a mistake of this build.
+// Run follows the lists until the context ends, and then forgets them. It runs while this process is the leader. The
+// error is a folder that is not one of the fleet's, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -70,13 +71,14 @@ func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	defer c.now.Store(nil)
 	c.seen = map[string]parsed{}
 	for f := range folders {
-		c.take(f)
+		c.readFolder(f)
 	}
 	return nil
 }
 
-// take reads the lists of a folder that are new.
-func (c *Collector) take(f kv.Folder) {
+// readFolder decodes the changed lists of a folder, and publishes the merged result. A list that does not decode is
+// logged and counts as empty.
+func (c *Collector) readFolder(f kv.Folder) {
 	next := make(map[string]parsed, len(f.Blobs))
 	for _, blob := range f.Blobs {
 		p, known := c.seen[blob.Path]
@@ -93,7 +95,7 @@ func (c *Collector) take(f kv.Folder) {
 	c.now.Store(merge(next))
 }
 
-// merge has each problem once.
+// merge returns each problem of the lists once, sorted by object.
 func merge(lists map[string]parsed) *collected {
 	out, at := &collected{}, map[model.Problem]int{}
 	for _, path := range slices.Sorted(maps.Keys(lists)) {
@@ -112,7 +114,8 @@ func merge(lists map[string]parsed) *collected {
 	return out
 }
 
-// replicaOf is the name of the replica that writes a list: its path ends in a part that is the process's own.
+// replicaOf returns the name of the replica that writes a list: its path without the last part, which identifies the
+// process.
 func replicaOf(path string) string {
 	name := strings.TrimPrefix(path, folder)
 	if i := strings.LastIndex(name, "-"); i > 0 {

@@ -11,24 +11,24 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds of one replica's list. Objects are users', and so are the texts about them.
+// Limits of one replica's list. Users control the objects, and so the number and text of problems.
 const (
-	maxProblems = 500       // of one replica
-	maxOfObject = 8         // of them of one object: one bad object fills no list
-	maxText     = 512       // bytes of a field or a message; the rest is cut off
-	maxPath     = 1 << 10   // bytes of a record's path; of longer ones nothing is shared
-	maxEncoded  = 384 << 10 // bytes of the list
+	maxProblems = 500       // problems of one replica
+	maxOfObject = 8         // problems of one object, so that one invalid object cannot fill the list
+	maxText     = 512       // bytes of a field or a message; longer ones are truncated
+	maxPath     = 1 << 10   // bytes of a record's path; problems of records with longer ones are left out
+	maxEncoded  = 384 << 10 // bytes of the encoded list
 )
 
-// list is what one replica found.
+// list holds the problems that one replica found.
 type list struct {
-	Problems []entry `json:"problems"`
-	// More is how many were left out.
+	Problems []entryJSON `json:"problems"`
+	// More is the number of problems that were left out.
 	More int `json:"more,omitempty"`
 }
 
-// entry is a model.Problem as replicas write it.
-type entry struct {
+// entryJSON is the encoding of a model.Problem.
+type entryJSON struct {
 	Record   string           `json:"record"` // its path below records/
 	Field    string           `json:"field,omitempty"`
 	Code     problem.Code     `json:"code"`
@@ -37,8 +37,8 @@ type entry struct {
 	Message  string           `json:"message"`
 }
 
-// listOf bounds what a replica found: each problem once, those that spoil something before warnings. Namespaces take turns, so that one with many bad
-// objects leaves room for the others'. The same problems are the same list.
+// listOf returns a list within the limits, with each problem once, errors before warnings. Namespaces alternate, so
+// that one with many invalid objects leaves room for others. Equal sets of problems make equal lists.
 func listOf(found []model.Problem) list {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b model.Problem) int {
@@ -51,13 +51,13 @@ func listOf(found []model.Problem) list {
 		return a.Compare(b)
 	})
 	type turn struct {
-		of int // which of its namespace
-		entry
+		of int // the number of problems of its namespace before it
+		entryJSON
 	}
 	var turns []turn
-	l, of, namespaces := list{Problems: []entry{}}, map[model.Key]int{}, map[string]int{}
+	l, of, namespaces := list{Problems: []entryJSON{}}, map[model.Key]int{}, map[string]int{}
 	for _, p := range slices.Compact(found) {
-		e := entry{p.Key.Path(), cut(p.Field), p.Code, p.Analyzer, p.Severity, cut(p.Message)}
+		e := entryJSON{p.Key.Path(), truncate(p.Field), p.Code, p.Analyzer, p.Severity, truncate(p.Message)}
 		if of[p.Key]++; of[p.Key] > maxOfObject || len(e.Record) > maxPath || p.Key.Check() != nil {
 			l.More++
 			continue
@@ -67,15 +67,16 @@ func listOf(found []model.Problem) list {
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.of, b.of) })
 	for _, t := range turns[:min(len(turns), maxProblems)] {
-		l.Problems = append(l.Problems, t.entry)
+		l.Problems = append(l.Problems, t.entryJSON)
 	}
 	l.More += len(turns) - len(l.Problems)
 	return l
 }
 
-func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+// truncate cuts a text to maxText bytes of valid UTF-8.
+func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
-// encode leaves out the last where the list would be too long.
+// encode encodes the list, without its last problems if it would exceed maxEncoded.
 func (l list) encode() ([]byte, error) {
 	for {
 		raw, err := json.Marshal(l)
@@ -87,8 +88,9 @@ func (l list) encode() ([]byte, error) {
 	}
 }
 
-// decode reads another replica's list, within the same bounds. What is not valid in it, or of a kind that this build does not know, counts
-// as left out.
+// decode decodes another replica's list, within the same limits. The number more counts the problems that the replica
+// left out, and those that are invalid or of a kind that this build does not know. The error is a list that is too long
+// or does not decode.
 func decode(raw []byte) (found []model.Problem, more int, err error) {
 	if len(raw) > maxEncoded {
 		return nil, 0, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)
@@ -103,10 +105,11 @@ func decode(raw []byte) (found []model.Problem, more int, err error) {
 			l.More++
 			continue
 		}
-		if e.Analyzer.Name() == "" { // a newer replica's
+		if e.Analyzer.Name() == "" { // an analyzer of a newer version
 			e.Analyzer = ""
 		}
-		found = append(found, model.Problem{Key: key, Field: cut(e.Field), Code: problem.Code(cut(string(e.Code))), Analyzer: e.Analyzer, Severity: e.Severity, Message: cut(e.Message)})
+		found = append(found, model.Problem{Key: key, Field: truncate(e.Field), Code: problem.Code(truncate(string(e.Code))),
+			Analyzer: e.Analyzer, Severity: e.Severity, Message: truncate(e.Message)})
 	}
 	return found, max(l.More, 0), nil
 }

@@ -22,7 +22,7 @@ func wrong(name, field, message string) model.Problem {
 		Severity: problem.Warning, Message: message}
 }
 
-// replica is a Loop whose problems a test says.
+// replica is a Loop whose problems the test sets.
 type replica struct {
 	found    atomic.Pointer[[]model.Problem]
 	revision atomic.Int64
@@ -43,7 +43,7 @@ func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
 }
 
-// lists waits until the leader lists this: "field xN" for each problem, found by N replicas.
+// lists waits until the leader lists these problems: "field xN" for each, found by N replicas.
 func lists(t *testing.T, c *Collector, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) { // a poll, not a guess of when
@@ -61,7 +61,7 @@ func lists(t *testing.T, c *Collector, want string) {
 	}
 }
 
-// Istio's code goes with a problem; a list of an older build has none, and a code that this build does not know counts as none.
+// Istio's code is part of a problem; the list of an older build has no code, and an unknown code counts as absent.
 func TestAnalyzersCode(t *testing.T) {
 	one := wrong("v", "spec.a", "x")
 	one.Analyzer = problem.ReferencedResourceNotFound
@@ -83,8 +83,8 @@ func TestAnalyzersCode(t *testing.T) {
 	}
 }
 
-// The leader lists what all replicas find, each problem once; what is put right, and what a replica that ends has found, it does not list.
-// A replica whose plan stays as it is looks for nothing, and one that finds nothing writes nothing.
+// The leader lists the problems of all replicas, each once. It drops problems that are corrected, and those of a
+// replica that ends. A replica whose plan is unchanged does not search, and one without problems writes nothing.
 func TestReplicasReportToTheLeader(t *testing.T) {
 	etcd := kvtest.Start(t)
 	c := NewCollector(slog.New(slog.DiscardHandler))
@@ -119,7 +119,8 @@ func TestReplicasReportToTheLeader(t *testing.T) {
 	}
 }
 
-// However much is wrong, a list is bounded: for each object, for the replica, and for each text; errors go before warnings.
+// A list is limited for each object, for the replica, and for each text, whatever the number of problems; errors come
+// before warnings.
 func TestListIsBounded(t *testing.T) {
 	var found []model.Problem
 	for i := range 5000 {
@@ -156,7 +157,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// However many bad objects a namespace has, the problems of others are in the list: also where texts are so long that it is cut for its bytes.
+// Many invalid objects in one namespace do not displace the problems of others, also if the limit of bytes cuts the
+// list.
 func TestNamespacesShareTheList(t *testing.T) {
 	for _, text := range []string{"x", strings.Repeat("x", maxText)} {
 		var found []model.Problem
@@ -186,7 +188,7 @@ func TestNamespacesShareTheList(t *testing.T) {
 	}
 }
 
-// Whatever stands in the store, what is read of it is bounded and valid.
+// Whatever is stored, the decoded list is within the limits and valid.
 func FuzzDecode(f *testing.F) {
 	raw, err := listOf([]model.Problem{wrong("v", "spec.a", "x")}).encode()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package problems reports to the leader the problems with objects that replicas find while they plan and build: each replica writes a leased,
-// bounded list into etcd, and the leader reads all lists, and takes each problem once.
+// Package problems reports the problems with objects that replicas find while they plan and build to the leader. Each
+// replica writes a leased, bounded list into etcd. The leader reads all lists, and reports each problem once.
 //
-// Owns: this replica's list in replica-problems/; at the leader what the lists say.  Reads: the lists there, etcd through store/kv.  Never:
-// looks for problems itself; says anything about proxies.
+// Owns: this replica's list in replica-problems/; at the leader the content of all lists.  Reads: the lists there, etcd
+// through store/kv.  Never: looks for problems itself; reports on proxies.
 package problems
 
 import (
@@ -18,36 +18,39 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// folder is where the lists are. It is not named after the package: mirrors would watch it (kv.Families).
+// folder is the folder of the lists in etcd. Its name differs from the package's, because mirrors watch a folder
+// "problems/" (kv.Families).
 const folder = "replica-problems/"
 
+// Times of writes.
 const (
-	lease     = time.Minute // a list ends so long after the replica that wrote it
-	writeTime = 5 * time.Second
+	lease     = time.Minute     // a list expires so long after the replica that wrote it ended
+	writeTime = 5 * time.Second // limit of one write
 )
 
-// Config is what a replica's Loop is made of.
+// Config holds the settings of a replica's Loop.
 type Config struct {
 	Name string // of the replica, in the fleet
-	// Find lists what is wrong now. It may take as long as building everything, and is called by one goroutine.
+	// Find returns the current problems. It may cost as much as building all configuration, and is called by one
+	// goroutine.
 	Find func() []model.Problem
-	// Revision is what the plan is complete at; while it stays, Find is not called again.
+	// Revision returns the revision of the complete plan. Find is not called again while it is unchanged.
 	Revision func() int64
-	// Every is the least time between two calls of Find; 0: a minute. Finding is work beside the serving of proxies.
+	// Every is the least time between two calls of Find; 0: a minute. Find competes with the serving of proxies.
 	Every time.Duration
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Loop shares the problems of one replica. While etcd is away what was written stands for as long as its lease.
+// Loop writes the problems of one replica. While etcd is away, the written list stays until its lease expires.
 type Loop struct {
 	cfg   Config
 	path  string // of this process's list
 	blobs *kv.Leased
-	wrote []byte // of it; nil: nothing
-	at    int64  // the revision that was looked at
+	wrote []byte // content of the list; nil: it is not written
+	at    int64  // revision of the last call of Find; -1: it is to be called
 }
 
-// New makes the loop of a replica.
+// New returns the Loop of a replica.
 func New(cfg Config) *Loop {
 	if cfg.Every == 0 {
 		cfg.Every = time.Minute
@@ -55,16 +58,17 @@ func New(cfg Config) *Loop {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	// What a process of the same name wrote before it was killed stands until its lease ends.
+	// The path is unique, because the list of a killed process with the same name stays until its lease expires.
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8], at: -1}
 }
 
-// Run shares until the context ends; then the list is taken away. There is never an error: what cannot be written is tried again, and logged.
+// Run writes the list until the context ends, and then deletes it. It always returns nil: a write that fails is logged
+// and repeated.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)
 	defer tick.Stop()
-	defer l.blobs.End() // what this process found is nobody's business any more
+	defer l.blobs.End() // the list ends with the process
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,16 +77,18 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 			l.blobs.Drop()
 			l.wrote, l.at = nil, -1
 		case <-tick.C:
-			if err := l.look(ctx); err != nil && ctx.Err() == nil {
+			if err := l.findAndWrite(ctx); err != nil && ctx.Err() == nil {
 				l.at = -1
-				l.cfg.Log.Warn("problems that this replica found with objects cannot be reported to the leader; trying again", obs.KeyError, err)
+				l.cfg.Log.Warn("problems that this replica found with objects cannot be reported to the leader; trying again",
+					obs.KeyError, err)
 			}
 		}
 	}
 }
 
-// look finds what is wrong, where the plan is another one, and writes the list where it is. An empty one is taken away with its lease.
-func (l *Loop) look(ctx context.Context) error {
+// findAndWrite finds the problems if the plan has changed, and writes the list if it has changed. An empty list is
+// deleted with its lease.
+func (l *Loop) findAndWrite(ctx context.Context) error {
 	revision := l.cfg.Revision()
 	if revision == l.at {
 		return nil

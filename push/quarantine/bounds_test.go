@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// One identity uses up neither the remembered versions, nor the versions of Envoy of one of them. An identity at its
-// bound takes no place of others' refusals.
+// One identity cannot use up the remembered versions, nor the versions of Envoy of one of them. An identity at its
+// limit takes no place from refusals of others.
 func TestBounds(t *testing.T) {
 	p := newPlay(t)
 	other := func(i int) Key {
@@ -81,8 +81,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// If the state is full, and all but one version are withheld, a new refusal rarely finds a place: 64 versions are
-// examined for it, not all of 8,192. Withheld versions keep their places.
+// If the state is full and all but one version are withheld, a new refusal rarely finds a place: 64 versions are
+// examined for it, not all 8,192. Withheld versions keep their places.
 func TestFewAreLookedAtForRoom(t *testing.T) {
 	p := newPlay(t)
 	refuse := func(who string, i int) {
@@ -100,12 +100,13 @@ func TestFewAreLookedAtForRoom(t *testing.T) {
 			found++
 		}
 	}
-	if n := p.state.Active(); found > 12 || len(p.state.entries) != 8192 || n != 8191 { // fewer than one is to be expected, and 39 where fifty times as many are looked at
+	// Fewer than one found place is expected; 39 if fifty times as many versions were examined.
+	if n := p.state.Active(); found > 12 || len(p.state.entries) != 8192 || n != 8191 {
 		t.Errorf("%d of 100 found a place, %d versions, %d withheld", found, len(p.state.entries), n)
 	}
 }
 
-// The queries for every resource do not allocate.
+// Queries for a resource do not allocate.
 func TestAskingDoesNotAllocate(t *testing.T) {
 	p := newPlay(t)
 	ask := func() { p.Withholds(bad, "1.40.0", 7) }
@@ -118,7 +119,7 @@ func TestAskingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// One credential of an identity takes a quarter of the identity's room, and what it has taken comes back.
+// One credential of an identity uses at most a quarter of the identity's places, and its places are returned.
 func TestOneCredentialLeavesRoom(t *testing.T) {
 	p := newPlay(t)
 	refuse := func(pod string, view int) {
@@ -132,8 +133,8 @@ func TestOneCredentialLeavesRoom(t *testing.T) {
 		t.Errorf("%d versions are remembered of one Pod", n)
 	}
 	refuse("good", 10_000)
-	refuse("good", 0)  // it is counted already
-	refuse("good", 65) // what the other found no room for
+	refuse("good", 0)  // already counted
+	refuse("good", 65) // had no place with the other credential
 	if n := len(p.state.entries); n != 66 || p.state.shares[CredentialOf("web", "good")] != 2 {
 		t.Errorf("%d versions with another Pod's two: %d", n, p.state.shares[CredentialOf("web", "good")])
 	}
@@ -151,7 +152,8 @@ func TestOneCredentialLeavesRoom(t *testing.T) {
 	}
 }
 
-// However many retries of one version there were, few of those that were asked are remembered, and however much is released that nobody asks about, it is bounded.
+// Few of the identities that were asked to retry a version are remembered, whatever the number of retries, and the
+// number of released versions without further queries is limited.
 func TestWhatRetriesLeaveIsBounded(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")

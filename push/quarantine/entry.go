@@ -28,6 +28,7 @@ func (e *entry) ends(why Decision) {
 	}
 }
 
+// group returns the group of a version of Envoy, or nil.
 func (e *entry) group(envoy string) *group {
 	for _, g := range e.groups {
 		if g.envoy == envoy {
@@ -47,6 +48,7 @@ func (e *entry) groupsOf(by Reporter) (n int) {
 	return n
 }
 
+// withheld reports whether the version is withheld from any version of Envoy.
 func (e *entry) withheld() bool {
 	for _, g := range e.groups {
 		if g.withheld {
@@ -56,6 +58,7 @@ func (e *entry) withheld() bool {
 	return false
 }
 
+// newest returns the time of the newest report in any group.
 func (e *entry) newest() (at time.Time) {
 	for _, g := range e.groups {
 		if n := g.newest(); n.After(at) {
@@ -65,6 +68,7 @@ func (e *entry) newest() (at time.Time) {
 	return at
 }
 
+// listing returns the entry for operators, summed over the versions of Envoy that it is withheld from.
 func (e *entry) listing() Withheld {
 	w := Withheld{Key: e.key, Namespace: e.namespace, Text: e.text, Objects: e.objects}
 	var by []Reporter

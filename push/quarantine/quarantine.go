@@ -9,7 +9,7 @@
 // failed retry twice as long as before. A refused retry prolongs the withholding. A retry that ends without an answer,
 // perhaps because the proxy crashed, only delays the next one. Each identity prolongs the withholding by retries and by
 // its first refusal; repeated refusals without a retry have no effect. A version without a refusal for Settings.Keep is
-// forgotten, and sent to everybody.
+// forgotten, and sent to all.
 //
 // One acknowledgement of a retry releases the version, with two exceptions, because one identity must not decide alone
 // against others that refuse. The exceptions are an identity that refused the version itself, and every identity after
@@ -33,9 +33,9 @@
 // are hashed. A report counts from the time at which it was made, so a list that is read again changes nothing. Each
 // replica decides by itself, with or without etcd.
 //
-// Every second serve.Server looks for a stream that lacks a version whose retry is due. It sends released versions to
-// the streams that lack them, to eight first and then to twice as many each second. Withheld versions are the exception
-// to the promise that replicas send equal bytes.
+// Every second serve.Server searches for a stream that lacks a version whose retry is due. It sends released versions
+// to the streams that lack them, to eight first and then to twice as many each second. Withheld versions are the
+// exception to the promise that replicas send equal bytes.
 package quarantine
 
 import (
@@ -311,6 +311,7 @@ func (q *Quarantine) change(now time.Time, do func()) {
 	}
 }
 
+// notify logs and counts a decision.
 func (q *Quarantine) notify(e Event) {
 	w := e.Withheld
 	about := []any{obs.KeyObjects, w.Objects, obs.KeyType, w.Type.String(), obs.KeyName, w.Name, obs.KeyVersion, w.Version, obs.KeyView,

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// play is a quarantine with a clock that the test holds, and the lines that it logs.
+// play is a quarantine with the test's clock, and the lines that it logs.
 type play struct {
 	*Quarantine
 	t      *testing.T
@@ -39,14 +39,14 @@ func report(who, envoy string) Report {
 	return Report{Key: bad, Reporter: ReporterOf(who, ""), Envoy: envoy, Namespace: "shop", Text: "why " + who, Objects: madeOf}
 }
 
-// refuse is a refusal of each identity, unasked.
+// refuse reports a refusal of each identity, without a retry.
 func (p *play) refuse(envoy string, who ...string) {
 	for _, w := range who {
 		p.Report(0, report(w, envoy))
 	}
 }
 
-// retry sends the version to a stream of an identity, and has it answer after a second.
+// retry sends the version to a stream of an identity, which answers after a second.
 func (p *play) retry(who, envoy string, accepted bool) {
 	p.t.Helper()
 	stream := p.begin(who, envoy)
@@ -79,7 +79,7 @@ func (p *play) want(withheld bool, envoys ...string) {
 	}
 }
 
-// due says that a retry comes due after exactly so long.
+// due checks that a retry becomes due after exactly this duration.
 func (p *play) due(after time.Duration) {
 	p.t.Helper()
 	p.pass(after - time.Millisecond)
@@ -91,8 +91,8 @@ func (p *play) due(after time.Duration) {
 	}
 }
 
-// A quorum of distinct identities withholds one version in one view; what is withheld is listed with all that an operator must
-// know, and logged once.
+// A quorum of distinct identities withholds one version in one view. The version is listed with the information that an
+// operator needs, and is logged once.
 func TestQuorum(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "one", "two", "one")
@@ -128,7 +128,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A withholding ends DefaultKeep after the newest refusal; what is older, or of a version that was forgotten, counts no more.
+// A version is withheld until DefaultKeep after the newest refusal; older refusals, and those of a forgotten version,
+// do not count.
 func TestRefusalsExpire(t *testing.T) {
 	p := newPlay(t)
 	at := func(who string, ago time.Duration) {
@@ -140,7 +141,7 @@ func TestRefusalsExpire(t *testing.T) {
 	at("one", 9*time.Minute)
 	at("three", 0)
 	p.want(false, "")
-	at("late", DefaultKeep+time.Second) // older than what is known
+	at("late", DefaultKeep+time.Second) // older than all known ones
 	p.want(false, "")
 	at("two", -time.Hour) // another machine's clock
 	p.want(true, "")
@@ -156,8 +157,8 @@ func TestRefusalsExpire(t *testing.T) {
 	p.want(true, "")
 }
 
-// A retry goes to one proxy at a time. Each one that is refused prolongs the withholding and doubles the pause; what one proxy
-// repeats unasked does neither.
+// A retry goes to one proxy at a time. Each refused retry prolongs the withholding and doubles the pause; repeated
+// refusals of one proxy without a retry do neither.
 func TestRetriesBackOff(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")
@@ -172,18 +173,18 @@ func TestRetriesBackOff(t *testing.T) {
 		}
 		p.Report(stream, report(fmt.Sprint("proxy ", i), ""))
 		p.want(true, "")
-		p.refuse("", "one", "two") // repeated, at a time of their own choosing
+		p.refuse("", "one", "two") // repeated without a retry
 	}
 	p.refuse("", "one")
 	p.due(8 * time.Minute)
-	for range 60 { // nobody can be asked, and "one" goes on
+	for range 60 { // no other identity is available, and "one" repeats its refusal
 		p.refuse("", "one")
 		p.pass(3 * time.Second)
 	}
 	p.want(false, "") // ten minutes and a second after the last retry
 }
 
-// A proxy that goes without an answer, or never answers, puts off the next retry and prolongs nothing.
+// A proxy that disconnects without an answer, or never answers, delays the next retry and prolongs nothing.
 func TestUnansweredRetries(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")
@@ -200,8 +201,8 @@ func TestUnansweredRetries(t *testing.T) {
 	p.want(false, "")
 }
 
-// One acknowledgement of an identity that did not refuse the version releases it, and that is logged and shared; where a quorum
-// contradicts that, it takes a quorum the next time.
+// One acknowledgement of an identity that did not refuse the version releases it; the release is logged and shared. If
+// a quorum refuses it again, the next release needs a quorum of acknowledgements.
 func TestRelease(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")
@@ -217,7 +218,7 @@ func TestRelease(t *testing.T) {
 	if !strings.Contains(p.log.String(), "because=acknowledged") {
 		t.Errorf("the log:\n%s", p.log.String())
 	}
-	p.Merge(p.shared) // another replica has heard them, and ours come back
+	p.Merge(p.shared) // another replica has read our reports, and they come back
 	p.want(false, "")
 	p.pass(time.Second)
 	p.refuse("", "two", "three")
@@ -230,7 +231,7 @@ func TestRelease(t *testing.T) {
 	if p.Begin(bad, "", ReporterOf("hostile", ""), 98) {
 		t.Error("its word is counted, and it is asked again")
 	}
-	p.retry("five", "", false) // at once, because somebody acknowledged
+	p.retry("five", "", false) // at once, because of the acknowledgement
 	p.want(true, "")
 	p.pass(2 * time.Minute)
 	for i, who := range []string{"hostile", "six", "seven"} {
@@ -243,7 +244,7 @@ func TestRelease(t *testing.T) {
 	p.want(false, "")
 }
 
-// An identity that refused a version does not release it alone.
+// An identity that refused a version cannot release it alone.
 func TestReleaseByThoseWhoRefused(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")
@@ -256,8 +257,8 @@ func TestReleaseByThoseWhoRefused(t *testing.T) {
 	p.want(false, "")
 }
 
-// A version that is withheld from one version of Envoy is sent to proxies of another one by one, until one acknowledges
-// it, or a quorum of theirs has refused it. Refusals of different versions do not add up.
+// A version that is withheld from one version of Envoy is sent to proxies of another one by one, until one of them
+// acknowledges it or a quorum of them refuses it. Refusals by different versions of Envoy are not added.
 func TestVersionsOfEnvoy(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("1.39.0", "one", "two")
@@ -291,7 +292,7 @@ func TestVersionsOfEnvoy(t *testing.T) {
 	}
 }
 
-// A version that was released for one version of Envoy stays so while it is withheld from another.
+// A version that was released for one version of Envoy stays released while it is withheld from another.
 func TestReleasedForOneEnvoy(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("1.39.0", "one", "two", "three")
@@ -308,7 +309,7 @@ func TestReleasedForOneEnvoy(t *testing.T) {
 	}
 }
 
-// Reports are heard again and again, in any order of lists: they decide once. A release stands against refusals from before.
+// Reports that arrive repeatedly, in any order of lists, count once. A release precedes refusals from before it.
 func TestReportsAreHeardAgain(t *testing.T) {
 	p := newPlay(t)
 	at := func(who string, after time.Duration, retry, accepted bool) Report {
@@ -321,12 +322,12 @@ func TestReportsAreHeardAgain(t *testing.T) {
 	released := at("five", 14*time.Minute, true, true)
 	p.pass(13 * time.Minute)
 	p.Merge(first)
-	p.want(false, "") // three came 11 minutes ago
+	p.want(false, "") // three refusals of 11 minutes ago
 	if p.log.Len() > 0 {
 		t.Errorf("what was over before it was heard is logged: %s", p.log.String())
 	}
 	for range 3 {
-		p.Merge(slices.Concat(retried, first)) // together they reach until now
+		p.Merge(slices.Concat(retried, first)) // together they last until now
 		p.want(true, "")
 	}
 	if next := p.Withheld()[0].Next; !next.Equal(retried[0].At.Add(2 * time.Minute)) {

@@ -26,6 +26,8 @@ func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
 }
 
+// isDue reports whether a retry on a proxy with this version of Envoy is due: at once for a version of Envoy without
+// reports, otherwise after the pause and if no other retry is in progress.
 func (e *entry) isDue(now time.Time, envoy string) bool {
 	if !e.withheld() {
 		return false

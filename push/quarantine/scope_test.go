@@ -12,7 +12,7 @@ import (
 
 const shopWeb = "spiffe://mesh/ns/shop/sa/web"
 
-// reportOf is a report of one Pod of an identity.
+// reportOf returns a report of one Pod of an identity.
 func reportOf(identity, pod string) Report {
 	r := report(identity, "")
 	r.By, r.Credential = identity, CredentialOf(identity, pod)
@@ -25,14 +25,14 @@ func (p *play) refusedBy(identity string, pods ...string) {
 	}
 }
 
-// from says whether the version is withheld from a stream of an identity.
+// from reports whether the version is withheld from a stream of an identity.
 func (p *play) from(identity string) bool {
 	return slices.ContainsFunc(p.WithheldFrom(bad.View, identity, "", 99), func(k Key) bool { return k.Of("") == bad })
 }
 
-// A version that three Pods of one identity refuse is withheld from that identity alone, and named with it; repeated
-// refusals of one Pod do not suffice. An acknowledgement of a retry releases it. Reports to other replicas are
-// unchanged.
+// A version that three Pods of one identity refuse is withheld from this identity only, and is listed with it. Repeated
+// refusals of one Pod do not suffice. An acknowledged retry releases the version. Reports to other replicas do not
+// change.
 func TestOneIdentityIsWithheldFrom(t *testing.T) {
 	p := newPlay(t)
 	p.refusedBy(shopWeb, "a", "a", "b", "a")
@@ -64,7 +64,8 @@ func TestOneIdentityIsWithheldFrom(t *testing.T) {
 	}
 }
 
-// Where a version is withheld from all, that goes before: it alone is retried, and once it is released what is withheld from one identity counts.
+// A version that is withheld from all takes precedence: only this is retried, and when it is released, the withholding
+// from one identity applies.
 func TestWithheldFromAllGoesBefore(t *testing.T) {
 	p := newPlay(t)
 	p.refusedBy(shopWeb, "a", "b", "c")
@@ -84,8 +85,8 @@ func TestWithheldFromAllGoesBefore(t *testing.T) {
 	}
 }
 
-// Versions about one identity's proxies alone have bounds of their own, for the identity and for each of its
-// credentials, and are forgotten.
+// Versions that are withheld from one identity only have limits of their own, for the identity and for each of its
+// credentials, and are forgotten after a while.
 func TestBoundsOfOneIdentity(t *testing.T) {
 	p := newPlay(t)
 	own := func() (n int) {
@@ -109,7 +110,7 @@ func TestBoundsOfOneIdentity(t *testing.T) {
 		t.Errorf("%d versions of one Pod", n)
 	}
 	for _, pod := range []string{"b", "c"} {
-		refuse(pod, 192) // another Pod still has room
+		refuse(pod, 192) // another Pod still has places
 	}
 	if n := own(); n != 65 {
 		t.Errorf("%d versions with another Pod's", n)

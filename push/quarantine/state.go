@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Settings are the numbers of the rules; 0 stands for the default.
+// Settings are the numbers of the rules; 0 means the default.
 type Settings struct {
 	Quorum int           // distinct identities (credentials for Key.Identity) that are needed to withhold a version; 0: 3
 	Keep   time.Duration // how long a refusal counts; 0: DefaultKeep
@@ -28,12 +28,14 @@ const (
 const (
 	maxVersions   = 8192 // versions of resources
 	maxOfReporter = 256  // versions that one identity has refused, and versions withheld from its proxies alone
-	maxOfShare    = 64   // versions of which one credential was its identity's first to refuse; the same number for its identity alone
-	maxEnvoys     = 8    // versions of Envoy of one version of a resource
-	maxOfEnvoys   = 2    // versions of Envoy for which one identity has refused a version
-	maxReporters  = 16   // identities of one version and version of Envoy
-	maxResumed    = 4096 // releases that Resumed has not returned yet
-	maxSeen       = 64   // versions among which the oldest makes room for a new one
+	// maxOfShare bounds the versions that one credential was its identity's first to refuse. The same number applies to
+	// versions that are withheld from its identity alone.
+	maxOfShare   = 64
+	maxEnvoys    = 8    // versions of Envoy of one version of a resource
+	maxOfEnvoys  = 2    // versions of Envoy for which one identity has refused a version
+	maxReporters = 16   // identities of one version and version of Envoy
+	maxResumed   = 4096 // releases that Resumed has not returned yet
+	maxSeen      = 64   // versions among which the oldest makes room for a new one
 )
 
 // Decision is a decision about a version.
@@ -190,6 +192,8 @@ func (s *State) add(e *entry, envoy string) *group {
 	return g
 }
 
+// refuse adds a refusal to a group of an entry, and withholds the version if it completes the quorum. A refusal of an
+// older time than the last release has no effect, and neither has one that finds no room.
 func (s *State) refuse(e *entry, g *group, r Report) {
 	if !r.At.After(g.released) {
 		return // it was released since
@@ -213,7 +217,8 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	if r.At.After(g.last) {
 		g.last, g.accepted = r.At, nil
 	}
-	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 { // otherwise the refusal is of another replica in the same round
+	// An earlier refusal is that of another replica's retry in the same round.
+	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 {
 		s.failed(g, r.At)
 	}
 	if !g.withheld && len(g.reporters) >= s.set.Quorum {
@@ -333,6 +338,7 @@ func (s *State) Resumed() []Key {
 	return all
 }
 
+// resume adds a released version to the result of Resumed, once and up to maxResumed versions.
 func (s *State) resume(k Key) {
 	if len(s.resumed) < maxResumed && !slices.Contains(s.resumed, k) {
 		s.resumed = append(s.resumed, k)
@@ -354,6 +360,7 @@ func (s *State) lapse(e *entry, now time.Time) {
 	}
 }
 
+// forget removes an entry with all its groups.
 func (s *State) forget(e *entry) {
 	for _, g := range slices.Clone(e.groups) {
 		s.remove(e, g)
@@ -361,6 +368,7 @@ func (s *State) forget(e *entry) {
 	s.drop(e)
 }
 
+// remove removes a group of an entry, with its reporters.
 func (s *State) remove(e *entry, g *group) {
 	s.clear(e, g)
 	e.groups = slices.DeleteFunc(e.groups, func(o *group) bool { return o == g })

@@ -13,12 +13,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate. What is inherited, and
-// when two matches contradict each other, is as in its pilot/pkg/model/virtualservice.go.
+// The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate.
+// Inheritance, and contradictions between matches, follow its pilot/pkg/model/virtualservice.go.
 
-// Bounds of one VirtualService with its delegates: what is written once may be delegated to from every route.
+// Limits of one VirtualService with its delegates. Every route may delegate to the same VirtualService, so the merged
+// routes may be much larger than their sources.
 const (
-	maxMerged   = 1 << 20 // bytes of merged routes: as much as a record may have that is stored
+	maxMerged   = 1 << 20 // bytes of merged routes, as much as a stored record may have
 	maxCompared = 100_000 // pairs of matches
 	maxProblems = 50      // of one record
 )
@@ -28,12 +29,12 @@ type merging struct {
 	*unit
 	root     *model.VirtualService
 	routes   []*networkingv1.HTTPRoute
-	bytes    int // of those that came of delegates
-	compared int
+	bytes    int // of the merged routes
+	compared int // number of compared pairs of matches
 }
 
-// delegating merges the routes of delegates into a VirtualService that has some.
-func delegating(s *mirror.Snapshot, r model.Record) *unit {
+// mergeDelegates merges the routes of delegates into a VirtualService. The result is nil if it delegates no route.
+func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 	root := r.(*model.VirtualService)
 	delegates := func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }
 	if len(root.Spec.GetHosts()) == 0 || !slices.ContainsFunc(root.Spec.GetHttp(), delegates) {
@@ -53,16 +54,17 @@ func delegating(s *mirror.Snapshot, r model.Record) *unit {
 	spec := &networkingv1.VirtualService{Hosts: root.Spec.GetHosts(), Gateways: root.Spec.GetGateways(), Http: m.routes,
 		Tls: root.Spec.GetTls(), Tcp: root.Spec.GetTcp(), ExportTo: root.Spec.GetExportTo()}
 	merged, err := model.New(root.Key, root.Created, spec)
-	if err != nil { // both were encoded before
+	if err != nil { // impossible: both parts were encoded before
 		panic(err)
 	}
-	m.became = merged
+	m.result = merged
 	return m.unit
 }
 
-// delegate finds the VirtualService that a route delegates to; nil: there is none that it may delegate to, or none is meant, and the route is left out.
+// delegate returns the VirtualService that a route delegates to, or nil. In the latter case a problem says that the
+// route is left out, except for an empty name, which the normaliser reports.
 func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Delegate) *model.VirtualService {
-	if to.GetName() == "" { // the normaliser says so
+	if to.GetName() == "" { // reported by the normaliser
 		return nil
 	}
 	key := model.Key{Kind: model.KindVirtualService, Namespace: to.GetNamespace(), Name: to.GetName(), Origin: m.root.Key.Origin}
@@ -78,7 +80,7 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	switch delegate, ok := r.(*model.VirtualService); {
 	case !ok && key.Namespace == own:
 		m.notFound(at, "%v is not there: the route is left out", key)
-	case !ok || !exported(delegate.Spec.GetExportTo(), own): // which of the two is nobody's business in another namespace
+	case !ok || !exported(delegate.Spec.GetExportTo(), own): // the message must not reveal which of the two holds
 		m.notFound(at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
 	case len(delegate.Spec.GetHosts()) > 0:
 		m.leftOut(problem.Invalid, at, "%v has hosts, so nothing can be delegated to it: the route is left out", key)
@@ -88,12 +90,12 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	return nil
 }
 
-// exported says whether a list of namespaces reaches one. The normaliser resolved it; where it says nothing, it reaches all.
+// exported reports whether a list of namespaces contains one. The normaliser has resolved the list; empty means all.
 func exported(exportTo []string, to string) bool {
 	return len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
 }
 
-// merge puts the routes of a delegate in the place of the route that delegates to it.
+// merge appends the routes of a delegate, merged with the route that delegates to it.
 func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *model.VirtualService) {
 	for j, leaf := range delegate.Spec.GetHttp() {
 		if leaf.GetDelegate() != nil {
@@ -102,13 +104,15 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 		}
 		m.compared += len(route.GetMatch()) * len(leaf.GetMatch())
 		if m.compared > maxCompared || m.bytes+mostMerged(route, leaf) > maxMerged {
-			m.leftOut(problem.NotAllowed, at, "%v: spec.http[%d] and what is after it are left out: with its delegates a VirtualService may have %d bytes of merged routes, and %d pairs of matches to compare",
+			m.leftOut(problem.NotAllowed, at, "%v: spec.http[%d] and what is after it are left out: with its delegates "+
+				"a VirtualService may have %d bytes of merged routes, and %d pairs of matches to compare",
 				delegate.Key, j, maxMerged, maxCompared)
 			return
 		}
 		matches, conflict := mergeMatches(route.GetMatch(), leaf.GetMatch())
 		if conflict >= 0 {
-			m.leftOut(problem.NoEffect, at, "%v: spec.http[%d] is left out: its match[%d] contradicts each match of the route that delegates to it", delegate.Key, j, conflict)
+			m.leftOut(problem.NoEffect, at, "%v: spec.http[%d] is left out: its match[%d] contradicts each match of the route "+
+				"that delegates to it", delegate.Key, j, conflict)
 			continue
 		}
 		merged := inherit(route, leaf)
@@ -119,7 +123,8 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 	}
 }
 
-// mostMerged is how large, at most, a route and one of a delegate become together: each match of one with each of the other.
+// mostMerged returns the maximum size in bytes of a route merged with one of a delegate: each match of one is combined
+// with each match of the other.
 func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
 	matches := func(h *networkingv1.HTTPRoute) (bytes int) {
 		for _, m := range h.GetMatch() {
@@ -130,17 +135,18 @@ func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
 	return proto.Size(root) + proto.Size(leaf) + 100 + len(leaf.GetMatch())*matches(root) + len(root.GetMatch())*matches(leaf)
 }
 
-// inherit is a delegate's route with what it does not say itself of the route that delegates to it. What they hold is shared: nothing of
-// it is ever changed.
+// inherit returns a delegate's route, with unset fields set from the route that delegates to it. Field values are
+// shared with both, which are immutable.
 func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
 	out := &networkingv1.HTTPRoute{}
 	fill(out, leaf)
 	fill(out, root, "match", "route", "redirect", "delegate")
-	out.Name = joined(root.GetName(), leaf.GetName())
+	out.Name = joinNames(root.GetName(), leaf.GetName())
 	return out
 }
 
-// fill sets what a message does not say to what another of its type says, without copying it; but for some fields, by name.
+// fill sets the unset fields of a message to those of another message of the same type, without copying the values.
+// Fields named in but are left alone.
 func fill(out, from proto.Message, but ...protoreflect.Name) {
 	to := out.ProtoReflect()
 	from.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -151,28 +157,28 @@ func fill(out, from proto.Message, but ...protoreflect.Name) {
 	})
 }
 
-// joined is the name of two things that became one.
-func joined(root, leaf string) string {
+// joinNames returns the name of a merged route or match.
+func joinNames(root, leaf string) string {
 	if root != "" && leaf != "" {
 		return root + "-" + leaf
 	}
 	return root + leaf
 }
 
-// note keeps what is wrong with a field of an object, as far as there is room.
-func (u *unit) note(p model.Problem) {
+// addProblem adds a problem of the unit's record, up to maxProblems.
+func (u *unit) addProblem(p model.Problem) {
 	if len(u.problems) < maxProblems {
 		u.problems = append(u.problems, p)
 	}
 }
 
-// notFound notes that a route is left out because what it refers to is not there.
+// notFound adds the problem that a route is left out because it refers to a missing object.
 func (m *merging) notFound(field, format string, args ...any) {
-	m.note(model.Problem{Key: m.root.Key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error,
-		Message: fmt.Sprintf(format, args...)})
+	m.addProblem(model.Problem{Key: m.root.Key, Field: field, Code: problem.NotFound, Severity: problem.Error,
+		Analyzer: problem.ReferencedResourceNotFound, Message: fmt.Sprintf(format, args...)})
 }
 
-// leftOut notes why a route is left out.
+// leftOut adds the problem that a route is left out.
 func (m *merging) leftOut(code problem.Code, field, format string, args ...any) {
-	m.note(model.Problem{Key: m.root.Key, Field: field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
+	m.addProblem(model.Problem{Key: m.root.Key, Field: field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 }

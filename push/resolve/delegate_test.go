@@ -17,7 +17,7 @@ import (
 
 var root = model.Key{Kind: model.KindVirtualService, Namespace: "a", Name: "root"}
 
-// resolved resolves records.
+// resolved returns the snapshot of the resolved records, and the problems of resolving them as texts.
 func resolved(records ...model.Record) (*mirror.Snapshot, []string) {
 	s, problems := Snapshot(mirror.Empty().Apply(1, records, nil).New)
 	var out []string
@@ -27,7 +27,7 @@ func resolved(records ...model.Record) (*mirror.Snapshot, []string) {
 	return s, out
 }
 
-// virtualService makes one of its http routes, "name: route" in YAML.
+// virtualService returns a VirtualService with one HTTP route for each line "name: route" in YAML.
 func virtualService(t testing.TB, name, spec string) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -36,7 +36,8 @@ func virtualService(t testing.TB, name, spec string) model.Record {
 
 const toLeaf = "delegate: {name: leaf, namespace: b}"
 
-// What a delegate's route has of its own, what of the route that delegates to it, and what contradicts it.
+// A merged route combines the fields of the delegate's route and of the delegating route; contradictory matches leave
+// it out.
 func TestMergedRoutes(t *testing.T) {
 	const to = "route: [{destination: {host: d}}]"
 	for name, c := range map[string]struct{ root, leaf, want string }{
@@ -100,7 +101,8 @@ func sameRoutes(t *testing.T, s *mirror.Snapshot, want string) {
 	}
 }
 
-// What cannot be delegated to leaves the route out, and says why; of another namespace not whether it is there.
+// A route whose delegate is unusable is left out, with a problem that states the reason. For a delegate of another
+// namespace the problem does not reveal whether it exists.
 func TestWhatCannotBeDelegatedTo(t *testing.T) {
 	const to = "http: [{route: [{destination: {host: d}}]}]"
 	from := func(delegate string) model.Record {
@@ -133,8 +135,8 @@ func TestWhatCannotBeDelegatedTo(t *testing.T) {
 	sameRoutes(t, s, "{hosts: [h], http: [{route: [{destination: {host: d}}], delegate: {name: leaf, namespace: b}}]}")
 }
 
-// However often is delegated to what is large, a VirtualService stays as large as a record may be, and costs no more than so many
-// comparisons.
+// A VirtualService that delegates many times to large delegates becomes no larger than a record may be, and the number
+// of comparisons is bounded.
 func TestMergedRoutesAreBounded(t *testing.T) {
 	many := func(n int, text string) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
 	for name, c := range map[string][2]string{

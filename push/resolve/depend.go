@@ -9,25 +9,26 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// set is records of one kind in one namespace: the one of a name, or, without a name, all that have the labels, and whose names begin
-// with a prefix. They are of any cluster, or of one alone.
+// set identifies records of one kind in one namespace: the one with a name or, without a name, all that have the labels
+// and whose names begin with a prefix. They may be of any cluster, or of one cluster only.
 type set struct {
 	kind      model.Kind
 	namespace string
 	name      string
-	labels    map[string]string // at least one where there is no name
+	labels    map[string]string // at least one if there is no name
 	prefix    string
-	ofCluster bool   // of cluster alone
-	cluster   string // as origins have it
+	ofCluster bool   // only records of cluster belong to the set
+	cluster   string // as in origins
 }
 
-// setKey is what a set is found by: its name, or the first of its labels.
+// setKey is the key of sets in the index: the name, or the first of the labels.
 type setKey struct {
 	kind            model.Kind
 	namespace, name string
 	label, value    string
 }
 
+// key returns the key of the set in the index.
 func (s set) key() setKey {
 	k := setKey{kind: s.kind, namespace: s.namespace, name: s.name}
 	if s.name == "" {
@@ -37,7 +38,7 @@ func (s set) key() setKey {
 	return k
 }
 
-// has says whether a record is in the set.
+// has reports whether a record belongs to the set.
 func (s set) has(r model.Record) bool {
 	key := r.Meta().Key
 	if key.Kind != s.kind || key.Namespace != s.namespace || s.ofCluster && key.Origin.Cluster() != s.cluster {
@@ -46,7 +47,7 @@ func (s set) has(r model.Record) bool {
 	return s.name == key.Name || s.name == "" && strings.HasPrefix(key.Name, s.prefix) && includes(labelsOf(r), s.labels)
 }
 
-// labelsOf are the labels that sets pick a record by.
+// labelsOf returns the labels of a record that sets compare. Only Workloads have such labels.
 func labelsOf(r model.Record) map[string]string {
 	if w, ok := r.(*model.Workload); ok {
 		return w.Spec.GetEndpoint().GetLabels()
@@ -54,6 +55,7 @@ func labelsOf(r model.Record) map[string]string {
 	return nil
 }
 
+// includes reports whether labels contain all entries of a selector.
 func includes(labels, selector map[string]string) bool {
 	for k, v := range selector {
 		if has, ok := labels[k]; !ok || has != v {
@@ -63,14 +65,14 @@ func includes(labels, selector map[string]string) bool {
 	return true
 }
 
-// dependency is one row of the table of dependencies: which units an edit of a record touches.
+// dependency is one row of the table of dependencies: it adds the units that an edit of a record touches.
 type dependency struct {
 	name  string
 	units func(r *Resolver, e mirror.Edit, touched map[model.Key]bool)
 }
 
-// dependencies says which records are resolved again when a record is another. Both the old and the new record count: labels and
-// selectors shrink as well as grow.
+// dependencies is the table of dependencies: the units to resolve again after an edit of a record. Both the old and the
+// new record count, because labels and selectors shrink as well as grow.
 var dependencies = [model.NumKinds][]dependency{
 	model.KindVirtualService: {
 		{"itself", itself},                           // its delegates
@@ -84,21 +86,21 @@ var dependencies = [model.NumKinds][]dependency{
 	},
 	model.KindWorkload: {
 		{"ServiceEntries", readers(model.KindServiceEntry)}, // that select it
-		{"Services", readers(model.KindService)},            // of its cluster that select it, where it is a WorkloadEntry
+		{"Services", readers(model.KindService)},            // of its cluster that select it, if it is a WorkloadEntry
 	},
 }
 
-// resolutions are how records of a kind that may refer by set are resolved.
+// resolutions contains the function that resolves the records of each kind that may refer to sets.
 var resolutions = [model.NumKinds]resolution{
-	model.KindVirtualService: delegating,
-	model.KindServiceEntry:   selecting,
-	model.KindService:        selecting,
+	model.KindVirtualService: mergeDelegates,
+	model.KindServiceEntry:   selectEndpoints,
+	model.KindService:        selectEndpoints,
 }
 
-// itself: the record, as one that refers by set.
+// itself touches the unit of the edited record.
 func itself(_ *Resolver, e mirror.Edit, touched map[model.Key]bool) { touched[e.Key()] = true }
 
-// readers: the units of a kind that read a set which the record is in, or was.
+// readers returns a function that touches the units of a kind with a set which contains the old or the new record.
 func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	return func(r *Resolver, e mirror.Edit, touched map[model.Key]bool) {
 		for _, record := range []model.Record{e.Old, e.New} {
@@ -114,15 +116,17 @@ func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	}
 }
 
+// touchReaders touches those units of a kind, among the ones in the index at a key, that have a set with the record.
 func (r *Resolver) touchReaders(kind model.Kind, of setKey, record model.Record, touched map[model.Key]bool) {
+	contains := func(s set) bool { return s.has(record) }
 	for key := range r.readers[of] {
-		if key.Kind == kind && !touched[key] && slices.ContainsFunc(r.units[key].reads, func(s set) bool { return s.has(record) }) {
+		if key.Kind == kind && !touched[key] && slices.ContainsFunc(r.units[key].reads, contains) {
 			touched[key] = true
 		}
 	}
 }
 
-// index enlists what a unit reads, or takes it out.
+// index adds the sets of a unit to the index, or removes them if by is negative.
 func (r *Resolver) index(key model.Key, u *unit, by int) {
 	if u == nil {
 		return

@@ -9,8 +9,9 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// mergeMatches are the matches of a delegate's route: each with each of those of the route that delegates to it that it does not
-// contradict. contradicts is the first that contradicts all of them, so that the route is left out; -1: none does.
+// mergeMatches combines each match of a delegate's route with each match of the delegating route that it does not
+// contradict. contradicts is the index of the first match in leaves that contradicts all of roots, so that the route is
+// left out; otherwise it is -1.
 func mergeMatches(roots, leaves []*networkingv1.HTTPMatchRequest) (out []*networkingv1.HTTPMatchRequest, contradicts int) {
 	if len(roots) == 0 {
 		return leaves, -1
@@ -32,20 +33,21 @@ func mergeMatches(roots, leaves []*networkingv1.HTTPMatchRequest) (out []*networ
 	return out, -1
 }
 
+// mergeMatch combines two matches. Conditions of the leaf override those of the root.
 func mergeMatch(root, leaf *networkingv1.HTTPMatchRequest) *networkingv1.HTTPMatchRequest {
 	out := &networkingv1.HTTPMatchRequest{}
 	fill(out, leaf)
 	fill(out, root)
-	out.Name = joined(root.GetName(), leaf.GetName())
-	out.Headers = both(root.GetHeaders(), leaf.GetHeaders())
-	out.WithoutHeaders = both(root.GetWithoutHeaders(), leaf.GetWithoutHeaders())
-	out.QueryParams = both(root.GetQueryParams(), leaf.GetQueryParams())
-	out.SourceLabels = both(root.GetSourceLabels(), leaf.GetSourceLabels())
+	out.Name = joinNames(root.GetName(), leaf.GetName())
+	out.Headers = union(root.GetHeaders(), leaf.GetHeaders())
+	out.WithoutHeaders = union(root.GetWithoutHeaders(), leaf.GetWithoutHeaders())
+	out.QueryParams = union(root.GetQueryParams(), leaf.GetQueryParams())
+	out.SourceLabels = union(root.GetSourceLabels(), leaf.GetSourceLabels())
 	return out
 }
 
-// both has the entries of two maps; those of the leaf win.
-func both[V any](root, leaf map[string]V) map[string]V {
+// union returns the entries of two maps. Those of the leaf take precedence.
+func union[V any](root, leaf map[string]V) map[string]V {
 	if len(root) == 0 {
 		return leaf
 	}
@@ -57,12 +59,12 @@ func both[V any](root, leaf map[string]V) map[string]V {
 	return all
 }
 
-// conflict says whether a delegate's match asks for what the root's does not cover.
+// conflict reports whether a delegate's match includes requests that the root's match does not cover.
 func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 	return outside(root.GetUri(), leaf.GetUri()) || outside(root.GetScheme(), leaf.GetScheme()) ||
 		outside(root.GetMethod(), leaf.GetMethod()) || outside(root.GetAuthority(), leaf.GetAuthority()) ||
 		anyOutside(root.GetHeaders(), leaf.GetHeaders()) ||
-		anyOutside(root.GetHeaders(), leaf.GetWithoutHeaders()) || // as istiod: against the root's headers
+		anyOutside(root.GetHeaders(), leaf.GetWithoutHeaders()) || // as in istiod, which compares with the root's headers
 		anyOutside(root.GetQueryParams(), leaf.GetQueryParams()) ||
 		root.GetIgnoreUriCase() != leaf.GetIgnoreUriCase() ||
 		root.GetPort() != 0 && leaf.GetPort() != 0 && root.GetPort() != leaf.GetPort() ||
@@ -71,6 +73,7 @@ func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 		otherGateways(root.GetGateways(), leaf.GetGateways())
 }
 
+// anyOutside reports whether outside holds for the matches of some name in leaves.
 func anyOutside(roots, leaves map[string]*networkingv1.StringMatch) bool {
 	for name, leaf := range leaves {
 		if outside(roots[name], leaf) {
@@ -80,6 +83,7 @@ func anyOutside(roots, leaves map[string]*networkingv1.StringMatch) bool {
 	return false
 }
 
+// contradictoryLabels reports whether the two have different values for some label.
 func contradictoryLabels(root, leaf map[string]string) bool {
 	for name, value := range leaf {
 		if has, ok := root[name]; ok && has != value {
@@ -89,12 +93,13 @@ func contradictoryLabels(root, leaf map[string]string) bool {
 	return false
 }
 
+// otherGateways reports whether the leaf names a gateway that a non-empty list of the root does not.
 func otherGateways(root, leaf []string) bool {
 	return len(root) > 0 && slices.ContainsFunc(leaf, func(g string) bool { return !slices.Contains(root, g) })
 }
 
-// outside says whether a delegate's string match is not covered by the root's. Regular expressions cover nothing, and nothing covers
-// them; nor does a match for anything that is there, in istiod.
+// outside reports whether a delegate's string match is not covered by the root's. Regular expressions neither cover a
+// match nor are covered by one. As in istiod, the same holds for a match that only requires presence.
 func outside(root, leaf *networkingv1.StringMatch) bool {
 	if root == nil || leaf == nil {
 		return false

@@ -16,10 +16,11 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// west is the origin of another cluster, which gives no configuration.
+// west is the origin of a second cluster whose configuration is not read.
 var west = origin.New("west", "files")
 
-// mesh edits records of the kinds that refer by set or are referred to, and Endpoints, of few names, so that everything meets.
+// mesh makes random edits of the records that refer by sets, or are referred to, and of Endpoints. It uses few names,
+// so that many records refer to each other.
 type mesh struct {
 	t       testing.TB
 	r       *rand.Rand
@@ -28,7 +29,7 @@ type mesh struct {
 
 func (m *mesh) pick(from ...string) string { return from[m.r.IntN(len(from))] }
 
-// edit makes one record, changes one or deletes one.
+// edit returns one random new or changed record, or the key of a deleted one.
 func (m *mesh) edit() (put model.Record, del model.Key) {
 	kinds := []model.Kind{model.KindVirtualService, model.KindVirtualService, model.KindServiceEntry, model.KindService, model.KindWorkload,
 		model.KindWorkload, model.KindEndpoints}
@@ -86,7 +87,7 @@ func (m *mesh) virtualService() string {
 	return b.String()
 }
 
-// record makes a record of YAML.
+// record returns a record with this key and a body in YAML.
 func record(t testing.TB, key model.Key, text string) model.Record {
 	t.Helper()
 	var body proto.Message

@@ -11,30 +11,31 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unit is one record that refers by set, resolved.
+// unit is the resolution of one record that refers to sets.
 type unit struct {
 	reads    []set
 	keys     []setKey     // of reads
-	became   model.Record // in the overlay; nil: nothing
+	result   model.Record // in the overlay; nil without a result
 	problems []model.Problem
 }
 
-// resolution makes a unit of a record, from the source's snapshot; nil: the record refers to no set.
+// resolution resolves a record from the source's snapshot. The result is nil if the record refers to no set.
 type resolution func(s *mirror.Snapshot, r model.Record) *unit
 
-// Resolver follows a source of snapshots and resolves them. It has no clock and no socket, and belongs to one goroutine.
+// Resolver follows a source of snapshots and resolves them. It has no clock and no socket. Only one goroutine may use
+// it.
 type Resolver struct {
 	table    *[model.NumKinds][]dependency
 	crashes  *crash.Log
-	source   *mirror.Snapshot // as it was read last
+	source   *mirror.Snapshot // of the last step
 	resolved *mirror.Snapshot
 	units    map[model.Key]*unit
 	readers  map[setKey]map[model.Key]struct{} // units by the sets that they read
 	overlay  map[model.Key]model.Record
-	drift    int // edits since resolved was made of source
+	drift    int // number of edits since resolved was derived from source
 }
 
-// New makes a resolver of the empty snapshot. crashes is where panics go; nil: one of its own.
+// New returns a resolver of the empty snapshot. Panics are reported to crashes; if it is nil, to a new log.
 func New(crashes *crash.Log) *Resolver {
 	if crashes == nil {
 		crashes = crash.New(nil)
@@ -44,17 +45,31 @@ func New(crashes *crash.Log) *Resolver {
 		readers: map[setKey]map[model.Key]struct{}{}, overlay: map[model.Key]model.Record{}}
 }
 
-// Snapshot resolves one snapshot from scratch.
+// Snapshot resolves one snapshot from scratch, and returns the problems.
 func Snapshot(s *mirror.Snapshot) (*mirror.Snapshot, []model.Problem) {
 	r := New(nil)
 	return r.Step(mirror.Diff(mirror.Empty(), s)).New, r.Problems()
 }
 
-// Step takes a change of the source and gives back the change of what is resolved, from the New of the step before. A change that does
-// not begin where the one before it ended is taken as the difference to it.
+// Fork returns an independent resolver at the same snapshot. Another goroutine may use it.
+func (r *Resolver) Fork() *Resolver {
+	next := *r
+	next.units, next.overlay = maps.Clone(r.units), maps.Clone(r.overlay)
+	next.readers = make(map[setKey]map[model.Key]struct{}, len(r.readers))
+	for set, units := range r.readers {
+		next.readers[set] = maps.Clone(units)
+	}
+	return &next
+}
+
+// Source returns the snapshot of the source that was resolved last.
+func (r *Resolver) Source() *mirror.Snapshot { return r.source }
+
+// Step resolves a change of the source. The resulting change begins at the New of the previous step. A change whose Old
+// is not the New of the previous one is replaced by the difference to that snapshot.
 func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	if r.source.Revision() == 0 && c.Old.Revision() == 0 {
-		r.source, r.resolved = c.Old, c.Old // empty ones alike
+		r.source, r.resolved = c.Old, c.Old // both are empty
 	}
 	if c.Old != r.source {
 		whole := mirror.Diff(r.source, c.New)
@@ -66,9 +81,9 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 		r.touch(e, touched)
 	}
 	r.source = c.New
-	altered := map[model.Key]bool{} // records under which the overlay is another
+	altered := map[model.Key]bool{} // keys at which the overlay has changed
 	for _, key := range slices.SortedFunc(maps.Keys(touched), model.Key.Compare) {
-		r.renew(key, altered)
+		r.resolveAgain(key, altered)
 	}
 	out := mirror.Change{Old: r.resolved, Edits: r.edits(c.Edits, altered), Committed: c.Committed}
 	out.New = r.snapshot(out.Edits)
@@ -76,12 +91,12 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	return out
 }
 
-// touch notes which units an edit touches. Where that panics it is all of them, so that nothing is missed.
+// touch adds the units that an edit touches. After a panic it adds all units, so that none is missed.
 func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	key := e.Key()
 	defer func() {
 		if fault := recover(); fault != nil {
-			_ = r.crashes.Caught(crash.Plan, fault, obs.KeyObject, key.String()) // logged; everything is resolved again instead
+			_ = r.crashes.Caught(crash.Plan, fault, obs.KeyObject, key.String()) // logged; all units are resolved again
 			touched[key] = true
 			for other := range r.units {
 				touched[other] = true
@@ -93,8 +108,8 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// renew resolves one record again, and says under which keys the overlay is another.
-func (r *Resolver) renew(key model.Key, altered map[model.Key]bool) {
+// resolveAgain resolves one record again, and adds the keys at which the overlay has changed to altered.
+func (r *Resolver) resolveAgain(key model.Key, altered map[model.Key]bool) {
 	old, next := r.units[key], r.resolve(key)
 	r.index(key, old, -1)
 	r.index(key, next, 1)
@@ -105,7 +120,7 @@ func (r *Resolver) renew(key model.Key, altered map[model.Key]bool) {
 	}
 	was, is := old.record(), next.record()
 	if was != nil && is != nil && was.Meta().Key == is.Meta().Key && was.Meta().Hash == is.Meta().Hash {
-		next.became = was // same content, same pointer
+		next.result = was // equal content keeps the pointer
 		return
 	}
 	if was != nil {
@@ -118,15 +133,16 @@ func (r *Resolver) renew(key model.Key, altered map[model.Key]bool) {
 	}
 }
 
+// record returns the result of a unit. It is nil for a nil unit.
 func (u *unit) record() model.Record {
 	if u == nil {
 		return nil
 	}
-	return u.became
+	return u.result
 }
 
-// resolve makes the unit of a record of the source; nil: there is none, or it refers to no set. Where that panics, what the unit became
-// last stands.
+// resolve resolves a record of the source. The result is nil if there is no record, or if it refers to no set. After a
+// panic the unit keeps its last result.
 func (r *Resolver) resolve(key model.Key) (u *unit) {
 	record, ok := r.source.Get(key)
 	if !ok || resolutions[key.Kind] == nil {
@@ -138,7 +154,7 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 			u = &unit{problems: []model.Problem{{Key: key, Code: problem.Internal, Severity: problem.Error,
 				Message: "what it refers to cannot be resolved, and the last that could stands: " + err.Error()}}}
 			if old := r.units[key]; old != nil {
-				u.reads, u.keys, u.became = old.reads, old.keys, old.became
+				u.reads, u.keys, u.result = old.reads, old.keys, old.result
 			}
 		}
 	}()
@@ -150,7 +166,8 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 	return u
 }
 
-// edits are what differs between the resolved snapshots, by the edits of the source and the keys under which the overlay is another.
+// edits returns the differences between the resolved snapshots: the edits of the source, corrected at the keys at which
+// the overlay has changed.
 func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mirror.Edit {
 	if len(r.overlay) == 0 && len(altered) == 0 {
 		return source
@@ -168,7 +185,7 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 		if e.New = r.overlay[key]; e.New == nil {
 			e.New, _ = r.source.Get(key)
 		}
-		if e.Old != e.New { // pointers; neither is there: it came and went
+		if e.Old != e.New { // both are nil if the record was created and removed
 			out = append(out, e)
 		}
 	}
@@ -176,9 +193,10 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	return out
 }
 
-// snapshot is the newest resolved snapshot. Without an overlay it is the source's. With one it follows by edits, and is made of the
-// source's once as many edits have come as the overlay has records: so it never differs in structure from the source's by more
-// than that, and a step costs, averaged, two insertions for each edit.
+// snapshot returns the newest resolved snapshot. Without an overlay it is the source's. With an overlay it is the
+// previous one with the edits applied. Once as many edits have come as the overlay has records, it is derived from the
+// source's again. So its structure never differs from the source's by more than that, and a step costs two insertions
+// for each edit on average.
 func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	r.drift += len(edits)
 	switch {
@@ -196,7 +214,7 @@ func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	return r.resolved.With(edits, r.source)
 }
 
-// Problems are what is wrong with records that refer by set, by object.
+// Problems lists the problems of records that refer to sets, by object.
 func (r *Resolver) Problems() []model.Problem {
 	var all []model.Problem
 	for _, u := range r.units {

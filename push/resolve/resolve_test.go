@@ -17,7 +17,7 @@ type randomRun struct {
 	*mesh
 	resolver *Resolver
 	source   *mirror.Snapshot
-	behind   mirror.Change // steps that are given to the resolver as one
+	behind   mirror.Change // changes that the resolver gets as one
 	last     mirror.Change
 }
 
@@ -28,7 +28,7 @@ func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]dependency
 	return d
 }
 
-// step makes some edits, and has all that are behind resolved, four times out of five.
+// step makes some edits. In four of five cases it resolves all edits since the last resolution.
 func (d *randomRun) step() (resolved bool) {
 	var puts []model.Record
 	var dels []model.Key
@@ -50,7 +50,7 @@ func (d *randomRun) step() (resolved bool) {
 	return true
 }
 
-// fault is how what was resolved step by step differs from what is resolved from scratch; empty: in nothing.
+// fault describes the difference between the incremental result and the result from scratch; empty if they are equal.
 func (d *randomRun) fault() string {
 	whole, problems := Snapshot(d.source)
 	if edits := mirror.Diff(whole, d.last.New).Edits; len(edits) > 0 {
@@ -62,7 +62,8 @@ func (d *randomRun) fault() string {
 	return d.wrong()
 }
 
-// wrong is what is wrong with the last change in itself.
+// wrong describes the contradiction between the last change and the snapshots before and after it; empty if there is
+// none.
 func (d *randomRun) wrong() string {
 	c := d.last
 	if d.resolver.drift > 0 && d.resolver.drift >= len(d.resolver.overlay) {
@@ -129,7 +130,8 @@ func hosts(r model.Record) []string {
 	return nil
 }
 
-// Over random histories what is resolved step by step is what is resolved from scratch, and each change says exactly what differs.
+// In random histories the incremental result equals the result from scratch, and each change lists exactly the records
+// that differ.
 func TestStepMatchesSnapshot(t *testing.T) {
 	for seed := range uint64(40) {
 		d := newRandomRun(t, seed, &dependencies)
@@ -143,7 +145,7 @@ func TestStepMatchesSnapshot(t *testing.T) {
 	}
 }
 
-// Without any one row of the table of dependencies the test above fails: the test of the test.
+// TestStruckDependencies checks the test above: it fails if any row of the table of dependencies is removed.
 func TestStruckDependencies(t *testing.T) {
 	for _, kind := range model.Kinds() {
 		for row, struck := range dependencies[kind] {
@@ -171,7 +173,8 @@ func finds(t *testing.T, table *[model.NumKinds][]dependency) bool {
 	return false
 }
 
-// A route that delegates to nothing that has a name, which the normaliser admits with a warning, is left out, and takes nothing else with it.
+// A route with a delegate without a name, which the normaliser admits with a warning, is left out; all other routes
+// stay.
 func TestDelegateWithoutAName(t *testing.T) {
 	root := &networkingv1.VirtualService{Hosts: []string{"a"}, Http: []*networkingv1.HTTPRoute{{Delegate: &networkingv1.Delegate{Namespace: "shop"}}, {Name: "stays"}}}
 	r, err := model.New(model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "a"}, 0, root)

@@ -15,20 +15,23 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry (workloadSelector) and
-// https://istio.io/latest/docs/reference/config/networking/workload-entry/. Pods behind a Kubernetes Service are in its EndpointSlices.
+// The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry
+// (workloadSelector) and https://istio.io/latest/docs/reference/config/networking/workload-entry/. Pods behind a
+// Kubernetes Service are in its EndpointSlices.
 
-// endpointsPrefix begins the names of the Endpoints that are made here; no Kubernetes name has a colon in it, and no record of the
-// normaliser begins with it.
+// endpointsPrefix begins the names of the Endpoints that this package creates. No Kubernetes name contains a colon, and
+// no record of the normaliser begins with this prefix.
 const endpointsPrefix = "workloads:"
 
-// EndpointsKey is the key of the Endpoints that the Workloads become which a Service or ServiceEntry selects.
+// EndpointsKey returns the key of the Endpoints with the Workloads that a Service or ServiceEntry selects.
 func EndpointsKey(of model.Key) model.Key {
-	return model.Key{Kind: model.KindEndpoints, Namespace: of.Namespace, Name: endpointsPrefix + of.Kind.String() + ":" + of.Name, Origin: of.Origin}
+	name := endpointsPrefix + of.Kind.String() + ":" + of.Name
+	return model.Key{Kind: model.KindEndpoints, Namespace: of.Namespace, Name: name, Origin: of.Origin}
 }
 
-// selecting makes the endpoints of a Service or ServiceEntry of the workloads that it selects.
-func selecting(s *mirror.Snapshot, r model.Record) *unit {
+// selectEndpoints creates the Endpoints with the workloads that a Service or ServiceEntry selects. The result is nil if
+// it has no selector, or if its resolution has no such endpoints.
+func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 	svc := r.(*model.Service)
 	selector := svc.Spec.GetSelector()
 	resolution := svc.Spec.GetResolution()
@@ -44,12 +47,13 @@ func selecting(s *mirror.Snapshot, r model.Record) *unit {
 	for r := range s.WithPrefix(read.kind, read.namespace, read.prefix) {
 		w := r.(*model.Workload)
 		e := w.Spec.GetEndpoint()
-		if !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY { // as istiod: others are not there
+		if !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY { // as in istiod, which drops others
 			continue
 		}
 		if why := leftOut(w, resolution); why != "" {
-			u.note(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid, Severity: problem.Warning, Message: fmt.Sprintf(
-				"%s is left out: its address %q is no IP address, and %s", objectName(w), e.GetAddress(), why)})
+			message := fmt.Sprintf("%s is left out: its address %q is no IP address, and %s", objectName(w), e.GetAddress(), why)
+			u.addProblem(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid,
+				Severity: problem.Warning, Message: message})
 			continue
 		}
 		endpoints = append(endpoints, atNamedPorts(svc, e))
@@ -62,21 +66,23 @@ func selecting(s *mirror.Snapshot, r model.Record) *unit {
 	for _, p := range svc.Spec.GetPorts() {
 		number := cmp.Or(p.GetTargetNumber(), p.GetNumber())
 		if p.GetTargetName() != "" {
-			number = 0 // only at endpoints that have a port of that name, see atNamedPorts
+			number = 0 // only endpoints with a port of that name have the port, see atNamedPorts
 		}
 		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: p.GetName(), Number: number, Service: p.GetNumber()})
 	}
 	record, err := model.New(EndpointsKey(svc.Key), svc.Created, spec)
-	if err != nil { // all of it was encoded before
+	if err != nil { // impossible: all parts were encoded before
 		panic(err)
 	}
-	u.became = record
+	u.result = record
 	return u
 }
 
-// leftOut says why a workload is none of the endpoints that a host with a resolution stands for; empty: it is one. One without an address is reached by the
-// gateways of its network. A name, or a Unix socket, is for hosts whose names are resolved, and there for WorkloadEntries of the config cluster alone
-// (istio: pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler: those of another cluster are handed on only where their address is an IP address).
+// leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution, or "". A
+// workload without an address is reached by the gateways of its network. A name or a Unix socket is permitted for hosts
+// that are resolved by DNS, and only for WorkloadEntries of the config cluster (istio:
+// pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler, which ignores those of other clusters unless they have
+// an IP address).
 func leftOut(w *model.Workload, resolution model.Resolution) string {
 	e := w.Spec.GetEndpoint()
 	switch {
@@ -90,7 +96,8 @@ func leftOut(w *model.Workload, resolution model.Resolution) string {
 	return ""
 }
 
-// atNamedPorts is an endpoint with its ports by the names of a service's ports: a target port may be the name of one of its own.
+// atNamedPorts returns an endpoint whose ports are named like those of the service. A target port of the service may be
+// the name of one of the endpoint's own ports.
 func atNamedPorts(svc *model.Service, e *model.Endpoint) *model.Endpoint {
 	var ports map[string]uint32
 	for _, p := range svc.Spec.GetPorts() {
@@ -104,18 +111,20 @@ func atNamedPorts(svc *model.Service, e *model.Endpoint) *model.Endpoint {
 		ports[p.GetName()] = number
 	}
 	if ports == nil {
-		return e // shared: nothing of it is ever changed
+		return e // shared with the record, which is immutable
 	}
 	out := proto.Clone(e).(*model.Endpoint)
 	out.Ports = ports
 	return out
 }
 
+// isIP reports whether an address is an IP address.
 func isIP(address string) bool {
 	_, err := netip.ParseAddr(address)
 	return err == nil
 }
 
+// selectorField returns the field of the selector, for problems.
 func selectorField(svc *model.Service) string {
 	if svc.Key.Kind == model.KindServiceEntry {
 		return "spec.workloadSelector"
@@ -123,7 +132,7 @@ func selectorField(svc *model.Service) string {
 	return "spec.selector"
 }
 
-// objectName is a workload as users name it.
+// objectName returns the name of a workload's object, for problems.
 func objectName(w *model.Workload) string {
 	if name, ok := strings.CutPrefix(w.Key.Name, model.WorkloadEntryPrefix); ok {
 		return "WorkloadEntry " + w.Key.Namespace + "/" + name + w.Key.Origin.Suffix()

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// workload makes a Pod, or a WorkloadEntry where the name says so, of an endpoint in YAML.
+// workload returns a Pod with this endpoint in YAML, or a WorkloadEntry if the name is that of one.
 func workload(t testing.TB, name, endpoint string) model.Record {
 	t.Helper()
 	namespace, short, _ := strings.Cut(name, "/")
@@ -41,7 +41,7 @@ func TestSelectedWorkloads(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind     model.Kind
 		spec     string
-		want     string // endpoints; empty: no record
+		want     string // addresses of endpoints; empty if there must be no record
 		problems int
 	}{
 		"a ServiceEntry":       {model.KindServiceEntry, "selector: {app: x}", vm + ", " + pod, 1},
@@ -83,8 +83,8 @@ func TestSelectedWorkloads(t *testing.T) {
 	}
 }
 
-// A ServiceEntry, which is the config cluster's, selects Pods and WorkloadEntries of all clusters, those of another one only at IP addresses; a Service selects
-// WorkloadEntries of its own cluster.
+// A ServiceEntry of the config cluster selects the Pods and WorkloadEntries of all clusters; of those in other clusters
+// only the ones with IP addresses. A Service selects WorkloadEntries of its own cluster only.
 func TestSelectedOfClusters(t *testing.T) {
 	of := func(o origin.Origin, name, endpoint string) model.Record {
 		return record(t, model.Key{Kind: model.KindWorkload, Namespace: "a", Name: name, Origin: o}, "{endpoint: {"+endpoint+", labels: {app: x}}}")
@@ -129,12 +129,12 @@ func TestSelectedOfClusters(t *testing.T) {
 	wants(entry, strings.Replace("|"+all, "0.4", "0.5", 1))
 	wants(service, "|10.1.0.1")
 	wants(theirs, "||10.1.0.5")
-	if keys := keysOf(c); len(keys) != 4 { // the entry, both ServiceEntries and the Service of its cluster
+	if keys := keysOf(c); len(keys) != 4 { // the WorkloadEntry, both ServiceEntries and the Service of its cluster
 		t.Errorf("edits of %v", keys)
 	}
 }
 
-// Endpoints of what did not change stay the pointers that they were, in whatever selects them.
+// The Endpoints that an unchanged workload became stay the same pointers in each record that selects it.
 func TestEndpointsAreShared(t *testing.T) {
 	r := New(nil)
 	records := []model.Record{

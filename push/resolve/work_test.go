@@ -24,7 +24,7 @@ func keysOf(c mirror.Change) (keys []model.Key) {
 	return keys
 }
 
-// resolutionsMade counts how many records are resolved while f runs.
+// resolutionsMade returns how many records are resolved while f runs.
 func resolutionsMade(t *testing.T, f func()) (n int) {
 	saved := resolutions
 	defer func() { resolutions = saved }()
@@ -37,7 +37,7 @@ func resolutionsMade(t *testing.T, f func()) (n int) {
 	return n
 }
 
-// While nothing is resolved, changes and snapshots are the source's own: no work and no memory.
+// While no record needs resolving, the changes and snapshots are those of the source: no work and no memory.
 func TestNothingResolvedIsTheSource(t *testing.T) {
 	r := New(nil)
 	service := record(t, model.Key{Kind: model.KindService, Namespace: "a", Name: "s"}, "{hosts: [h], selector: {app: x}}")
@@ -59,7 +59,8 @@ func TestNothingResolvedIsTheSource(t *testing.T) {
 	step(r.source.Apply(5, []model.Record{oneEndpoint(t, 2)}, nil))
 }
 
-// A change resolves what it touches: an endpoint nothing, a Pod what selects it, a delegate what delegates to it.
+// A change resolves only the records that depend on it: a change of endpoints none, a Pod those that select it, a
+// delegate those that delegate to it.
 func TestWorkOfAChange(t *testing.T) {
 	r := New(nil)
 	var records []model.Record
@@ -97,7 +98,8 @@ func TestWorkOfAChange(t *testing.T) {
 	}
 }
 
-// Where resolving a record panics, what it became last stands, others are resolved, and it is said.
+// When resolving a record panics, its last result stays, all other records are resolved, and the panic is reported as a
+// problem.
 func TestPanicLeavesWhatStood(t *testing.T) {
 	saved := resolutions
 	defer func() { resolutions = saved }()
@@ -128,8 +130,8 @@ func TestPanicLeavesWhatStood(t *testing.T) {
 	}
 }
 
-// Where it panics which units an edit touches, all are resolved again, so that nothing is missed; where a set that a unit reads cannot be
-// indexed, what the unit became last stands.
+// When finding the affected units of an edit panics, all units are resolved again, so that no change is missed. When a
+// set that a unit reads cannot be indexed, the unit's last result stays.
 func TestPanicTouchesAll(t *testing.T) {
 	saved := resolutions
 	defer func() { resolutions = saved }()
@@ -145,7 +147,8 @@ func TestPanicTouchesAll(t *testing.T) {
 	}
 	resolutions[at.Kind] = func(s *mirror.Snapshot, of model.Record) *unit {
 		u := saved[at.Kind](s, of)
-		u.reads = append(u.reads, set{kind: model.KindWorkload, namespace: "a"}) // without a name and labels
+		// A set with neither a name nor labels cannot be indexed.
+		u.reads = append(u.reads, set{kind: model.KindWorkload, namespace: "a"})
 		return u
 	}
 	c = r.Step(r.source.Apply(3, []model.Record{workload(t, "a/w", "address: 10.1.0.3, labels: {app: x}")}, nil))
@@ -159,13 +162,13 @@ func TestPanicTouchesAll(t *testing.T) {
 	}
 }
 
-// oneEndpoint is one EndpointSlice of one of many services, with another address each time.
+// oneEndpoint returns an EndpointSlice of service i with a different address in each call.
 func oneEndpoint(t testing.TB, i int) model.Record {
 	return record(t, model.Key{Kind: model.KindEndpoints, Namespace: "a", Name: "slice"}, fmt.Sprintf("{hosts: [s0.k], endpoints: [{address: 10.2.0.%d}]}", i%250))
 }
 
-// What a change of endpoints costs: without an overlay, with a small one, with one as large as a mesh in which every VirtualService
-// delegates; and what the source's own Apply costs beside it.
+// BenchmarkOneEndpoint measures a change of endpoints without an overlay, with a small one, and with one as large as a
+// mesh in which every VirtualService delegates; for comparison it reports the cost of the source's Apply.
 func BenchmarkOneEndpoint(b *testing.B) {
 	for _, overlay := range []int{0, 10, 4000} {
 		var records []model.Record
@@ -205,7 +208,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 	}
 }
 
-// BenchmarkPod is what one Pod costs that a ServiceEntry selects with many others.
+// BenchmarkPod measures a change of one Pod that a ServiceEntry selects together with many others.
 func BenchmarkPod(b *testing.B) {
 	for _, workloads := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("workloads=%d", workloads), func(b *testing.B) {

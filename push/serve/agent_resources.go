@@ -70,14 +70,14 @@ func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope
 func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
 // AgentResourceChanged notifies the server that clients may have another resource of an agent type. Every subscribed
-// stream takes a turn in the lane of configuration. The call never blocks; it costs one mark for each stream. Unknown
-// types are ignored.
+// stream requests a turn in the lane of configuration. The call never blocks; it costs one mark for each stream.
+// Unknown types are ignored.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
 // AgentResourceChangedFor is AgentResourceChanged for the streams that of selects. of is called once for each stream;
-// listens reports whether the stream has subscribed. A stream that subscribes meanwhile takes a turn, whatever of
+// listens reports whether the stream has subscribed. A stream that subscribes meanwhile requests a turn, whatever of
 // returned.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
@@ -93,7 +93,7 @@ func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listen
 	}
 }
 
-// subscribeAgentType notes the subscription to a type, before the request is processed. first reports that it is new.
+// subscribeAgentType records the subscription to a type, before the request is processed. first reports that it is new.
 func (st *stream) subscribeAgentType(i int) (first bool) {
 	bit := uint32(1) << i
 	return st.agentTypes.Or(bit)&bit == 0
@@ -147,7 +147,7 @@ func agentType(t xds.Type) (i int, is bool) {
 	return i, i >= 0
 }
 
-// reportAgent passes on a report of the state machine about an agent type.
+// reportAgent passes a report of the state machine about an agent type to the hooks and the log.
 func (st *stream) reportAgent(i int, r *delta.Report) {
 	if r.Kind == delta.Nacked {
 		st.srv.clients.Warn("agent refused an agent resource", st.srv.cfg.AgentTypes[i].TypeURL,

@@ -19,7 +19,7 @@ import (
 
 const agentURL = "navarch.io/test"
 
-// board is an agent resource that a test changes.
+// board provides an agent resource that a test changes.
 type board struct {
 	res   atomic.Pointer[AgentResource]
 	asked atomic.Int32
@@ -38,8 +38,8 @@ func agentResource(t testing.TB, name, content string) *AgentResource {
 	return r
 }
 
-// An agent resource is pushed to who subscribed, beside what Envoy asked for; who did not is not disturbed; and every response says
-// of which revision it is.
+// An agent resource is sent to the streams that subscribed to it, besides Envoy's resources, and to no other stream.
+// Each response states the revision of the configuration.
 func TestAgentResourceIsPushed(t *testing.T) {
 	b := &board{}
 	b.res.Store(agentResource(t, "A", "1"))
@@ -69,7 +69,7 @@ func TestAgentResourceIsPushed(t *testing.T) {
 	if r.SystemVersionInfo != "2" {
 		t.Errorf("revision %q", r.SystemVersionInfo)
 	}
-	// Not acknowledged yet: the newest waits for that, and what is in between is never sent.
+	// While the first version is unacknowledged, the newest waits, and the versions in between are never sent.
 	for i := range 5 {
 		b.res.Store(agentResource(t, "A", fmt.Sprint(i+2)))
 		s.AgentResourceChanged(agentURL)
@@ -95,7 +95,8 @@ func TestAgentResourceIsPushed(t *testing.T) {
 	}
 }
 
-// refusedThenGone refuses what the agent was sent, which is known then and not sent again; the resource goes, and that is sent.
+// refusedThenGone refuses the agent's response; the refused version is recorded and not sent again. Then the resource
+// is removed, and the removal is sent.
 func refusedThenGone(t *testing.T, s *Server, b *board, agent *client, r *discoveryv3.DeltaDiscoveryResponse) {
 	t.Helper()
 	agent.nack(r, "no")
@@ -118,8 +119,9 @@ func refusedThenGone(t *testing.T, s *Server, b *board, agent *client, r *discov
 	})
 }
 
-// A stream whose acknowledgements have not come is not sent agent resources before they come, so that a sender never blocks; nor does one
-// that holds back the acknowledgement of an agent resource get anything beyond the credit. It is closed at the deadline.
+// A stream with missing acknowledgements is sent no agent resources until these arrive, so that a sender never blocks.
+// A stream that does not acknowledge an agent resource receives nothing beyond the credit, and is closed at the
+// deadline.
 func TestAgentResourceKeepsTheCredit(t *testing.T) {
 	b := &board{}
 	b.res.Store(agentResource(t, "A", strings.Repeat("x", 1<<20)))
@@ -130,11 +132,12 @@ func TestAgentResourceKeepsTheCredit(t *testing.T) {
 		c.ask(xds.Cluster)
 		c.ack(c.next())
 	}
-	slow.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL}) // and reads nothing: 1 MB does not fit into the window
+	// The slow client reads nothing: 1 MB exceeds the flow control window.
+	slow.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL})
 	eventually(t, "it is in flight", func() bool {
 		return slices.ContainsFunc(s.Inspect(), func(i StreamInfo) bool { return i.Unacked > 1<<20 })
 	})
-	for i := range 20 { // would block the only worker at the first
+	for i := range 20 { // the first would block the only worker
 		p.put(large("a", 1<<16, fmt.Sprint(i)))
 		b.res.Store(agentResource(t, "A", fmt.Sprint(i)))
 		s.AgentResourceChanged(agentURL)
@@ -148,7 +151,7 @@ func TestAgentResourceKeepsTheCredit(t *testing.T) {
 	fast.ack(fast.next())
 }
 
-// A removal that is not acknowledged closes nothing: stock agents do not acknowledge it.
+// An unacknowledged removal closes no stream, because stock agents do not acknowledge it.
 func TestAgentResourceRemovalNeedsNoAck(t *testing.T) {
 	b := &board{}
 	deadline := make(chan bool, 10)
@@ -164,9 +167,9 @@ func TestAgentResourceRemovalNeedsNoAck(t *testing.T) {
 		}
 	}
 	rude.ask(xds.Listener)
-	rude.next() // not acknowledged: a barrier, for its deadline ends after that of the removals
+	rude.next() // not acknowledged; its deadline is later than that of the removals
 	rude.end()
-	<-deadline // told after the stream has ended
+	<-deadline // sent after the stream has ended
 	silent.ask(xds.Listener)
 	silent.ack(silent.next())
 	if n := len(deadline); n != 0 {
@@ -174,7 +177,7 @@ func TestAgentResourceRemovalNeedsNoAck(t *testing.T) {
 	}
 }
 
-// Nor is an agent resource sent over what Envoy has not acknowledged: the sender would block.
+// An agent resource is not sent while Envoy's responses exceed the credit, because the sender would block.
 func TestAgentResourceWaitsForCredit(t *testing.T) {
 	b := &board{}
 	b.res.Store(agentResource(t, "A", "1"))
@@ -204,7 +207,8 @@ func TestAgentResourceWaitsForCredit(t *testing.T) {
 	}
 }
 
-// On a state-of-the-world stream, as stock agents ask for PCDS: an answer where there is one, and none where there is not.
+// On a state-of-the-world stream, which stock agents use for PCDS, an existing agent resource is sent, and a missing
+// one causes no response.
 func TestAgentResourceOnSotWStream(t *testing.T) {
 	b := &board{}
 	p := newPlanner(cluster("a"))

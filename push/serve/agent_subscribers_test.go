@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// streamsOf are streams of a server, the first of which are subscribed to the agent resource; none of them is marked.
+// streamsOf returns streams of a server, the first of which are subscribed to the agent resource; none of them is
+// marked.
 func streamsOf(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*stream {
 	t.Helper()
 	proxy := &stillProxy{set: newPlanner().set}
@@ -39,8 +40,8 @@ func streamsOf(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64
 	return all
 }
 
-// A change of an agent resource costs one mark and one look for each subscribed stream and nothing for the others, and
-// all share the bytes.
+// A change of an agent resource costs one mark and one query for each subscribed stream, and nothing for the others;
+// all streams share the encoded bytes.
 func TestAgentResourceWork(t *testing.T) {
 	const streams, subscribed, size = 500, 50, 1 << 20
 	b := &board{}
@@ -73,7 +74,7 @@ func TestAgentResourceWork(t *testing.T) {
 		}
 	}
 	push()
-	if n := b.asked.Load(); n > 3*subscribed { // at the turn (with the look whether there is more), and at the ACK
+	if n := b.asked.Load(); n > 3*subscribed { // in the turn (with the check for more), and at the ACK
 		t.Errorf("%d looks for %d streams", n, subscribed)
 	}
 	other := agentResource(t, "A", strings.Repeat("y", size))
@@ -90,7 +91,8 @@ func TestAgentResourceWork(t *testing.T) {
 	}
 }
 
-// Only those streams are marked that are said to be; one that subscribes while it is looked at, as one that has not, is too.
+// Exactly the selected streams are marked. A stream that subscribes while the callback selects it is passed as
+// unsubscribed, and is still marked.
 func TestAgentResourceChangedForSome(t *testing.T) {
 	b := &board{}
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{b.agentType()}})
@@ -133,8 +135,8 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 	srv.AgentResourceChangedFor("navarch.io/not-served", func(Proxy, bool) bool { t.Error("asked"); return false })
 }
 
-// The time that a resumed stream has to ask for all that it held begins with what it asks for, and not while its agent waits
-// for the moment to move it.
+// A resumed stream has a limited time to request all that it had. The time starts with its Envoy's first request, and
+// not while its agent waits to move it.
 func TestResumeEndsAfterEnvoySpoke(t *testing.T) {
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{(&board{}).agentType()}})
 	proxy := &stillProxy{set: newPlanner().set}
@@ -167,8 +169,8 @@ func encoded(t *testing.T, r *discoveryv3.DeltaDiscoveryRequest) []byte {
 	return raw
 }
 
-// Offers that were collected before a client subscribed do not count for its subscription. A client that subscribes is
-// checked once more when the state knows of it, because the resource may have changed meanwhile.
+// Offers that were collected before a client subscribed are not used for its subscription. The client is checked once
+// more after its subscription, because the resource may have changed meanwhile.
 func TestAgentSubscribesMeanwhile(t *testing.T) {
 	b := &board{}
 	res := agentResource(t, "A", "1")

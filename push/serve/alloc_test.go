@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// sink is a stream in memory.
+// sink is a stream in memory that discards messages.
 type sink struct {
 	got *response
 }
@@ -28,8 +28,8 @@ func (*sink) Context() context.Context     { return context.Background() }
 func (*sink) RecvMsg(any) error            { return nil }
 func (s *sink) SendMsg(m any) error        { s.got = m.(*response); return nil }
 
-// pushed returns the allocations of one push of one changed cluster per stream, in objects and bytes, for resources of
-// a size.
+// pushed returns the allocations for each stream of one push of one changed cluster, in objects and bytes, with
+// resources of a given size.
 func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 	srv := New(Config{Planner: newPlanner()})
 	versions := []*xds.Resource{large("a", size, "0"), large("a", size, "1")}
@@ -94,8 +94,8 @@ func (*stillProxy) Leave()               {}
 
 func (*stillProxy) Confirm(context.Context) error { return nil }
 
-// Encoded bytes are never copied per stream: what a push allocates does not depend on the size of what is sent, nor on
-// the number of streams.
+// Encoded bytes are never copied for a stream: the allocations of a push depend neither on the size of the resources
+// nor on the number of streams.
 func TestPushCopiesNothing(t *testing.T) {
 	type point struct{ streams, size int }
 	got := map[point][2]float64{}
@@ -110,13 +110,14 @@ func TestPushCopiesNothing(t *testing.T) {
 			t.Errorf("%+v: %.1f objects, %.0f bytes; at best %.1f and %.0f", p, g[0], g[1], least[0], least[1])
 		}
 	}
-	if least[0] > 12 || least[1] > 600 { // most of what the collector has to do while thousands are pushed to
+	// These allocations dominate the garbage collector's work during a push to thousands of streams.
+	if least[0] > 12 || least[1] > 600 {
 		t.Errorf("a push allocates %.1f objects, %.0f bytes for each stream", least[0], least[1])
 	}
 }
 
-// joins has streams ask for n clusters and their endpoints, of which each has one cluster of its own; it returns what the
-// last one was sent, and what one of the later ones allocates.
+// joins makes streams request n clusters and their endpoints, with one cluster of each stream's own. It returns the
+// number of resources and segments that the last stream was sent, and the allocations of one of the later streams.
 func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64) {
 	srv := New(Config{Planner: newPlanner()})
 	set := &manifest.Set{Revision: 1}
@@ -165,8 +166,8 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 	return resources, segments, float64(after.Mallocs-before.Mallocs) / runs, float64(after.TotalAlloc-before.TotalAlloc) / runs
 }
 
-// The first responses to proxies of one scope are made once for all. A proxy refers to a few ready pieces, and
-// allocates less than a pointer for each of a thousand further resources.
+// The first responses to proxies of one scope are encoded once for all of them. A proxy refers to a few encoded
+// segments, and allocates less than a pointer for each of a thousand further resources.
 func TestFirstAnswersAreReadyMade(t *testing.T) {
 	_, _, few, least := joins(t, 100)
 	resources, segments, objects, bytes := joins(t, 2100)

@@ -55,7 +55,8 @@ type answer struct {
 	ended   atomic.Bool
 }
 
-// over is called once the answer's memory is free: it was written or never will be. Further calls have no effect.
+// over ends the answer when its memory is free, because it was written or will never be: it stops the timeout and calls
+// done. Further calls have no effect.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -91,6 +92,7 @@ type nonces struct {
 	last   uint64
 }
 
+// next returns a new nonce: a text that is random for each stream, and a number.
 func (n *nonces) next() string {
 	if n.random == "" {
 		n.random = rand.Text()
@@ -185,7 +187,8 @@ func (st *stream) made(url string, resources []*discoveryv3.Resource, done func(
 	return one
 }
 
-// unreadOver is called at the end of a stream whose client has gone: gRPC keeps none of its bytes then.
+// unreadOver ends all unread answers of a stream whose client has disconnected, because gRPC then keeps none of their
+// bytes.
 func (st *stream) unreadOver() {
 	for _, one := range st.unread {
 		one.over()
@@ -210,7 +213,7 @@ func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.
 		Resources: bodies, ControlPlane: control}
 }
 
-// answer is the event that an answer is ready to be sent. It is dropped if too many wait.
+// answer adds an answer that is ready to be sent. It is dropped if too many wait or the stream has ended.
 func (x *exchange) answer(one *answer) {
 	takes := false
 	x.locked(func() {

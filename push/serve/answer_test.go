@@ -21,7 +21,7 @@ import (
 
 const questionURL = "istio.io/debug"
 
-// echo answers with the names that it was asked for, padded.
+// echo answers a query with its names, padded.
 func echo(padding int) Answer {
 	return Answer{TypeURL: questionURL, Resources: func(_ context.Context, c Client, names []string) ([]*discoveryv3.Resource, error) {
 		if len(names) != 1 || names[0] == "secret" {
@@ -32,8 +32,8 @@ func echo(padding int) Answer {
 	}}
 }
 
-// A tool sends requests like istioctl: one request, no acknowledgement. It has no view, does not wait for admission,
-// and is not listed. A request without the right ends its stream with the reason.
+// A tool sends queries like istioctl: one request, no acknowledgement. It has no view, does not wait for admission, and
+// is not listed. A query without the right ends its stream with the reason.
 func TestToolsAreAnswered(t *testing.T) {
 	p := newPlanner()
 	p.refuse = status.Error(codes.ResourceExhausted, "no proxy is let in")
@@ -52,7 +52,7 @@ func TestToolsAreAnswered(t *testing.T) {
 			res.ControlPlane.GetIdentifier() != `{"Component":"istiod"}` {
 			t.Errorf("%v", res)
 		}
-		// Who acknowledges asks nothing.
+		// An acknowledgement is not a query.
 		if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: questionURL, ResourceNames: []string{page}, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,8 @@ func TestToolsAreAnswered(t *testing.T) {
 		want  codes.Code
 	}{
 		{[]string{"secret"}, codes.PermissionDenied}, {[]string{strings.Repeat("n", maxQueryName+1)}, codes.InvalidArgument},
-		{strings.Fields(strings.Repeat("x ", 16)), codes.PermissionDenied}, {strings.Fields(strings.Repeat("x ", 17)), codes.InvalidArgument}, // the former is asked
+		// Sixteen names reach the answer's function, and seventeen do not.
+		{strings.Fields(strings.Repeat("x ", 16)), codes.PermissionDenied}, {strings.Fields(strings.Repeat("x ", 17)), codes.InvalidArgument},
 	} {
 		c := dial(t, addr)
 		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: asked.names})
@@ -75,14 +76,14 @@ func TestToolsAreAnswered(t *testing.T) {
 	}
 }
 
-// A request is a question unless its nonce is one that its own stream was sent, or it refuses an answer: istioctl puts the
-// printed time into response_nonce of every request, the first one too.
+// A request is a query unless its nonce is one of its own stream, or it refuses an answer: istioctl puts the printed
+// time into response_nonce of every request, also of the first.
 func TestNonceOfAQuestion(t *testing.T) {
 	_, addr := start(t, Config{Planner: newPlanner(), Answers: []Answer{echo(0)}})
 	node := &corev3.Node{Id: "debug~0.0.0.0~istioctl~cluster.local"}
 	ctl, other := dialSotW(t, addr), dialSotW(t, addr)
 	incremental := dial(t, addr)
-	// ask sends a request on all three streams, and what is acknowledged is the newest answer of each.
+	// ask sends a request on all three streams; an acknowledgement refers to the newest answer of each.
 	last := map[any]string{ctl: "", other: "", incremental: ""}
 	ask := func(name string, nonce func(last string) string, failed bool) {
 		t.Helper()
@@ -97,7 +98,8 @@ func TestNonceOfAQuestion(t *testing.T) {
 		}
 		incremental.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: []string{name}, ResponseNonce: nonce(last[incremental]), ErrorDetail: detail})
 	}
-	// answered fails where the next answer of a stream is to anything but this question: one before was no question.
+	// answered fails if the next answer of a stream is not for this query. An extra answer means that an earlier request
+	// was taken for a query.
 	answered := func(name string) {
 		t.Helper()
 		for _, s := range []sotwClient{ctl, other} {
@@ -145,8 +147,8 @@ func TestNonceOfAQuestion(t *testing.T) {
 
 type sotwClient = grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 
-// A proxy's agent asks on the stream that it carries for Envoy: an answer of any size goes between the pushes, a refusal is an
-// empty answer, and the stream lives.
+// A proxy's agent sends queries on Envoy's stream: an answer of any size is sent between the pushes, and a refused
+// query has an empty answer and does not end the stream.
 func TestProxiesAskBesides(t *testing.T) {
 	const padding = 1 << 20
 	stat := func(name string) *xds.Resource {
@@ -175,7 +177,7 @@ func TestProxiesAskBesides(t *testing.T) {
 	}
 }
 
-// A client with many requests that does not read delays no other: the only worker sends to others meanwhile.
+// A client with many queries that does not read delays no other client: the only worker sends to others meanwhile.
 func TestAnswersHoldUpNobody(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	_, addr := start(t, Config{Planner: p, Workers: 1, Answers: []Answer{echo(8 << 20)}})
@@ -185,12 +187,12 @@ func TestAnswersHoldUpNobody(t *testing.T) {
 		c.ack(c.next())
 	}
 	stuck.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"config_dump"}})
-	// The same again: once it is answered, the first answer has had its turn.
+	// The same query again: when it is answered, the turn of the first answer is over.
 	other.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"syncz"}})
 	if answer := other.next(); answer.TypeUrl != questionURL {
 		t.Fatal(answer.TypeUrl)
 	}
-	for _, edition := range []string{"b", "c", "d"} { // the stuck one has had its turn by the second
+	for _, edition := range []string{"b", "c", "d"} { // the blocked one has had its turn by the second
 		p.put(cluster("a", func(c *clusterv3.Cluster) { c.AltStatName = edition }))
 		push := other.next()
 		if push.TypeUrl != xds.Cluster.URL() {

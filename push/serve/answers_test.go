@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/budget"
 )
 
-// Two answers wait to be sent on a proxy's stream; a third is dropped, and counts no more for who asked.
+// Two answers may wait to be sent on a proxy's stream; a third one is dropped, and counts no more for the identity.
 func TestAnswersThatWaitAreFew(t *testing.T) {
 	var x exchange
 	over := 0
@@ -22,7 +22,8 @@ func TestAnswersThatWaitAreFew(t *testing.T) {
 	}
 }
 
-// A client has four times as long to read an answer as to read a response: then it loses its connection, and the answer counts no more for it.
+// For an answer a client has four times the time that it has for a response. After that its connection is closed, and
+// the answer counts no more for the identity.
 func TestTimeToReadAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 40 * time.Second
@@ -41,7 +42,7 @@ func TestTimeToReadAnAnswer(t *testing.T) {
 	})
 }
 
-// An address has 16,384 streams on plain text, and no more.
+// An address may have exactly 16,384 streams on plain text.
 func TestEdgeOfStreamsOfASource(t *testing.T) {
 	s, _ := start(t, Config{Planner: newPlanner()})
 	for i := range 16385 {

@@ -27,7 +27,7 @@ const (
 	other = "spiffe://mesh/ns/other/sa/web"
 )
 
-// countedServer is a server whose callers are who the test says, and what they were bounded in.
+// countedServer is a server with identities that the test chooses, which counts the events of each limit.
 type countedServer struct {
 	*Server
 	addr   string
@@ -55,7 +55,7 @@ func (c *countedServer) times(what string) int {
 	return c.bounded[what]
 }
 
-// open opens a stream of an identity, by the certificate with a serial number.
+// open opens a stream of an identity, with a certificate that has this serial number.
 func (c *countedServer) open(t *testing.T, identity, serial string) *client {
 	who := callerOf(identity)
 	who.Serial = serial
@@ -70,7 +70,7 @@ func unknownNames(n int) (names []string) {
 	return names
 }
 
-// A proxy that opens more streams than it needs loses its oldest, and nobody else does.
+// A proxy that opens more streams than permitted loses its oldest stream; other proxies lose none.
 func TestNewerStreamsOfAProxy(t *testing.T) {
 	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Workload: 2}})})
 	var all []*client
@@ -103,7 +103,7 @@ func TestNewerStreamsOfAProxy(t *testing.T) {
 	})
 }
 
-// slowPlanner lets nobody in until it is told to.
+// slowPlanner blocks joins until the test permits them.
 type slowPlanner struct {
 	*fakePlanner
 	open chan struct{}
@@ -118,8 +118,8 @@ func (p slowPlanner) Join(ctx context.Context, c Client, moved func(fanout.Lane)
 	}
 }
 
-// Requests that wait for their streams' turn to join are kept meanwhile, so a credential has a bounded number of bytes of them: the
-// streams end that have most. Others wait with what they have, and are let in.
+// The requests of streams that wait to join are kept in memory, with a limit on bytes for each credential: the streams
+// with the most bytes end. The others wait with their requests and then join.
 func TestRequestsThatWaitAreBounded(t *testing.T) {
 	const most = 512 << 10
 	callers := budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
@@ -150,7 +150,7 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 	}
 }
 
-// Streams on plain text are bounded by the address that they come from: callers there have no identity.
+// Streams on plain text are limited by source address, since their callers have no identity.
 func TestStreamsOfASource(t *testing.T) {
 	sources := budget.New(budget.Config{Limits: budget.Limits{Least: 4, Workload: 3}})
 	s, addr := start(t, Config{Planner: newPlanner(cluster("a")), Sources: sources})
@@ -167,7 +167,7 @@ func TestStreamsOfASource(t *testing.T) {
 	}
 }
 
-// A client that joins too often gets an error with the time to wait.
+// A client that joins too often receives an error with the time to wait.
 func TestJoinsOfAnIdentity(t *testing.T) {
 	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Least: 1, Workload: 100}})})
 	var refused *status.Status
@@ -192,8 +192,9 @@ func TestJoinsOfAnIdentity(t *testing.T) {
 	cl.next()
 }
 
-// Names of which there is nothing are left out where an identity asks for too many: its streams go on and are served what there is,
-// other identities' names are kept, and a stream ends when there is something that it was left out of.
+// When an identity requests too many names without resources, further ones are left out. Its streams stay open and
+// receive existing resources, names of other identities are kept, and a stream ends when a resource appears that was
+// left out for it.
 func TestNamesOfAnIdentity(t *testing.T) {
 	ledger := budget.New(budget.Config{Limits: budget.Limits{Names: 100 << 10, NamesFree: 1 << 10}})
 	p := newPlanner(cluster("a"), endpoints("a"))
@@ -220,7 +221,7 @@ func TestNamesOfAnIdentity(t *testing.T) {
 	})
 }
 
-// A stream remembers 4,096 Secrets that it asks for, with names of 640 bytes at most, and the view is told of these alone.
+// A stream remembers 4,096 subscribed Secrets, with names of at most 640 bytes, and the view is told only of these.
 func TestSecretsOfAStream(t *testing.T) {
 	p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t}
 	_, addr := start(t, Config{Planner: p})
@@ -236,7 +237,7 @@ func TestSecretsOfAStream(t *testing.T) {
 	}
 }
 
-// The objects of an identity's refusals are looked up at a bounded pace.
+// The objects of an identity's refusals are looked up at a limited rate.
 func TestBlameIsBounded(t *testing.T) {
 	var resources []*xds.Resource
 	text := "Error adding/updating cluster(s) "
@@ -265,10 +266,11 @@ func TestBlameIsBounded(t *testing.T) {
 	}
 }
 
-// question is the request of a tool.
+// question is the query of a tool.
 var question = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"x"}}
 
-// An identity has a bounded number of questions that are answered or wait; those of others go on, also where all that an identity may ask waits.
+// The number of an identity's queries that are in progress or waiting is limited. Queries of other identities continue,
+// also while all permitted queries of one identity wait.
 func TestQuestionsOfAnIdentity(t *testing.T) {
 	release, asked := make(chan struct{}), make(chan struct{}, 3)
 	answer := Answer{TypeURL: questionURL, Resources: func(ctx context.Context, c Client, _ []string) ([]*discoveryv3.Resource, error) {
@@ -306,7 +308,8 @@ func TestQuestionsOfAnIdentity(t *testing.T) {
 	}
 }
 
-// An answer counts for its identity until its client has read it, also where that has ended its side of the stream; who takes too long to read loses the connection.
+// An answer counts for its identity until its client has read it, also if the client has closed its side of the stream.
+// A client that reads too slowly loses its connection.
 func TestUnreadAnswers(t *testing.T) {
 	cfg := Config{Planner: newPlanner(cluster("a")), Answers: []Answer{echo(1 << 20)}}
 	one := budget.Limits{Asks: 1}
@@ -355,7 +358,7 @@ func TestUnreadAnswers(t *testing.T) {
 	if err := slow.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slow.Header(); err != nil { // its question counts before another is asked
+	if _, err := slow.Header(); err != nil { // its query counts before the next one is sent
 		t.Fatal(err)
 	}
 	eventually(t, "it may ask again without reading", answered(c))

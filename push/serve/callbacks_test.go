@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Nothing that a Config is made of is called under a stream's lock: all of it may ask the Server about its streams, which takes the lock
-// of each. Where one is called under it, the stream hangs.
+// No callback of a Config is called while a stream's lock is held: each may inspect the Server's streams, which locks
+// each of them. With a call under the lock, the stream would hang.
 func TestCallbacksMayAskTheServer(t *testing.T) {
 	var srv atomic.Pointer[Server]
 	var keys atomic.Int32

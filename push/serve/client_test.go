@@ -151,7 +151,7 @@ func TestRefusedStreams(t *testing.T) {
 	}
 }
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{ encoding.CodecV2 }
 
 func (rawCodec) Marshal(any) (mem.BufferSlice, error) {
@@ -199,7 +199,7 @@ func TestAckDeadline(t *testing.T) {
 	polite.ask(xds.Cluster)
 	polite.ack(polite.next())
 	rude.ask(xds.Cluster)
-	rude.next() // and never an ACK
+	rude.next() // and never sends an ACK
 	if got := rude.end(); got.Code() != codes.Unavailable {
 		t.Errorf("%v", got)
 	}
@@ -210,7 +210,7 @@ func TestAckDeadline(t *testing.T) {
 	polite.next()
 }
 
-// padded is a cluster of about n bytes; version makes it differ.
+// padded returns a cluster of about n bytes; another version gives another cluster.
 func padded(name string, n int, version string) *clusterv3.Cluster {
 	c := clusterMessage(name)
 	c.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"test": {Fields: map[string]*structpb.Value{
@@ -222,13 +222,13 @@ func large(name string, n int, version string) *xds.Resource {
 	return encode(xds.Cluster, name, padded(name, n, version), xds.Ref{Type: xds.Endpoint, Name: name})
 }
 
-// A client that stops reading costs one message by reference, and the others nothing.
+// A client that stops reading costs a reference to one message, and does not delay the others.
 func TestSlowReader(t *testing.T) {
 	p := newPlanner(large("a", 1<<20, "0"), endpoints("a", "127.0.0.1:1"))
 	write := make(chan bool, 10)
 	s, addr := start(t, Config{Planner: p, Workers: 1, WriteTimeout: 2 * time.Second, Hooks: Hooks{Timeout: func(w bool) { write <- w }}})
 	slow := dial(t, addr)
-	slow.ask(xds.Cluster) // reads nothing; its 1 MB does not fit into the window
+	slow.ask(xds.Cluster) // reads nothing; its 1 MB exceeds the flow control window
 	eventually(t, "a response is in flight to the slow one", func() bool { i := s.Inspect(); return len(i) == 1 && i[0].Types[xds.Cluster].InFlight == 1 })
 
 	fast := dial(t, addr)
@@ -236,7 +236,7 @@ func TestSlowReader(t *testing.T) {
 	fast.ack(fast.next())
 	before := heap()
 	const pushes = 40
-	for i := range pushes { // a worker that writes to the slow one would never come back
+	for i := range pushes { // a worker that writes to the slow client would block for ever
 		p.put(large("a", 1<<20, fmt.Sprint(i+1)))
 		fast.ack(fast.next())
 	}
@@ -246,8 +246,8 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("%d responses in flight", n)
 		}
 	}
-	// What is due to the slow one is outside the credit: it blocks a goroutine of its own, not the worker, and ends the
-	// stream when it takes too long.
+	// The slow client's first endpoints are sent outside the credit. They block a goroutine of the stream, not the worker,
+	// and end the stream after the write timeout.
 	slow.ask(xds.Endpoint, "a")
 	eventually(t, "the answer waits", func() bool {
 		for _, i := range s.Inspect() {

@@ -61,6 +61,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
+// Unmarshal keeps an encoded request without decoding it; other messages are decoded.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
 		data.Ref() // gRPC releases its reference when this returns

@@ -16,7 +16,7 @@ import (
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
 // BehindError is returned (wrapped or not) by a Planner to a client that has seen a newer revision than this replica
-// has. The stream ends with Unavailable. A trailer names the replica's revision, so that the client looks for another
+// has. The stream ends with Unavailable. A trailer names the replica's revision, so that the client connects to another
 // replica.
 type BehindError struct {
 	Revision int64 // of this replica
@@ -40,7 +40,7 @@ type Client struct {
 	MinRevision agentapi.MinRevision // the newest state that it has seen
 	Secure      bool                 // the connection is TLS
 	// Holds means that the join is cheap: the first request listed held resources, or was an agent's for an agent
-	// resource. Such an agent asks to be admitted before it moves its Envoy, and lists Envoy's resources afterwards.
+	// resource. Such an agent requests its admission before it moves its Envoy, and lists Envoy's resources afterwards.
 	Holds bool
 }
 

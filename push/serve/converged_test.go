@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// rests says that nobody sends.
+// rests reports that no goroutine is sending on the stream.
 func (st *stream) rests() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.sender.task == nobody
 }
 
-// A client has converged when it has acknowledged what its view moved to, not when that was sent; and once.
+// A client has converged, once, when it has acknowledged the changes of its view, and not when they were sent.
 func TestConvergedIsAcknowledged(t *testing.T) {
 	took := make(chan time.Duration, 10)
 	p := newPlanner(cluster("a"))
@@ -33,14 +33,14 @@ func TestConvergedIsAcknowledged(t *testing.T) {
 	c.ack(r)
 	eventually(t, "it has converged", func() bool { return len(took) == 1 })
 	c.ask(xds.Listener)
-	c.ack(c.next()) // an answer is no move
+	c.ack(c.next()) // the response to a request is not a change
 	if len(took) != 1 {
 		t.Error("converged twice")
 	}
 }
 
-// The view moves again, and the client acknowledges what came before: it is up to date only with what came last, and that is
-// counted from the first move.
+// The view changes again, and the client acknowledges the earlier change: it has converged only when it acknowledges
+// the last change, and the time starts with the first.
 func TestConvergedIsNotWhatWasBefore(t *testing.T) {
 	took := make(chan time.Duration, 10)
 	p := newPlanner(cluster("a"), endpoints("a", "10.0.0.1:80"))
@@ -57,9 +57,9 @@ func TestConvergedIsNotWhatWasBefore(t *testing.T) {
 	before := c.next()
 	first := st.movedAt.Load()
 	eventually(t, "the sender is done", st.rests)
-	p.quietly(endpoints("a", "10.0.0.3:80")) // its turn has not come
+	p.quietly(endpoints("a", "10.0.0.3:80")) // without a turn
 	c.ack(before)
-	c.ask(xds.Listener) // read after the acknowledgement was; answering it is the turn
+	c.ask(xds.Listener) // read after the acknowledgement; its response is the turn
 	last := c.next()
 	if len(took) != 0 {
 		t.Error("converged with a set that is not the newest")

@@ -26,7 +26,7 @@
 // a turn.
 //
 // While etcd is away a replica answers from its last state, except to agents that have seen a newer one elsewhere.
-// Those look for another replica first (shard/relay).
+// Those connect to another replica first (shard/relay).
 //
 // # Invariants, held by tests
 //

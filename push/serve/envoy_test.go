@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// wire is a TCP relay that counts what a server sends and can be cut.
+// wire is a TCP relay that counts the bytes of a server and can be cut.
 type wire struct {
 	net.Listener
 	target atomic.Pointer[string]
@@ -72,8 +72,8 @@ type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(b []byte) (int, error) { c.n.Add(int64(len(b))); return len(b), nil }
 
-// freePort is a port that nobody else is given: Envoys share ports (SO_REUSEPORT), so that two tests with one port would
-// not fail but answer for each other.
+// freePort returns a port that no other caller receives: Envoys share ports (SO_REUSEPORT), so that two tests with one
+// port would not fail, but each would answer for the other.
 func freePort(t *testing.T) uint32 {
 	t.Helper()
 	return uint32(loopback.PortFor(t))
@@ -84,7 +84,7 @@ type envoy struct {
 	t *testing.T
 }
 
-// startEnvoy runs a real Envoy against an ADS server; api is DELTA_GRPC or GRPC.
+// startEnvoy runs a real Envoy with an ADS server; api is DELTA_GRPC or GRPC.
 func startEnvoy(t *testing.T, ads, api string) *envoy {
 	t.Helper()
 	return &envoy{envoytest.Start(t, envoytest.ADS(api, ads)), t}
@@ -101,8 +101,8 @@ func get(url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// inTime fails where Envoy has waited for an answer, or for what a cluster or a listener needs, until it had enough of it
-// (initial_fetch_timeout, 15 s): it counts that.
+// inTime fails if Envoy has waited for initial_fetch_timeout (15 s) for a response, or for a dependency of a cluster or
+// listener: Envoy counts these timeouts.
 func (e *envoy) inTime() {
 	e.t.Helper()
 	stats, err := envoytest.Stats(e.Admin)
@@ -117,12 +117,12 @@ func (e *envoy) inTime() {
 			}
 		}
 	}
-	if waits < 2 { // of listeners and clusters at least
+	if waits < 2 { // at least one of listeners and one of clusters
 		e.t.Errorf("Envoy counts %d waits", waits)
 	}
 }
 
-// stat reads one counter or gauge; -1: there is none.
+// stat returns the value of a counter or gauge; -1 if it does not exist.
 func (e *envoy) stat(name string) int {
 	stats, err := envoytest.Stats(e.Admin)
 	if n, ok := stats[name]; ok && err == nil {
@@ -131,7 +131,7 @@ func (e *envoy) stat(name string) int {
 	return -1
 }
 
-// backend answers with its name.
+// backend runs a server that responds with its name.
 func backend(t *testing.T, name string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
@@ -143,7 +143,7 @@ func serves(url, want string) func() bool {
 	return func() bool { code, body := get(url); return code == 200 && body == want }
 }
 
-// smallMesh is a listener on a port, whose route leads to cluster "one", which has the backend "one".
+// smallMesh returns a listener on a port, whose route leads to the cluster "one" with the backend "one".
 func smallMesh(t *testing.T) (p *fakePlanner, url string) {
 	port := freePort(t)
 	return newPlanner(cluster("one"), endpoints("one", backend(t, "one")), listen("in", port, "r1"), route("r1", "one")),
@@ -161,13 +161,13 @@ func TestEnvoyStartsAndFollows(t *testing.T) {
 			e.Live()
 			eventually(t, "traffic to one", serves(url, "one"))
 
-			// A changed cluster warms until its endpoints come again: at once, not after initial_fetch_timeout (15 s).
+			// A changed cluster is warm when its endpoints are sent again: at once, not after initial_fetch_timeout (15 s).
 			p.put(cluster("one", func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 2 }))
 			eventually(t, "a second warm cluster", func() bool {
 				return e.stat("cluster_manager.cluster_modified") == 1 && e.stat("cluster_manager.warming_clusters") == 0
 			})
 			e.inTime()
-			// A new cluster and the route to it, while requests run: none fails, make before break.
+			// A new cluster and the route to it are added while requests run: none fails, because of make before break.
 			stop, failed := hammer(url)
 			p.put(cluster("two"), endpoints("two", backend(t, "two")), route("r1", "two"))
 			eventually(t, "traffic to two", serves(url, "two"))
@@ -184,7 +184,7 @@ func TestEnvoyStartsAndFollows(t *testing.T) {
 	}
 }
 
-// hammer sends requests until stop is closed, and returns how many failed.
+// hammer sends requests until stop is closed, and returns the number of failed ones.
 func hammer(url string) (stop chan struct{}, failed chan int) {
 	stop, failed = make(chan struct{}), make(chan int, 1)
 	go func() {
@@ -227,7 +227,8 @@ func TestEnvoyReconnectIsSentNothing(t *testing.T) {
 	cold := w.down.Load()
 
 	var sent atomic.Int64
-	second, addr := start(t, Config{Planner: p, Hooks: Hooks{Sent: func(xds.Type, int, int, int) { sent.Add(1) }}}) // another replica, same content
+	// The second server is another replica with the same content.
+	second, addr := start(t, Config{Planner: p, Hooks: Hooks{Sent: func(xds.Type, int, int, int) { sent.Add(1) }}})
 	w.target.Store(&addr)
 	w.cut()
 	eventually(t, "resumed on the other replica", func() bool {
@@ -246,11 +247,11 @@ func TestEnvoyReconnectIsSentNothing(t *testing.T) {
 	}
 }
 
-// refusal is a resource that Envoy does not take, one in the same change that it takes, and how the first is mended.
+// refusal is a resource that Envoy refuses, a good one in the same change, and a correction of the first.
 type refusal struct {
 	bad, good, fix []*xds.Resource
 	culprit        xds.Ref
-	applied, fixed func(e *envoy) bool // the good one; the bad one once it is mended
+	applied, fixed func(e *envoy) bool // the good one is active; the bad one is active after its correction
 }
 
 func refusedCluster(how func(*clusterv3.Cluster)) refusal {
@@ -267,11 +268,13 @@ func refusedCluster(how func(*clusterv3.Cluster)) refusal {
 func TestEnvoyRefusals(t *testing.T) {
 	t.Parallel()
 	cases := map[string]refusal{
-		"cluster": refusedCluster(func(c *clusterv3.Cluster) { // passes its constraints, and fails when it is made
+		"cluster": refusedCluster(func(c *clusterv3.Cluster) { // valid by its constraints; its construction fails
 			c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 		}),
-		"cluster against its constraints": refusedCluster(func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 0 }),  // Envoy prints it
-		"cluster that is not named":       refusedCluster(func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 }), // Envoy does not say which
+		// Envoy prints it
+		"cluster against its constraints": refusedCluster(func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = 0 }),
+		// Envoy does not name it
+		"cluster that is not named": refusedCluster(func(c *clusterv3.Cluster) { c.ConnectTimeout.Seconds = -1 }),
 		"listener": {
 			bad: []*xds.Resource{listen("bad", freePort(t), "r1", func(l *listenerv3.Listener) {
 				l.FilterChains[0].Filters[0].GetTypedConfig().TypeUrl = "type.googleapis.com/envoy.extensions.filters.network.echo.v3.None"

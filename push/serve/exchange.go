@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
 )
@@ -18,11 +19,17 @@ import (
 // (which reads) are called. The lock is released even if the state machine panics. Methods that are called with the
 // lock held say so.
 type exchange struct {
-	proxy    Proxy
-	turn     atomic.Pointer[fanout.Stream]
-	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not wait
-	movedAt  atomic.Int64                  // when the view first moved since the client was up to date; unix nanoseconds, 0: it is up to date
-	may      atomic.Int64                  // the newest permitted plan (manifest.Set.Plan); anyPlan until it is up to date once
+	proxy Proxy
+	turn  atomic.Pointer[fanout.Stream]
+	// markedAt contains, for each lane, when the stream began to wait for a turn, in Unix nanoseconds; 0: it does not
+	// wait.
+	markedAt [fanout.NumLanes]atomic.Int64
+	// movedAt is when the view first moved since the client was up to date, in Unix nanoseconds; 0: it is up to date.
+	movedAt atomic.Int64
+	// may is the newest permitted plan (manifest.Set.Plan); anyPlan until the client is up to date for the first time.
+	may atomic.Int64
+	// debts are the changes of the view that the client has not acknowledged.
+	debts ledger.Debts
 
 	mu           sync.Mutex // guards the fields below
 	state        *delta.State
@@ -48,7 +55,7 @@ type exchange struct {
 // maxRefusals bounds the refusals that a stream keeps for debugging.
 const maxRefusals = 16
 
-// mark asks for a turn.
+// mark requests a turn in a lane.
 func (x *exchange) mark(l fanout.Lane, now time.Time) {
 	x.markedAt[l].CompareAndSwap(0, now.UnixNano())
 	x.turn.Load().Mark(l)
@@ -61,11 +68,11 @@ func (x *exchange) locked(f func()) {
 	f()
 }
 
-// start is the event that the client has joined.
+// start sets the state of a client that has joined.
 func (x *exchange) start(state *delta.State) { x.locked(func() { x.state = state }) }
 
-// open is the event before a client's first request of an agent type: its list of held resources is compared with the
-// offers.
+// open prepares the state for a client's first request of an agent type: the list of held resources in the request is
+// then compared with the offers.
 func (x *exchange) open(t xds.Type, all *offers) {
 	x.locked(func() {
 		x.state.Open(t)
@@ -79,10 +86,10 @@ func (x *exchange) cost(m delta.Message) (bytes int) {
 	return bytes
 }
 
-// grant is the event that this many more bytes may be kept.
+// grant permits the state to keep this many more bytes.
 func (x *exchange) grant(bytes int) { x.locked(func() { x.state.Grant(bytes) }) }
 
-// retarget is the event that the next request must be compared with the view's newest set.
+// retarget makes the view's newest set the target, so that the next request is compared with it.
 func (x *exchange) retarget() { x.locked(func() { x.state.Target(x.proxy.Set()) }) }
 
 // advanced is the effect of a request.
@@ -98,7 +105,7 @@ type advanced struct {
 	surplus  int              // bytes that were paid for and are not needed
 }
 
-// requested is the event of a client's request; false: the stream was closed.
+// requested passes a client's request to the state, and returns its effect; false: the stream was closed.
 func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -131,7 +138,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep is the event of a refusal.
+// keep adds a refusal to the newest ones, which are kept for debugging.
 func (x *exchange) keep(r Refusal) {
 	x.locked(func() {
 		if len(x.refusals) == maxRefusals {
@@ -141,7 +148,8 @@ func (x *exchange) keep(r Refusal) {
 	})
 }
 
-// end is the event that the stream ends, with no further sends; false: it had ended before.
+// end closes the exchange, with no further sends, and drops the waiting answers. It returns true for the first call,
+// whose cause is kept.
 func (x *exchange) end(cause error) (first bool) {
 	var unsent []*answer
 	x.locked(func() {
@@ -167,17 +175,19 @@ func (x *exchange) ended() (is bool) {
 	return is
 }
 
-// converged is called, with the lock held, when nothing is left to send. The client is up to date once everything is
-// acknowledged, except for clusters that are still warming. converged then returns when its view first moved since the
-// last time. The zero time means that the client is not up to date, the view did not move, or the move changed nothing
-// for this client. If an acknowledgement comes between a move of the view and its turn, the client has the old set, and
-// is up to date only with the new one.
+// converged returns when the view of a client that is now up to date first moved since the last time. The caller holds
+// the lock, and nothing is left to send. A client is up to date when everything is acknowledged, except for clusters
+// that are still warming. The zero time means that the client is not up to date, the view did not move, or the move
+// changed nothing for this client. If an acknowledgement comes between a move of the view and its turn, the client has
+// the old set, and is up to date only with the new one.
 func (x *exchange) converged() (since time.Time) {
+	n := x.debts.Len() // read before the set, which so contains their changes
 	set := x.proxy.Set()
 	if !x.state.Settled() || !x.state.Aims(set) {
 		return since
 	}
 	x.grown(set)
+	x.pay(n)
 	if at := x.movedAt.Swap(0); at != 0 && x.pushed {
 		since = time.Unix(0, at)
 	}
@@ -227,7 +237,8 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, 
 		if x.sender.due { // the client cannot acknowledge before it has read the due response
 			x.waiting[t] = max(x.waiting[t], now.UnixNano())
 		}
-		if t == xds.Cluster && x.state.MayWarm() { // a vanished client is detected by the pings of its connection and by other responses
+		// A vanished client is detected by the pings of its connection and by other responses.
+		if t == xds.Cluster && x.state.MayWarm() {
 			continue
 		}
 		if x.state.InFlight(t) > 0 && now.Sub(time.Unix(0, x.waiting[t])) > limits.ack {

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// answering is the configuration of a Lua filter that answers with a text.
+// answering returns the configuration of a Lua filter that responds with a text.
 func answering(name, text string) *xds.Resource {
 	return lua(name, fmt.Sprintf("function envoy_on_request(h) h:respond({[':status'] = '200'}, '%s') end", text))
 }
@@ -24,12 +24,13 @@ func lua(name, code string) *xds.Resource {
 		DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: code}}})})
 }
 
-// discovering gives a listener a first filter whose configuration Envoy asks for, and waits for so long; 0: for as long as it takes.
+// discovering adds to a listener a first filter whose configuration Envoy requests, and waits for this time; 0: without
+// a limit.
 func discovering(name string, wait time.Duration) func(*listenerv3.Listener) {
 	return func(l *listenerv3.Listener) {
 		m, f := &hcmv3.HttpConnectionManager{}, l.FilterChains[0].Filters[0]
 		if err := f.GetTypedConfig().UnmarshalTo(m); err != nil {
-			panic(err) // of this test's own
+			panic(err) // an error of this test
 		}
 		source := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3,
 			InitialFetchTimeout: durationpb.New(wait)}
@@ -39,8 +40,9 @@ func discovering(name string, wait time.Duration) func(*listenerv3.Listener) {
 	}
 }
 
-// The configuration of a filter that is discovered changes without its listener. A refused one leaves the last good one in place. A listener that names
-// one that does not exist waits for as long as it says, and then its requests fail until there is one.
+// The configuration of a discovered filter changes without its listener. A refused configuration leaves the last
+// accepted one in place. A listener whose filter has no configuration waits for its timeout; then its requests fail
+// until there is one.
 func TestEnvoyDiscoversFilters(t *testing.T) {
 	t.Parallel()
 	in, other := freePort(t), freePort(t)
@@ -78,7 +80,8 @@ func TestEnvoyDiscoversFilters(t *testing.T) {
 	}
 }
 
-// An Envoy that refuses the configuration of a filter, and has no earlier one, is given what stands in for it: its listener serves, which would wait for ever.
+// An Envoy that refuses the configuration of a filter and has no earlier one is sent the stand-in, so that its listener
+// serves instead of waiting for ever.
 func TestEnvoyIsGivenStandIns(t *testing.T) {
 	t.Parallel()
 	in := freePort(t)

@@ -15,7 +15,8 @@ func (st *stream) rescue() {
 	if fault == nil {
 		return
 	}
-	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID) // counted and logged; the client gets no details
+	// The panic is counted and logged; the client receives no details.
+	_ = st.srv.cfg.Crashes.Caught(crash.RPC, fault, obs.KeyNode, st.client.ID)
 	st.stop()
 	st.kill(crash.Ended)
 }

@@ -16,11 +16,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// faulty is a planner in which what concerns the client "bad" panics on demand.
+// faulty is a planner whose operations for the client "bad" panic on demand.
 type faulty struct {
 	*fakePlanner
 	inJoin atomic.Bool
-	inSet  atomic.Int32 // at which call; 0: never
+	inSet  atomic.Int32 // the number of the call that panics; 0: none
 }
 
 type faultyProxy struct {
@@ -46,15 +46,18 @@ func (v *faultyProxy) Set() *manifest.Set {
 	return v.Proxy.Set()
 }
 
-// A panic ends the stream that it is about, wherever it happens: in the goroutine that reads, in one that sends to all, in one that
-// sends to this stream alone, in the one that watches all. Other streams go on, and nothing of the ended one is left.
+// A panic ends only the stream that it concerns, in each goroutine: that of reading, that of sending to all, that of
+// sending to this stream, and that of watching deadlines. Other streams continue, and nothing of the ended stream is
+// left.
 func TestPanicEndsOneStream(t *testing.T) {
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad"}, TypeUrl: xds.Cluster.URL()}
 	for name, c := range map[string]struct {
 		cfg   Config
-		make  func(p *faulty, bad *client) // brings the panic about; with acked: when the client is up to date
+		make  func(p *faulty, bad *client) // causes the panic; with acked: after the client is up to date
 		acked bool
-		code  codes.Code // of the end; where the reading goroutine is another one, the connection is closed: Unavailable
+		// code is the status of the ended stream: Unavailable if the panic is not in the reading goroutine, because the
+		// connection is then closed.
+		code codes.Code
 	}{
 		"joining": {make: func(p *faulty, bad *client) { p.inJoin.Store(true); bad.send(first) }, code: codes.Internal},
 		"reading": {cfg: Config{Hooks: Hooks{Acked: func(_ xds.Type, node string, _ int64, _ time.Duration) {
@@ -66,7 +69,7 @@ func TestPanicEndsOneStream(t *testing.T) {
 		"sending":          {make: func(p *faulty, _ *client) { p.inSet.Store(3) }, acked: true, code: codes.Unavailable},
 		"sending in a goroutine of the stream's own": {cfg: Config{Answers: []Answer{{TypeURL: "istio.io/debug",
 			Resources: func(context.Context, Client, []string) ([]*discoveryv3.Resource, error) { return nil, nil }}}},
-			make: func(p *faulty, bad *client) { // what follows an answer is sent by the goroutine that sent the answer
+			make: func(p *faulty, bad *client) { // the goroutine that sends an answer also sends the next response
 				p.inSet.Store(1)
 				bad.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"x"}})
 				eventually(bad.t, "the stream ends", func() bool {
@@ -111,7 +114,7 @@ func TestPanicEndsOneStream(t *testing.T) {
 	}
 }
 
-// settled is how many streams have nothing in flight, and nobody who sends.
+// settled returns the number of streams with nothing in flight and no sending goroutine.
 func settled(s *Server) (n int) {
 	for _, st := range s.all() {
 		if st.rests() && st.movedAt.Load() == 0 && !st.unacknowledged() {

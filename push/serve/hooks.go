@@ -23,6 +23,7 @@ type Hooks struct {
 	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
 	Timeout   func(write bool)         // a stream was closed: not written in time (pilot_xds_write_timeout), or not acknowledged
 	Bounded   func(what string, n int) // an identity reached a bound (BoundStreams ...), n times
+	Left      func(Client, Proxy)      // a stream has ended that had joined
 }
 
 // Refusal is one NACK.
@@ -43,6 +44,7 @@ type Refusal struct {
 	At       time.Time
 }
 
+// fill replaces missing hooks by functions without effect.
 func (h *Hooks) fill() {
 	if h.Streams == nil {
 		h.Streams = func(int) {}
@@ -76,5 +78,8 @@ func (h *Hooks) fill() {
 	}
 	if h.Bounded == nil {
 		h.Bounded = func(string, int) {}
+	}
+	if h.Left == nil {
+		h.Left = func(Client, Proxy) {}
 	}
 }

@@ -12,16 +12,19 @@ import (
 
 // StreamInfo describes one stream, for debugging.
 type StreamInfo struct {
-	ID                 uint64
-	Node               string // its id
-	Identity           string
-	Addr               string
-	View               string
-	Namespace          string
-	SotW               bool // state of the world
-	Opened             time.Time
-	Target             int64 // revision of the newest set of its view
-	Unacked            int   // bytes
+	ID        uint64
+	Node      string // its id
+	Identity  string
+	Addr      string
+	View      string
+	Namespace string
+	SotW      bool // state of the world
+	Opened    time.Time
+	Target    int64 // revision of the newest set of its view
+	Unacked   int   // bytes
+	// Behind is when the view first moved since the client was up to date; zero: the client is up to date, or has never
+	// been.
+	Behind             time.Time
 	Types              [xds.NumTypes]delta.Info
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
@@ -37,9 +40,14 @@ func (s *Server) Inspect() []StreamInfo {
 // InspectOf lists the streams that of selects by node id and proxy. Others cost almost nothing, because requests about
 // one proxy or one tenant may be frequent.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
+	return s.inspect(func(st *stream) bool { return of(st.client.ID, st.proxy) })
+}
+
+// inspect lists the selected streams, by node and then by age.
+func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 	var seen []*stream
 	for _, st := range s.all() {
-		if of(st.client.ID, st.proxy) {
+		if of(st) {
 			seen = append(seen, st)
 		}
 	}
@@ -100,9 +108,14 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 	return all
 }
 
+// info returns the description of a joined stream. withheld lists the withheld versions by view, and sums caches sums
+// over clients with equal resources.
 func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Sums) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
 		View: st.proxy.ID(), Namespace: st.proxy.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.proxy.Set().Revision}
+	if at := st.movedAt.Load(); at != 0 {
+		i.Behind = time.Unix(0, at)
+	}
 	st.describe(&i, st.srv.cfg.AgentTypes, sums)
 	i.Withheld = st.withheldFrom(withheld[i.View])
 	return i

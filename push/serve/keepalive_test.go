@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// Agents and proxies without an agent ping as often as gRPC lets them, every ten seconds, some of them while they have no stream:
-// their connection lives.
+// Agents, and proxies without an agent, send pings as often as gRPC permits, every ten seconds, some of them without a
+// stream: their connections stay open.
 func TestPingsOfAgentsArePermitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 20)
@@ -31,7 +31,7 @@ func TestPingsOfAgentsArePermitted(t *testing.T) {
 	})
 }
 
-// A client may ping once a second, and no more often: then its connection ends.
+// A client may send one ping a second; with more its connection is closed.
 func TestOnePingASecond(t *testing.T) {
 	for every, ends := range map[time.Duration]bool{time.Second: false, 999 * time.Millisecond: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestOnePingASecond(t *testing.T) {
 			_ = framer.WriteSettings()
 			for range 10 {
 				time.Sleep(every)
-				_ = framer.WritePing(false, [8]byte{}) // the server may have hung up
+				_ = framer.WritePing(false, [8]byte{}) // the server may have closed the connection
 			}
 			synctest.Wait()
 			select {

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// still is a listener of one connection.
+// still is a listener with one connection.
 type still struct {
 	net.Listener
 	conn net.Conn
@@ -18,7 +18,7 @@ type still struct {
 
 func (s still) Accept() (net.Conn, error) { return s.conn, nil }
 
-// countedReads is a connection that counts reads. Like the kernel it gives what has come.
+// countedReads is a connection that counts reads. A read returns the available bytes, as with the kernel.
 type countedReads struct {
 	net.Conn
 	io.Reader
@@ -30,7 +30,7 @@ func (c *countedReads) Read(b []byte) (int, error) {
 	return c.Reader.Read(b)
 }
 
-// accepted is a connection as gRPC has it, of which this is what comes.
+// accepted returns a connection as gRPC receives it, whose bytes are read from come.
 func accepted(t *testing.T, come io.Reader) (net.Conn, *countedReads) {
 	t.Helper()
 	one, other := net.Pipe()
@@ -43,7 +43,7 @@ func accepted(t *testing.T, come io.Reader) (net.Conn, *countedReads) {
 	return c, source
 }
 
-// What is read is what came, however it came and however it is asked for.
+// The bytes read equal the bytes received, however they arrive and whatever the sizes of reads.
 func TestConnReadsAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -72,7 +72,7 @@ func TestConnReadsAhead(t *testing.T) {
 	}
 }
 
-// A frame that is asked for in two parts takes one call of the kernel where it is small, and a large one two.
+// A frame that is read in two parts needs one system call if it is small, and two if it is large.
 func TestSmallFramesTakeOneCall(t *testing.T) {
 	const head = 9
 	for name, c := range map[string]struct{ payload, calls int }{

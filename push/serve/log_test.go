@@ -25,7 +25,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// connected is a server, and a connection to it in memory: in a bubble of synctest time passes only when all wait.
+// connected returns a client of a server through a connection in memory: in a bubble of synctest the time advances only
+// when all goroutines wait.
 func connected(t *testing.T, cfg Config) discoveryv3.AggregatedDiscoveryServiceClient {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
@@ -39,7 +40,7 @@ func connected(t *testing.T, cfg Config) discoveryv3.AggregatedDiscoveryServiceC
 	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 }
 
-// logLine is what a test reads of a log line.
+// logLine has the fields of a log line that the tests read.
 type logLine struct {
 	Msg, Node, Peer, Identity, Cause, Error, Type string
 	Suppressed                                    int
@@ -57,8 +58,8 @@ func linesOf(t *testing.T, log *envoytest.Output) (all []logLine) {
 	return all
 }
 
-// Thousands of refused streams make a handful of lines, which count all of them; a refusal of another cause is written at once,
-// and says who it was.
+// Thousands of refused streams cause a few log lines, which count all of them; a refusal for another reason is logged
+// at once, with its client.
 func TestRefusedStreamsAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &envoytest.Output{}
@@ -106,8 +107,8 @@ func TestRefusedStreamsAreSampled(t *testing.T) {
 	})
 }
 
-// A type that is not served is logged once for each stream and type, a few types of a stream, and sampled over all streams; what
-// agents report of their health is not. No request is answered, and the stream goes on.
+// A type that is not served is logged once for each stream and type, for a few types of a stream, and is sampled over
+// all streams; agents' health reports are not logged. The request is not answered, and the stream continues.
 func TestTypesThatAreNotServedAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &envoytest.Output{}
@@ -146,8 +147,8 @@ func TestTypesThatAreNotServedAreLogged(t *testing.T) {
 	})
 }
 
-// A version that a fleet refuses is one line and a sample, which count all refusals; a refusal of another resource is
-// written at once, and one line names who, what and why.
+// A version that many proxies refuse is logged once and then sampled, with the number of all refusals. A refusal of
+// another resource is logged at once. One line names the client, the resource and the reason.
 func TestRefusedResourcesAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &envoytest.Output{}
@@ -164,7 +165,7 @@ func TestRefusedResourcesAreSampled(t *testing.T) {
 			}
 			c.ask(xds.Cluster)
 			c.nack(c.next(), "Error adding/updating cluster(s) "+name+": why")
-			c.ack(c.next()) // the other one, again
+			c.ack(c.next()) // of the other resource, again
 		}
 		time.Sleep(2*obs.SampleInterval + time.Second)
 		lines, counted := linesOf(t, log), map[string]int{}

@@ -29,18 +29,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// patience bounds every wait of these tests.
+// patience is the limit of each wait in these tests.
 const patience = time.Minute
 
-// fakePlanner gives every client one set.
+// fakePlanner returns one set for all clients.
 type fakePlanner struct {
 	mu     sync.Mutex
 	set    *manifest.Set
-	views  map[*fakeProxy]int // which it is of all that joined
+	views  map[*fakeProxy]int // each with its number in the order of joining
 	refuse error
 	joined []Client
 
-	id        atomic.Pointer[string] // of the view that all have; nil: "view"
+	id        atomic.Pointer[string] // the id of the common view; nil: "view"
 	confirmed atomic.Int32
 	confirm   func() error // nil: no error
 }
@@ -68,7 +68,7 @@ func (p *fakePlanner) Join(_ context.Context, c Client, moved func(fanout.Lane))
 	return v, nil
 }
 
-// edit replaces the set and notifies everybody.
+// edit replaces the set and notifies all clients.
 func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 	p.mu.Lock()
 	next := *p.set
@@ -107,7 +107,7 @@ func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 
 func (p *fakePlanner) put(resources ...*xds.Resource) { p.edit(resources) }
 
-// quietly is put before anybody is told.
+// quietly replaces resources without notifying the clients.
 func (p *fakePlanner) quietly(resources ...*xds.Resource) {
 	p.mu.Lock()
 	views := p.views
@@ -168,7 +168,7 @@ func startOn(t testing.TB, cfg Config, l net.Listener) *Server {
 	return s
 }
 
-// eventually waits for a condition that another process or goroutine brings about.
+// eventually waits for a condition that another process or goroutine makes true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

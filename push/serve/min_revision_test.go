@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// What a client says it has seen reaches the planner.
+// The planner receives the minimal revision from the metadata of a client.
 func TestMinRevisionOfClient(t *testing.T) {
 	p := newPlanner()
 	_, addr := start(t, Config{Planner: p})
@@ -27,7 +27,8 @@ func TestMinRevisionOfClient(t *testing.T) {
 	}
 }
 
-// A client that understands places is told, with each response, where the newest state stands; others are told the revision alone.
+// Each response to a client that sends a place states the place of the newest state; a response to another client
+// states only the revision.
 func TestPlaceInVersion(t *testing.T) {
 	_, addr := start(t, Config{Planner: newPlanner(), Place: func() string { return "ab.1.2" }})
 	service, ctx := connect(t, addr)

@@ -20,13 +20,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// crowd is proxies that refuse one version and take all others.
+// crowd is a set of proxies that refuse one version and accept all others.
 type crowd struct {
 	t       *testing.T
 	bad     string
 	refused atomic.Int32
 	mu      sync.Mutex
-	has     map[string]int // by version: how many have taken it
+	has     map[string]int // the number of proxies that have accepted a version
 }
 
 func (c *crowd) join(addr string, proxies int) {
@@ -37,7 +37,7 @@ func (c *crowd) join(addr string, proxies int) {
 			for {
 				r, err := cl.Recv()
 				if err != nil {
-					return // the test is over, or waits in vain
+					return // the test is over, or its wait has timed out
 				}
 				bad := ""
 				for _, res := range r.Resources {
@@ -61,7 +61,7 @@ func (c *crowd) join(addr string, proxies int) {
 	}
 }
 
-// have waits until so many have taken a version.
+// have waits until this many proxies have accepted a version.
 func (c *crowd) have(r *xds.Resource, proxies int) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("%s is with %d", r.Name, proxies), func() bool {
@@ -75,9 +75,10 @@ func stat(name, stat string) *xds.Resource {
 	return cluster(name, func(c *clusterv3.Cluster) { c.AltStatName = stat })
 }
 
-// Good edits follow one another, a version comes that every proxy refuses, and good edits go on: however many had the edit
-// before when the next one came, the bad version reaches a few, and all have what is good. Where fifty proxies are of one identity and come one
-// after the other, it is soon withheld from that identity; that these then take the rest is no reason to send it to many of the next identity.
+// After good edits comes a version that all proxies refuse, and then good edits again: whatever the number of proxies
+// that had the previous edit, few receive the bad version, and all receive the good ones. If fifty proxies that arrive
+// one after the other have one identity, the version is soon withheld from this identity. They then accept the rest,
+// and this must not send the version to many proxies of the next identity.
 func TestBadVersionReachesAFew(t *testing.T) {
 	for name, size := range map[string]struct{ proxies, enough, each int }{
 		"all have the last edit": {100, 100, 1}, "half have it": {100, 50, 1}, "one has it": {100, 1, 1}, "fifty of each identity": {200, 200, 50},
@@ -89,7 +90,8 @@ func TestBadVersionReachesAFew(t *testing.T) {
 			p := newPlanner(stat("c", "good"), first)
 			var identities atomic.Int32
 			withheld := quarantine.New(quarantine.Config{})
-			_, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Slow: patience}, Quarantine: withheld, // on any machine
+			// With this patience no proxy is slow, whatever the machine.
+			_, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Slow: patience}, Quarantine: withheld,
 				Authenticate: func(context.Context) (attest.Caller, error) {
 					n := int(identities.Add(1))
 					who := callerOf(fmt.Sprintf("spiffe://mesh/ns/shop/sa/%d", n/size.each))
@@ -119,10 +121,13 @@ func TestBadVersionReachesAFew(t *testing.T) {
 			fixed := stat("c", "fixed")
 			p.put(fixed)
 			c.have(fixed, proxies)
-			// A plan goes to eight at first. The refusals of three identities withhold the version; the first of each keeps its place for a second.
+			// A plan is first sent to eight proxies. The refusals of three identities withhold the version; the first refusal of
+			// each keeps its place for a second.
 			few := int32(8 + 3)
 			if size.each > 1 {
-				few = 3 * (8 + 2) // each identity is tried with the first window; the places of its first refusal, later, and its second are free for two more
+				// Each identity is tried with the first window. The place of its second refusal becomes free at once and that of
+				// its first later, for two more proxies.
+				few = 3 * (8 + 2)
 			}
 			if n := c.refused.Load(); n > few {
 				t.Errorf("%d of %d proxies were sent a version that all refuse", n, proxies)
@@ -133,8 +138,9 @@ func TestBadVersionReachesAFew(t *testing.T) {
 	}
 }
 
-// A refusal counts before it gives its place of the rollout to another proxy: the third one of an identity withholds the version from that
-// identity, so that no fourth proxy is sent it, however long it takes to say which objects it was made of.
+// A refusal is counted before its place of the rollout is used for another proxy: the third refusal of an identity
+// withholds the version from the identity, so that no fourth proxy is sent it, however long it takes to find the
+// objects of the refused resource.
 func TestRefusalCountsFirst(t *testing.T) {
 	bad, first := stat("c", "bad"), stat("d", "0")
 	c := &crowd{t: t, bad: bad.Version, has: map[string]int{}}
@@ -144,7 +150,8 @@ func TestRefusalCountsFirst(t *testing.T) {
 	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 2, Slow: patience},
 		Hooks: Hooks{Refused: func(Refusal) { counted.Add(1) }, Acked: func(xds.Type, string, int64, time.Duration) { acked.Add(1) }},
 		Blame: func(Proxy, xds.Type, string, string) []model.Place {
-			if refusals.Add(1) == 3 { // a turn that is asked for now comes after that of a fourth proxy, if that has been asked for
+			// A turn that is requested now comes after that of a fourth proxy, if there is one.
+			if refusals.Add(1) == 3 {
 				turn := make(chan struct{})
 				s := srv.loop.Join("", false, func(bool, int64) int { close(turn); return 0 })
 				s.Mark(fanout.Answers)
@@ -170,7 +177,7 @@ func TestRefusalCountsFirst(t *testing.T) {
 	}
 }
 
-// planned is the set of a plan: two clusters, of which the endpoints of one have changed.
+// planned returns the set of a plan with two clusters; only one of them has new endpoints in each plan.
 func planned(plan int64, stat string, address string) *manifest.Set {
 	s := &manifest.Set{Revision: plan, Plan: plan, FastHosts: []string{"a"}}
 	s.Types[xds.Cluster][manifest.Scope] = manifest.Of(cluster("a"), cluster("b", func(c *clusterv3.Cluster) { c.AltStatName = stat }))
@@ -178,8 +185,8 @@ func planned(plan int64, stat string, address string) *manifest.Set {
 	return s
 }
 
-// A stream is sent a plan when it was let in for it, and not before: neither with an answer nor by a turn that was given for
-// an older plan. What it says of it is about what it was sent.
+// A stream is sent a plan only after it was admitted to it: neither in the response to a request nor in a turn for an
+// older plan. Its acknowledgement or refusal counts for the plan that was sent.
 func TestPlansWaitForTheirTurn(t *testing.T) {
 	srv := New(Config{Planner: newPlanner()})
 	st, proxy, out := taped(srv, planned(5, "one", "10.0.0.1:80"))
@@ -195,7 +202,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	}
 	give(t, st, delta.Request{Type: xds.Cluster})
 	give(t, st, delta.Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{"a", "b"})})
-	proxy.set = planned(6, "two", "10.0.0.1:80") // while it joins nothing is tried on it
+	proxy.set = planned(6, "two", "10.0.0.1:80") // a joining stream does not try plans
 	st.send(false, 0)
 	sent("CDS", "EDS")
 	ack(xds.Cluster, xds.Endpoint)
@@ -205,7 +212,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 
 	proxy.set = planned(7, "three", "10.0.0.2:80")
 	st.send(false, 0)
-	sent("EDS") // the endpoints that changed
+	sent("EDS") // the changed endpoints
 	ack(xds.Endpoint)
 	st.send(false, 6)
 	sent()
@@ -232,7 +239,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	}
 
 	proxy.set = planned(10, "four", "10.0.0.2:80")
-	st.send(false, 11) // the views of others have moved on, this one has not
+	st.send(false, 11) // the views of others have changed; this one has not
 	sent("CDS", "EDS")
 	ack(xds.Cluster, xds.Endpoint)
 	proxy.set = planned(11, "five", "10.0.0.2:80")
@@ -246,8 +253,8 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// The view of a stream that is let in for a plan moves to that plan, and asks for a turn, a moment later: the second turn, which has
-// nothing to send, gives its slot back at once.
+// The view of a stream that is admitted to a plan changes to this plan and requests a turn a moment later. This second
+// turn has nothing to send, and returns its place at once.
 func TestSecondTurnOfAPlanEnds(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	var turns, refused atomic.Int32
@@ -264,7 +271,8 @@ func TestSecondTurnOfAPlanEnds(t *testing.T) {
 	})
 	p.put(cluster("b"))
 	for _, c := range clients {
-		go func() { c.nack(c.next(), "Error adding/updating cluster(s) b: why") }() // the rollout stays at one stream at a time
+		// After a refusal the rollout stays at one stream at a time.
+		go func() { c.nack(c.next(), "Error adding/updating cluster(s) b: why") }()
 	}
 	eventually(t, "both have had it", func() bool { return refused.Load() == 2 })
 	for _, st := range srv.all() {
@@ -277,8 +285,8 @@ func TestSecondTurnOfAPlanEnds(t *testing.T) {
 	}
 }
 
-// Who joins is not tried on: it is sent what changes meanwhile, though nobody has taken that yet, and counts from when it is up
-// to date.
+// A joining stream does not try plans: it receives changes that no proxy has accepted yet, and counts in the rollout
+// when it is up to date.
 func TestJoinsAreNotTried(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 1, Slow: patience}})
@@ -289,14 +297,14 @@ func TestJoinsAreNotTried(t *testing.T) {
 	late.ask(xds.Cluster)
 	first := late.next()
 	p.put(cluster("b"))
-	second := old.next() // and has the only place, without an ACK
+	second := old.next() // without an ACK it keeps the only place
 	late.ack(first)
 	late.ack(late.next())
 	eventually(t, "both are up to date", func() bool { return srv.all()[0].may.Load()+srv.all()[1].may.Load() == 2*2 })
 	old.ack(second)
 	p.put(cluster("c"))
 	var both sync.WaitGroup
-	for _, c := range []*client{old, late} { // one after the other, in whatever order
+	for _, c := range []*client{old, late} { // one after the other, in any order
 		both.Go(func() {
 			r, err := c.Recv()
 			if err != nil {

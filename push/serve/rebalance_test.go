@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// warnings counts log lines of that level and above.
+// warnings counts log lines with at least the level of a warning.
 type warnings struct{ atomic.Int32 }
 
 func (w *warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
@@ -30,8 +30,8 @@ func (w *warnings) Handle(context.Context, slog.Record) error        { w.Add(1);
 func (w *warnings) WithAttrs([]slog.Attr) slog.Handler               { return w }
 func (w *warnings) WithGroup(string) slog.Handler                    { return w }
 
-// Streams that did not subscribe to the agent resource are sent away first, others only where that is asked for; as many as said, and
-// quietly.
+// SendAway closes this number of streams without an error in the log: first those without a subscription to the agent
+// resource, others only if requested.
 func TestSendAway(t *testing.T) {
 	b := &board{}
 	b.res.Store(agentResource(t, "A", "1"))
@@ -86,7 +86,7 @@ func TestSendAway(t *testing.T) {
 	}
 }
 
-// The planner is told whether a join is cheap: the client says what it holds.
+// A join states whether the client has resources already, so that the planner knows whether it is cheap.
 func TestJoinSaysWhatIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		delta *discoveryv3.DeltaDiscoveryRequest
@@ -126,8 +126,9 @@ func TestJoinSaysWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A stream that an agent opened to be let in is confirmed once more when its Envoy speaks, which was served elsewhere until
-// then; no other is. Where that cannot be, it ends, and the agent comes again with a new word.
+// An agent may open a stream to be admitted while another replica serves its Envoy. The stream is confirmed once more
+// at Envoy's first request; other streams are not. If it cannot be confirmed, it ends, and the agent connects again
+// with new metadata.
 func TestEarlyStreamsAreConfirmed(t *testing.T) {
 	b := &board{}
 	b.res.Store(agentResource(t, "A", "1"))
@@ -165,8 +166,8 @@ func TestEarlyStreamsAreConfirmed(t *testing.T) {
 	}
 }
 
-// What Envoy has when it speaks at its new replica may be newer than what that replica's last turn for it saw: it is compared with
-// what there is, and nothing that Envoy has is sent again.
+// At its first request on a new replica, Envoy may have newer resources than the replica's last turn for the stream
+// used: its claims are compared with the current resources, and no resource that Envoy has is sent again.
 func TestNewClaimsAreComparedWithWhatThereIs(t *testing.T) {
 	b := &board{}
 	b.res.Store(agentResource(t, "A", "1"))
@@ -184,7 +185,7 @@ func TestNewClaimsAreComparedWithWhatThereIs(t *testing.T) {
 	}
 }
 
-// The lag is of streams that could be sent to and have not had their turn; it is over with that.
+// The lag is the longest wait of streams that can be sent to and have not had their turn; it ends with the turn.
 func TestLag(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p})
@@ -200,12 +201,13 @@ func TestLag(t *testing.T) {
 		t.Errorf("lag %v", lag)
 	}
 	st.mu.Lock()
-	st.sender.task = all // somebody is at it: what takes time is the client
+	st.sender.task = all // a sending goroutine exists: the client is slow
 	st.mu.Unlock()
 	if lag := s.Lag(time.Now()); lag != 0 {
 		t.Errorf("lag %v of a client that does not read", lag)
 	}
-	// A turn that comes meanwhile finds nothing to do; who sends looks again before it stops, and then nothing waits.
+	// A turn in the meantime finds nothing to do; the sending goroutine checks again before it stops, and then nothing
+	// waits.
 	st.mark(fanout.Config, time.Now())
 	eventually(t, "the turn is over", func() bool { return s.Waiting(fanout.Config) == 0 })
 	st.sendSome()

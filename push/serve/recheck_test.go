@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// callerOf is who has an identity; nobody for the empty one.
+// callerOf returns the caller with an identity; for an empty text, one without an identity.
 func callerOf(id string) attest.Caller {
 	if id == "" {
 		return attest.Caller{}
@@ -27,7 +27,7 @@ func callerOf(id string) attest.Caller {
 	return attest.Caller{ID: spiffeid.RequireFromString(id)}
 }
 
-// refusals is who is refused.
+// refusals is the list of refused identities.
 type refusals struct {
 	mu  sync.Mutex
 	ids []string
@@ -48,7 +48,7 @@ func (r *refusals) refused(c attest.Caller) error {
 	return nil
 }
 
-// A stream ends with its caller's right, and no other does.
+// When a caller is refused, exactly its streams end.
 func TestRecheck(t *testing.T) {
 	const bad, good = "spiffe://mesh/ns/shop/sa/bad", "spiffe://mesh/ns/shop/sa/good"
 	var refused refusals
@@ -67,12 +67,13 @@ func TestRecheck(t *testing.T) {
 		t.Fatalf("%d streams ended while nobody is refused", n)
 	}
 	refused.add(bad)
-	refused.add("") // nobody is nobody's identity
+	refused.add("") // the empty text is no identity
 	if n := s.Recheck(); n != 2 {
 		t.Fatalf("%d streams ended, want 2", n)
 	}
 	for _, c := range []*client{one, two} {
-		if got := c.end(); got.Code() != codes.Unavailable { // the connection is closed: a client that does not read would keep it
+		// The connection is closed, because a client that does not read would not notice the end of the stream.
+		if got := c.end(); got.Code() != codes.Unavailable {
 			t.Errorf("ended with %v", got)
 		}
 	}
@@ -85,7 +86,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// revoking is a planner during whose Join something happens.
+// revoking is a planner that calls a function during Join.
 type revoking struct {
 	*fakePlanner
 	joining func()
@@ -96,7 +97,7 @@ func (p *revoking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) 
 	return p.fakePlanner.Join(ctx, c, moved)
 }
 
-// Somebody who is refused between their authentication and their first request is found too.
+// A caller that is refused between authentication and the first request is found, too.
 func TestRecheckWhileJoining(t *testing.T) {
 	const bad = "spiffe://mesh/ns/shop/sa/bad"
 	var refused refusals
@@ -106,7 +107,7 @@ func TestRecheckWhileJoining(t *testing.T) {
 	}})
 	p.joining = func() {
 		refused.add(bad)
-		s.Recheck() // the stream is not among those that are known yet
+		s.Recheck() // the stream is not registered yet
 	}
 	c := dial(t, addr)
 	c.ask(xds.Cluster)
@@ -115,7 +116,8 @@ func TestRecheckWhileJoining(t *testing.T) {
 	}
 }
 
-// Nothing is planned for somebody who is refused while their stream waits to send its first request: rechecks do not find it, since it has not joined.
+// Nothing is planned for a caller that is refused while its stream waits to send the first request: Recheck does not
+// find it, because it has not joined.
 func TestRefusedBeforeTheFirstRequest(t *testing.T) {
 	const bad = "spiffe://mesh/ns/shop/sa/bad"
 	var refused refusals
@@ -141,8 +143,8 @@ func TestRefusedBeforeTheFirstRequest(t *testing.T) {
 	}
 }
 
-// Who has shown no credential that is in force gets no Secrets beyond those that they had; where a newer one can be had the stream
-// ends, so that it is shown.
+// A caller whose credential has expired receives no Secrets besides its previous ones. If the caller can obtain a newer
+// credential, the stream ends, so that the caller presents it.
 func TestSecretsNeedACredential(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var ended atomic.Bool
@@ -160,14 +162,14 @@ func TestSecretsNeedACredential(t *testing.T) {
 				t.Errorf("the stream ended with %v", got)
 			}
 		} else {
-			c.next() // there is none of the name
+			c.next() // no Secret has the name
 		}
 		p.expect("+kubernetes://one -")
 	}
 }
 
-// A Secret that changes is a new private key: who has shown no credential that is in force keeps the version that they have, until
-// they show one; where one can be had the stream ends, so that it is shown.
+// A changed Secret has a new private key. A caller whose credential has expired keeps the previous version until it
+// presents a newer one; if it can obtain one, the stream ends.
 func TestRenewedSecretsNeedACredential(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var ended atomic.Bool
@@ -184,7 +186,7 @@ func TestRenewedSecretsNeedACredential(t *testing.T) {
 		ended.Store(true)
 		renewed := keyPair(t, "one")
 		p.put(renewed, route("a", "y"))
-		got := c.next() // Secrets come before routes
+		got := c.next() // Secrets would come before routes
 		if got.GetTypeUrl() != xds.Route.URL() {
 			t.Fatalf("sent %v", got)
 		}
@@ -205,7 +207,7 @@ func TestRenewedSecretsNeedACredential(t *testing.T) {
 	}
 }
 
-// A module's configuration with another credential is not sent either; one without goes on.
+// A module's configuration with another credential is not sent to such a caller either; one without a credential is.
 func TestRenewedModulesNeedACredential(t *testing.T) {
 	var ended atomic.Bool
 	pulled := func(version string) *xds.Resource {

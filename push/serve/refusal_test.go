@@ -23,15 +23,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// badRoute is accepted by protobuf and refused by Envoy, which does not say which route it is.
+// badRoute returns a route configuration that protobuf accepts and Envoy refuses without naming it.
 func badRoute(name, cluster string) *xds.Resource {
 	return encode(xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"},
 		Routes: []*routev3.Route{{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}}},
 			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}}}}})
 }
 
-// Envoy does not name the culprit of a refused response of routes or endpoints: it is found by halves, what was good
-// before goes on serving, and the others arrive.
+// Envoy does not name the bad resource of a refused response of routes or endpoints. The server finds it by halving the
+// response: the previous version continues to serve, and all other resources arrive.
 func TestEnvoyRefusalsFoundByHalves(t *testing.T) {
 	t.Parallel()
 	t.Run("routes", func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestEnvoyRefusalsFoundByHalves(t *testing.T) {
 
 const listeners = 5
 
-// halves are an Envoy with listeners of a route and a cluster of their own.
+// halves is an Envoy with several listeners, each with its own route and cluster.
 type halves struct {
 	p     *fakePlanner
 	s     *Server
@@ -91,7 +91,9 @@ func manyListeners(t *testing.T) *halves {
 
 func (h *halves) url(i int) string { return fmt.Sprintf("http://127.0.0.1:%d/", h.ports[i]) }
 
-// expect makes an edit of all listeners, of which the culprit's, bad, must stay as it was; then that of fix is mended.
+// expect makes an edit in which Envoy refuses the culprit: the listener with number bad must still serve the old
+// backend, and all others the new one. Then it makes the correction mend, after which the listener with number fix must
+// serve the new backend.
 func (h *halves) expect(t *testing.T, culprit xds.Ref, bad, fix int, edit, mend []*xds.Resource) {
 	t.Helper()
 	h.p.put(edit...)
@@ -111,8 +113,9 @@ func (h *halves) expect(t *testing.T, culprit xds.Ref, bad, fix int, edit, mend 
 	eventually(t, "the quarantine is lifted", func() bool { return len(h.s.Inspect()[0].Refusals) == 0 })
 }
 
-// A 1 MB response of changed and new clusters that wait for endpoints and certificates, over a slow wire: what is due
-// passes the credit, or Envoy and the server would wait for each other until initial_fetch_timeout (15 s).
+// A response of 1 MB with changed and new clusters that wait for endpoints and certificates, over a slow connection:
+// their dependencies are sent beyond the credit, because otherwise Envoy and the server would wait for each other until
+// initial_fetch_timeout (15 s).
 func TestDependenciesOnASlowWire(t *testing.T) {
 	t.Parallel()
 	p := newPlanner()
@@ -169,7 +172,7 @@ func keyPair(t *testing.T, name string) *xds.Resource {
 		CertificateChain: inline("CERTIFICATE", der), PrivateKey: inline("PRIVATE KEY", pkcs8)}}})
 }
 
-// throttle is a relay to a server whose answers come with so many bytes a second.
+// throttle is a relay to a server that limits the bytes of responses in each second.
 func throttle(t *testing.T, target string, rate int) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

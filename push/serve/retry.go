@@ -89,7 +89,7 @@ func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	return is
 }
 
-// retriesOne is the event that only this client is sent a withheld version; false: the stream has ended.
+// retriesOne permits that only this client is sent a withheld version; false: the stream has ended.
 func (x *exchange) retriesOne(k quarantine.Key) (open bool) {
 	x.locked(func() { x.retries, open = append(x.retries, k), !x.closed })
 	return open
@@ -189,6 +189,8 @@ const (
 	mostResumed  = 1 << 20 // more streams than a replica has: all have been woken by then
 )
 
+// resume marks streams that lack a released version: firstResumed of them in the first call for a version, twice as
+// many in each further call, until no stream lacks it.
 func (s *Server) resume(k quarantine.Key, streams []*stream) {
 	room := max(firstResumed, 2*s.resuming[k])
 	s.resuming[k] = room

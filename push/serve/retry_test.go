@@ -18,14 +18,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withholding is a server with a quarantine whose clock the test holds, over one view with the clusters good and bad.
+// withholding is a server with a quarantine on the test's clock, and with one view of the clusters good and bad.
 type withholding struct {
 	t    *testing.T
 	p    *fakePlanner
 	s    *Server
 	q    *quarantine.Quarantine
 	addr string
-	now  atomic.Int64 // since the epoch
+	now  atomic.Int64 // in nanoseconds since the epoch
 	id   chan string
 }
 
@@ -34,12 +34,13 @@ func newWithholding(t *testing.T, quorum int) *withholding {
 	w.now.Store(int64(time.Hour))
 	w.q = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Quorum: quorum, Jitter: func() float64 { return 0 }},
 		Now: func() time.Time { return time.Unix(0, w.now.Load()) }, Log: slog.New(slog.DiscardHandler)})
-	w.s, w.addr = start(t, Config{Planner: w.p, Quarantine: w.q, ResumeTime: 20 * time.Millisecond, // and looks for retries as often
+	// ResumeTime is also the interval of checking for retries.
+	w.s, w.addr = start(t, Config{Planner: w.p, Quarantine: w.q, ResumeTime: 20 * time.Millisecond,
 		Authenticate: func(context.Context) (attest.Caller, error) { return callerOf(<-w.id), nil }})
 	return w
 }
 
-// join is a proxy that asks for clusters, and the names of those that it is sent first.
+// join returns a proxy that requests clusters, the first response, and its resource names.
 func (w *withholding) join(identity, envoy string) (*client, *discoveryv3.DeltaDiscoveryResponse, []string) {
 	w.t.Helper()
 	w.id <- identity
@@ -64,7 +65,7 @@ func namesOf(r *discoveryv3.DeltaDiscoveryResponse) (names []string) {
 
 var both, onlyGood, onlyBad = []string{"bad", "good"}, []string{"good"}, []string{"bad"}
 
-// refuse has proxies join that refuse the bad cluster, and leave.
+// refuse makes proxies join, refuse the bad cluster, and leave.
 func (w *withholding) refuse(envoy string, identities ...string) {
 	w.t.Helper()
 	for _, identity := range identities {
@@ -83,7 +84,7 @@ func (w *withholding) refuse(envoy string, identities ...string) {
 	}
 }
 
-// joinsWithout has a proxy join, from which the bad cluster must be withheld, and acknowledge the rest.
+// joinsWithout makes a proxy join, from which the bad cluster must be withheld, and acknowledge the rest.
 func (w *withholding) joinsWithout(identity, envoy string) *client {
 	w.t.Helper()
 	c, r, names := w.join(identity, envoy)
@@ -94,7 +95,7 @@ func (w *withholding) joinsWithout(identity, envoy string) *client {
 	return c
 }
 
-// joinsWith has a proxy join that acknowledges everything.
+// joinsWith makes a proxy join and acknowledge all.
 func (w *withholding) joinsWith(identity string) *client {
 	w.t.Helper()
 	c, r, _ := w.join(identity, "")
@@ -107,7 +108,8 @@ func (w *withholding) key() quarantine.Key {
 	return quarantine.Key{View: "view", Type: bad.Type, Name: bad.Name, Version: bad.Version}
 }
 
-// What several identities refused is withheld from the others; what one refused is not.
+// A version that several identities refused is withheld from others; repeated refusals of one identity withhold
+// nothing.
 func TestQuarantine(t *testing.T) {
 	w := newWithholding(t, 2)
 	w.refuse("", "spiffe://one", "spiffe://one", "spiffe://two")
@@ -118,8 +120,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// What was refused by proxies that have left is named, and sent to one of two newcomers after the pause; when that has
-// acknowledged it, the other is sent it too.
+// A version that was refused by proxies that have left is listed, and after the pause is sent to one of two new
+// proxies; when this one has acknowledged it, the other receives it too.
 func TestWithheldIsRetried(t *testing.T) {
 	w := newWithholding(t, 3)
 	w.refuse("", "spiffe://one", "spiffe://two", "spiffe://three")
@@ -171,8 +173,8 @@ func TestWithheldIsRetried(t *testing.T) {
 	}
 }
 
-// A retry that is refused leaves the version withheld, and what else the proxy has as it was; one whose stream ends puts the next
-// one off.
+// A refused retry leaves the version withheld and the proxy's other resources unchanged. A retry whose stream ends
+// delays the next one.
 func TestRetryThatFails(t *testing.T) {
 	w := newWithholding(t, 2)
 	w.refuse("", "spiffe://one", "spiffe://two")
@@ -187,7 +189,8 @@ func TestRetryThatFails(t *testing.T) {
 		})
 	}
 	due(3, 2*quarantine.DefaultPause)
-	eventually(t, "the stream says what its proxy refused, and holds", func() bool { // after the quarantine was told
+	// The stream records the refusal after the quarantine does.
+	eventually(t, "the stream says what its proxy refused, and holds", func() bool {
 		i := w.s.Inspect()
 		return len(i) == 1 && len(i[0].Refusals) == 1 && i[0].Types[xds.Cluster].Held == 1
 	})
@@ -201,13 +204,14 @@ func TestRetryThatFails(t *testing.T) {
 	due(3, 4*quarantine.DefaultPause)
 }
 
-// What proxies of one Envoy refused is sent to one of another Envoy at once, and to all of these when it has acknowledged it.
+// A version that proxies of one version of Envoy refused is sent to one proxy of another version of Envoy at once, and
+// to all of these after its acknowledgement.
 func TestRetryByAnotherEnvoy(t *testing.T) {
 	w := newWithholding(t, 2)
 	w.refuse("A", "spiffe://one", "spiffe://two")
 	w.joinsWithout("spiffe://three", "A")
 	other, r, names := w.join("spiffe://three", "B")
-	if other.ack(r); slices.Equal(names, onlyGood) { // the retry is begun beside the stream, often after its first response
+	if other.ack(r); slices.Equal(names, onlyGood) { // the retry runs concurrently, often after the first response
 		r = other.next()
 		names = append(namesOf(r), "good")
 		other.ack(r)
@@ -225,7 +229,7 @@ func TestRetryByAnotherEnvoy(t *testing.T) {
 	w.joinsWithout("spiffe://five", "A")
 }
 
-// A stream goes by the view that it has now: an EnvoyFilter gives proxies another one while they are connected.
+// A stream uses its current view: an EnvoyFilter changes the view of connected proxies.
 func TestViewThatChanges(t *testing.T) {
 	w := newWithholding(t, 2)
 	c := w.joinsWith("spiffe://one")

@@ -24,14 +24,14 @@ type rolloutState struct {
 	part bool // a part was withheld, because only this identity refuses it: its ACK says nothing about others
 }
 
-// tryPlan asks for a turn for a plan that is new to the stream.
+// tryPlan requests a turn for a plan that is new to the stream.
 func (x *exchange) tryPlan(plan int64, now time.Time) {
 	x.markedAt[fanout.Config].CompareAndSwap(0, now.UnixNano())
 	x.turn.Load().Try(plan)
 }
 
 // begins reports whether the stream may be sent all of a set. If the set's plan is newer than the permitted one, it
-// asks for a turn for that plan. A view may move between the grant of a turn and its use. The caller holds the lock.
+// requests a turn for that plan. A view may move between the grant of a turn and its use. The caller holds the lock.
 func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	may, r := x.may.Load(), &x.rollout
 	if set.Plan > may {
@@ -48,7 +48,8 @@ func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	return true
 }
 
-// took is called when the client may have acknowledged the whole plan that is tried on it. The caller holds the lock.
+// took ends the turn for the plan that is tried on the client, if the client has acknowledged all of it: the plan
+// counts as accepted, or as skipped if it says nothing about other streams. The caller holds the lock.
 func (x *exchange) took() {
 	if !x.rollout.on || !x.state.Took() {
 		return
@@ -61,8 +62,8 @@ func (x *exchange) took() {
 	}
 }
 
-// refused is called after a refusal of the client. It returns the plan that was tried on it, or 0. The caller holds the
-// lock.
+// refused ends the turn for a plan after a refusal of the client. It returns the plan that was tried on it, or 0. The
+// caller holds the lock.
 func (x *exchange) refused() (plan int64) {
 	if x.rollout.plan > 0 {
 		x.planOver()
@@ -70,8 +71,8 @@ func (x *exchange) refused() (plan int64) {
 	return x.rollout.plan
 }
 
-// planOver notes that the turn for a plan is over. It reports whether the sent set was of that plan. If it was older,
-// the newer plan needs another turn.
+// planOver ends the turn for a plan. It reports whether the sent set was of that plan. If it was older, the newer plan
+// needs another turn.
 func (x *exchange) planOver() (current bool) {
 	r := &x.rollout
 	r.on = false
@@ -81,7 +82,8 @@ func (x *exchange) planOver() (current bool) {
 	return current
 }
 
-// grown is called when a stream counts as up to date: from now on plans are tried on it. The caller holds the lock.
+// grown ends the first delivery of a stream that is up to date: from now on plans are tried on it. The caller holds the
+// lock.
 func (x *exchange) grown(set *manifest.Set) {
 	if x.may.CompareAndSwap(anyPlan, set.Plan) {
 		x.rollout.plan = set.Plan

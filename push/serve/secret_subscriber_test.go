@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// clerk gives views that have Secrets made when they are asked for, but for the one named none.
+// clerk is a planner whose views add Secrets when they are subscribed to. A name that is missing in made has no Secret.
 type clerk struct {
 	*fakePlanner
 	t     *testing.T
@@ -48,7 +48,7 @@ func (v clerkProxy) SubscribeSecrets(_ context.Context, add, drop []string) {
 			puts = append(puts, r)
 		}
 	}
-	v.c.fakePlanner.mu.Lock() // nobody is told: who asks looks for itself
+	v.c.fakePlanner.mu.Lock() // without notifying clients: the subscriber reads the set itself
 	defer v.c.fakePlanner.mu.Unlock()
 	next := *v.c.set
 	next.Types[xds.Secret][manifest.Scope] = next.Types[xds.Secret][manifest.Scope].With(puts, drop)
@@ -64,8 +64,8 @@ func (c *clerk) expect(want ...string) {
 	})
 }
 
-// A view is told which Secrets its client wants before the client is answered, so that the first answer has them, and a
-// client that comes back with what there is gets nothing; and which it does not want any more.
+// A view is told the subscribed Secrets before the client is answered, so that the first response contains them and a
+// client that reconnects with current Secrets receives nothing. It is also told when the client unsubscribes.
 func TestSecretsAreAskedFor(t *testing.T) {
 	made := map[string]*xds.Resource{"one": keyPair(t, "one"), "two": keyPair(t, "two")}
 	c := &clerk{fakePlanner: newPlanner(cluster("a")), t: t, made: made}
@@ -89,10 +89,12 @@ func TestSecretsAreAskedFor(t *testing.T) {
 		versions[one.Name] = one.Version
 	}
 
-	_, addr = start(t, Config{Planner: &clerk{fakePlanner: newPlanner(cluster("a")), t: t, made: made}}) // another replica
+	// This server is another replica.
+	_, addr = start(t, Config{Planner: &clerk{fakePlanner: newPlanner(cluster("a")), t: t, made: made}})
 	back := dial(t, addr)
 	back.send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "test"}, TypeUrl: xds.Secret.URL(), ResourceNamesSubscribe: []string{"one", "two"}, InitialResourceVersions: versions})
-	for _, wild := range []xds.Type{xds.Cluster, xds.Listener} { // Secrets would come before or between them
+	// Responses with Secrets would arrive before or between these.
+	for _, wild := range []xds.Type{xds.Cluster, xds.Listener} {
 		back.ask(wild)
 		r := back.next()
 		if r.TypeUrl != wild.URL() {
@@ -102,7 +104,7 @@ func TestSecretsAreAskedFor(t *testing.T) {
 	}
 }
 
-// On a state-of-the-world stream a request lists all that is wanted.
+// On a state-of-the-world stream each request lists all subscribed names.
 func TestSecretsAreAskedForOverSotW(t *testing.T) {
 	made := map[string]*xds.Resource{"one": keyPair(t, "one"), "two": keyPair(t, "two"), "three": keyPair(t, "three")}
 	c := &clerk{fakePlanner: newPlanner(), t: t, made: made}
@@ -124,7 +126,7 @@ func TestSecretsAreAskedForOverSotW(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(names) == 1 && nonce != "" {
-			continue // nothing new: no answer
+			continue // nothing new: no response
 		}
 		r, err := s.Recv()
 		if err != nil || len(r.Resources) != 1 {

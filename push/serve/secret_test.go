@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// terminates makes a listener terminate TLS with a secret that comes over ADS.
+// terminates makes a listener terminate TLS with a Secret from ADS.
 func terminates(secret string) func(*listenerv3.Listener) {
 	return func(l *listenerv3.Listener) {
 		l.FilterChains[0].TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
@@ -21,8 +21,8 @@ func terminates(secret string) func(*listenerv3.Listener) {
 	}
 }
 
-// An Envoy that asks for a secret that does not exist is told so, and does not wait: the listeners beside it serve, its
-// own refuses handshakes until the secret comes.
+// An Envoy that requests a missing Secret is told so and does not wait: its other listeners serve, and the listener
+// with the Secret refuses handshakes until the Secret exists.
 func TestEnvoySecretThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	plain, secured := freePort(t), freePort(t)

@@ -140,7 +140,7 @@ func (x *exchange) takeSecretsHeld() (held bool) {
 	return held
 }
 
-// holdSecrets is the event that new versions are still held back.
+// holdSecrets records that new versions of Secrets are still held back.
 func (x *exchange) holdSecrets() { x.locked(func() { x.secretsHeld = true }) }
 
 // names returns a list, which may be nil, as a sequence.

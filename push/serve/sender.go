@@ -10,9 +10,10 @@ import (
 // sender decides which goroutine sends on a stream. One goroutine sends at a time. It starts with a turn, requests and
 // writes responses until no response is left, and then stops. A turn that comes meanwhile is added to its task.
 type sender struct {
-	task      task
-	again     bool // a turn came: offers and withheld may be out of date
-	due       bool // the response that is being written is outside the credit: the client must read before it can acknowledge
+	task  task
+	again bool // a turn came: offers and withheld may be out of date
+	// due means that the response being written is outside the credit: the client must read before it can acknowledge.
+	due       bool
 	unwritten bool // an answer may not be written by gRPC yet, so that the next response may block
 }
 
@@ -32,6 +33,7 @@ type outgoing struct {
 	blocks bool // writing it may block until the client reads
 }
 
+// what returns the type of the message, for log lines.
 func (o *outgoing) what() string {
 	if o.answer != nil {
 		return o.answer.url
@@ -39,9 +41,9 @@ func (o *outgoing) what() string {
 	return typeName(o.reply.Type, o.reply.URL)
 }
 
-// begin is the event that the stream has a turn. plan is the newest permitted plan; 0: unchanged. It returns true if
-// the caller sends from now on and must call next. It returns false if another goroutine takes the turn over, or the
-// stream has ended.
+// begin begins a turn of the stream. plan is the newest permitted plan; 0: unchanged. It returns true if the caller
+// sends from now on and must call next. It returns false if another goroutine does the work of the turn, or the stream
+// has ended.
 func (x *exchange) begin(urgent bool, plan int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -67,7 +69,7 @@ func (x *exchange) begin(urgent bool, plan int64) bool {
 	return true
 }
 
-// stop is the event that the sending goroutine cannot continue.
+// stop ends the sending of a goroutine that cannot continue.
 func (x *exchange) stop() { x.locked(func() { x.sender.task, x.sender.due = nobody, false }) }
 
 // sending reports whether a goroutine sends, or the stream has ended.
@@ -82,7 +84,8 @@ type found uint8
 const (
 	nothing   found = iota // the caller stops sending
 	something              // there is a response to write
-	lookAgain              // a turn came since the caller looked up offers and withheld: it repeats that, and calls next again
+	// lookAgain: a turn came since the caller read offers and withheld. The caller reads both again, and then calls next.
+	lookAgain
 )
 
 // next returns the next response. since is when the view moved, if the client turns out to have acknowledged everything
@@ -135,7 +138,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 	return out, nothing, x.converged()
 }
 
-// sends notes a response that is about to be sent. The caller holds the lock.
+// sends records a response that is about to be sent. The caller holds the lock.
 func (x *exchange) sends(reply *delta.Reply, urgent bool, now time.Time) {
 	x.sender.due = reply.Due
 	if x.state.InFlight(reply.Type) == 1 {

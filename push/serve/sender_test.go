@@ -11,8 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A turn that comes while somebody sends is not lost: one for all becomes the task of who sends, and what that had looked up before the
-// turn is looked up once more before it stops.
+// A turn that arrives while a goroutine sends is not lost: a turn for all becomes this goroutine's task, and its
+// lookups from before the turn are repeated before it stops.
 func TestTurnWhileSomebodySends(t *testing.T) {
 	b := &board{}
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{b.agentType()}})
@@ -45,7 +45,7 @@ func TestTurnWhileSomebodySends(t *testing.T) {
 	}
 }
 
-// What an exchange guards is touched by its own methods alone (their receiver is x): whoever else has a stream hands it events.
+// Only methods of exchange (with receiver x) access the fields that an exchange guards; other code passes it events.
 func TestExchangeIsTheOnlyOwner(t *testing.T) {
 	guarded := regexp.MustCompile(`\bst\.(exchange|mu|locked|state|sender|pushed|secretsHeld|rollout|closed|spoke|resumeOver|cause|waiting|agentWaiting|refusals|retries|reports|answers)\b`)
 	files, err := filepath.Glob("*.go")

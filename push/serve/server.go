@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/crash"
@@ -70,6 +71,8 @@ type Config struct {
 	ResumeTime   time.Duration // time in which a resumed stream must request all types that it held; 0: 5 s
 	Log          *slog.Logger  // nil: slog.Default()
 	Crashes      *crash.Log    // receives panics that end one stream; nil: a new one that logs to Log
+	// Ledger counts the acknowledgements of each published plan; nil: they are not counted.
+	Ledger *ledger.Ledger
 }
 
 // Server is the xDS server. Register it, listen with Listen, and Run it.
@@ -90,7 +93,9 @@ type Server struct {
 	mu      sync.Mutex // guards streams; a leaf
 	streams map[uint64]*stream
 
-	resuming map[quarantine.Key]int // released versions that are being sent, with the number of streams woken last; owned by watch
+	// resuming contains the released versions that are being sent, with the number of streams woken last. Only watch uses
+	// it.
+	resuming map[quarantine.Key]int
 }
 
 // New returns a Server.
@@ -184,6 +189,13 @@ func (s *Server) Budget() fanout.Budget { return s.loop.Budget() }
 // Joins returns the number of streams that were opened so far.
 func (s *Server) Joins() uint64 { return s.serial.Load() }
 
+// Streams returns the number of streams that have joined.
+func (s *Server) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}
+
 // Waiting returns the number of streams that wait for their turn in a lane.
 func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
 
@@ -208,6 +220,7 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
+// all returns the joined streams, in any order.
 func (s *Server) all() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,6 +231,7 @@ func (s *Server) all() []*stream {
 	return all
 }
 
+// add adds a joined stream and counts it.
 func (s *Server) add(st *stream) {
 	s.mu.Lock()
 	s.streams[st.id] = st
@@ -225,6 +239,7 @@ func (s *Server) add(st *stream) {
 	s.cfg.Hooks.Streams(1)
 }
 
+// drop removes a stream and counts it out.
 func (s *Server) drop(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st.id)

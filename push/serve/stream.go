@@ -72,6 +72,8 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	return err
 }
 
+// run authenticates the caller and then processes requests until the stream ends. It returns the reason: io.EOF if the
+// client has closed its side.
 func (st *stream) run(ctx context.Context) error {
 	st.step = inCredential
 	if err := st.authenticate(ctx); err != nil {
@@ -93,7 +95,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// take handles one encoded request, in pieces.
+// take processes one encoded request, in pieces.
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
 	if st.sotw {
@@ -136,7 +138,8 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	return st.advance(m)
 }
 
-// reportHealth passes on an agent's report about a machine's workload: an error, or health. There is no response.
+// reportHealth passes an agent's report about a machine's workload to the planner: an error, or healthy. There is no
+// response.
 func (st *stream) reportHealth(m delta.Message) {
 	if r, is := st.proxy.(HealthReporter); is {
 		r.ReportHealth(!m.Failed, m.Error)
@@ -211,7 +214,8 @@ func joinError(err error) error {
 	return status.Errorf(codes.InvalidArgument, "node: %v", err)
 }
 
-// moved is called by the plan loop.
+// moved requests a turn after a change of the proxy's set, in the lane of the change; for a new plan of configuration,
+// a turn in its rollout. If the proxy has ended, it ends the stream. The plan loop calls it.
 func (st *stream) moved(l fanout.Lane) {
 	defer st.rescue()
 	turn := st.turn.Load()
@@ -224,6 +228,7 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
+	st.debts.Owe(st.srv.cfg.Ledger.Debt(st.proxy.Namespace()), now)
 	if plan := st.proxy.Set().Plan; l == fanout.Config && plan > st.may.Load() {
 		st.tryPlan(plan, now)
 	} else {
@@ -231,7 +236,8 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 }
 
-// advance passes a request to the state machine, and asks for a turn if there is something to send.
+// advance passes a request to the state machine, reports the results, and requests a turn if there is something to
+// send.
 func (st *stream) advance(m delta.Message) error {
 	now, turn := time.Now(), st.turn.Load()
 	agent, isAgent := agentType(m.Type)
@@ -260,7 +266,9 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	if a.refused > 0 { // after the report, so that the next stream in the rollout is not sent what this refusal made the quarantine withhold
+	// This follows the report, so that the next stream in the rollout is not sent a version that this refusal made the
+	// quarantine withhold.
+	if a.refused > 0 {
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
 	for _, k := range a.accepted {
@@ -284,7 +292,8 @@ func (st *stream) payFor(m delta.Message) {
 	}
 }
 
-// report passes on a report of the state machine. Only the reading goroutine calls it.
+// report passes a report of the state machine to the hooks, the log and the quarantine. since is when the response was
+// sent, in Unix nanoseconds. Only the reading goroutine calls it.
 func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	if i, is := agentType(r.Type); is {
 		st.reportAgent(i, r)
@@ -320,9 +329,11 @@ func (st *stream) close() error {
 	st.end(nil)
 	cause, joined := st.ending()
 	if joined {
+		st.debts.Leave()
 		st.turn.Load().Leave()
 		st.srv.drop(st)
 		st.srv.cfg.Quarantine.Leave(st.id)
+		st.srv.cfg.Hooks.Left(st.client, st.proxy)
 		st.proxy.Leave()
 	}
 	return cause

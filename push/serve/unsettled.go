@@ -12,7 +12,7 @@ type Unsettled struct {
 }
 
 // Unsettled returns the streams whose clients are not up to date with the present state of their views, or have never
-// been up to date. Streams that join later do not count. The cost is one look at each stream.
+// been up to date. Streams that join later do not count. The cost is one check of each stream.
 func (s *Server) Unsettled(now time.Time) *Unsettled {
 	u := &Unsettled{at: now.UnixNano(), streams: s.all()}
 	u.Left()

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Streams are unsettled from the moment that their views move until their clients have acknowledged that, or refused it, or are gone. What a
-// view moves to later does not count, nor a stream that joins later.
+// A stream is unsettled from the change of its view until its client has acknowledged or refused the change, or has
+// left. Later changes of the view, and streams that join later, do not count.
 func TestUnsettled(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	s, addr := start(t, Config{Planner: p})

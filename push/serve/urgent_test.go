@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// tape is a stream in memory that remembers the types of what was sent.
+// tape is a stream in memory that records the types of sent messages.
 type tape struct {
 	sink
 	types  []string
@@ -42,7 +42,7 @@ func (s *tape) SendMsg(m any) error {
 
 var _ grpc.ServerStream = (*tape)(nil)
 
-// sent ends the test unless these types were sent since the last time.
+// sent fails the test unless exactly these types were sent since its last call.
 func (s *tape) sent(t *testing.T, want []string) {
 	t.Helper()
 	if !slices.Equal(s.types, want) {
@@ -51,7 +51,7 @@ func (s *tape) sent(t *testing.T, want []string) {
 	s.types = nil
 }
 
-// taped is a stream whose client has been sent nothing, with the view that it is of.
+// taped returns a stream whose client has received nothing, with its view and its record.
 func taped(srv *Server, set *manifest.Set) (st *stream, proxy *stillProxy, out *tape) {
 	proxy, out = &stillProxy{set: set}, &tape{}
 	st = &stream{srv: srv, grpc: out, exchange: exchange{proxy: proxy}}
@@ -60,8 +60,8 @@ func taped(srv *Server, set *manifest.Set) (st *stream, proxy *stillProxy, out *
 	return st, proxy, out
 }
 
-// A stream that waits in the lane of configuration is sent the endpoints that moved at once, and the rest when it has its
-// turn there; a turn for all that comes while somebody sends is not lost.
+// A stream that waits in the lane of configuration is sent changed endpoints at once, and the rest in its turn of that
+// lane. A turn for all that arrives while a goroutine sends is not lost.
 func TestUrgentFirst(t *testing.T) {
 	srv := New(Config{Planner: newPlanner()})
 	set := func(revision int64, stat, address string, port uint32) *manifest.Set {
@@ -86,7 +86,7 @@ func TestUrgentFirst(t *testing.T) {
 	give(t, st, delta.Request{Type: xds.Cluster})
 	give(t, st, delta.Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{"a", "b"})})
 	st.send(true, 0)
-	sent("CDS", "EDS") // first answers are urgent
+	sent("CDS", "EDS") // first responses are urgent
 	give(t, st, delta.Request{Type: xds.Listener})
 	st.send(true, 0)
 	sent("LDS")
@@ -97,7 +97,7 @@ func TestUrgentFirst(t *testing.T) {
 	st.send(true, 0)
 	sent()
 	st.send(false, 0)
-	sent("CDS", "EDS") // those of the cluster that changed, again
+	sent("CDS", "EDS") // the endpoints of the changed cluster are sent again
 
 	proxy.set = set(3, "two", "10.0.0.3:80", 2)
 	out.during = func() {
@@ -109,7 +109,7 @@ func TestUrgentFirst(t *testing.T) {
 	sent("EDS", "LDS")
 }
 
-// A gateway that has waited for the shortest time is sent to first: sidecars wait until it has acknowledged.
+// A gateway is sent to first, even if it has waited for the shortest time: sidecars wait until it has acknowledged.
 func TestGatewaysAreFirst(t *testing.T) {
 	p := newPlanner(cluster("a"))
 	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Streams: 1, Bytes: 1, Slow: patience}})
@@ -127,7 +127,7 @@ func TestGatewaysAreFirst(t *testing.T) {
 	gateway := join("router~10.0.0.3~gw.edge~edge.svc.cluster.local")
 	eventually(t, "all are up to date", func() bool { return srv.Waiting(fanout.Answers) == 0 && unacked(srv) == 0 })
 	busy.ask(xds.Listener)
-	answer := busy.next() // and as it is not acknowledged, nobody else is sent to
+	answer := busy.next() // while it is unacknowledged, no other stream is sent to
 	p.put(cluster("b"))
 	eventually(t, "all wait", func() bool { return srv.Waiting(fanout.Config) == len(all)+2 })
 	busy.ack(answer)
@@ -137,7 +137,7 @@ func TestGatewaysAreFirst(t *testing.T) {
 	}
 	gateway.ack(first)
 	for _, c := range append(all, busy) {
-		go func() { // in whatever order
+		go func() { // in any order
 			if r, err := c.Recv(); err == nil {
 				c.ack(r)
 			}
@@ -146,7 +146,7 @@ func TestGatewaysAreFirst(t *testing.T) {
 	eventually(t, "all have it", func() bool { return srv.Waiting(fanout.Config) == 0 && unacked(srv) == 0 })
 }
 
-// unacked is how many streams have something that they did not acknowledge.
+// unacked returns the number of streams with unacknowledged bytes.
 func unacked(s *Server) (n int) {
 	for _, i := range s.Inspect() {
 		if i.Unacked > 0 {

@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A stream is woken once when its routes have waited for their clusters for long enough. Where they cannot be sent then, because the client does not
-// acknowledge the ones before, its acknowledgement wakes it: the stream does not ask for one turn after the other until then.
+// A stream is woken once when its routes have waited long enough for their clusters. If the routes cannot be sent then,
+// because the client has not acknowledged earlier ones, the acknowledgement wakes the stream; until then it requests no
+// turns.
 func TestStreamIsNotWokenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(clusters, routes *manifest.Manifest) *manifest.Set {
@@ -41,7 +42,7 @@ func TestStreamIsNotWokenInVain(t *testing.T) {
 		st.state.Request(delta.Request{Type: xds.Route, Subscribe: slices.Values([]string{"a", "b"})}, nil)
 		step(xds.Cluster, xds.Route)
 		proxy.set = set(manifest.Of(one, two), manifest.Of(paths("a", "one", "two"), paths("b", "one", "one")))
-		step() // "b" is sent, and never acknowledged; "a" waits
+		step() // "b" is sent and never acknowledged; "a" waits
 		var inFlight int
 		var wakesAt int64
 		st.locked(func() { inFlight, wakesAt = st.state.InFlight(xds.Route), st.wakesAt })

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// silent is a port that takes connections and says nothing.
+// silent returns a port that accepts connections and sends nothing.
 func silent(t *testing.T) uint32 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +42,7 @@ func silent(t *testing.T) uint32 {
 	return uint32(l.Addr().(*net.TCPAddr).Port)
 }
 
-// warmsForEver is a cluster that Envoy warms until its host answers a probe, which it never does.
+// warmsForEver returns a cluster that stays warming, because its host never answers Envoy's health check.
 func warmsForEver(t *testing.T, name string) *xds.Resource {
 	t.Helper()
 	r := encode(xds.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(time.Second),
@@ -55,7 +55,7 @@ func warmsForEver(t *testing.T, name string) *xds.Resource {
 	return r
 }
 
-// denies has a listener refuse requests for a path.
+// denies makes a listener refuse requests for a path.
 func denies(path string) func(*listenerv3.Listener) {
 	return func(l *listenerv3.Listener) {
 		config := l.FilterChains[0].Filters[0].GetTypedConfig()
@@ -73,7 +73,7 @@ func denies(path string) func(*listenerv3.Listener) {
 	}
 }
 
-// paths is a route configuration in which each path leads to a cluster of its name.
+// paths returns a route configuration in which each path leads to the cluster with its name.
 func paths(name string, clusters ...string) *xds.Resource {
 	host := &routev3.VirtualHost{Name: "all", Domains: []string{"*"}}
 	for _, c := range clusters {
@@ -83,7 +83,7 @@ func paths(name string, clusters ...string) *xds.Resource {
 	return encode(xds.Route, name, &routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{host}})
 }
 
-// within fails where something is not so in time.
+// within fails if the condition is not true in time.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()
@@ -93,8 +93,8 @@ func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	}
 }
 
-// answers says whether a request on a new connection is answered so: what connections that are there get is of their
-// old listener.
+// answers reports whether a request on a new connection has the wanted status; existing connections may still belong to
+// the old listener.
 func answers(url string, want int) func() bool {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() bool {
@@ -107,9 +107,9 @@ func answers(url string, want int) func() bool {
 	}
 }
 
-// A cluster warms for ever while services and policies are added: each policy is active at once, each service that is
-// warm is served, and the stream goes on. Removing what warms ends it. What an Envoy that connects again meanwhile
-// needs, it gets.
+// While one cluster stays warming, services and policies are added: each policy is active at once, each service with a
+// warm cluster is served, and the stream continues. Removing the cluster ends the waiting. An Envoy that reconnects
+// meanwhile receives all that it needs.
 func TestEnvoyWarmsForEver(t *testing.T) {
 	t.Parallel()
 	for _, api := range []string{"DELTA_GRPC", "GRPC"} {

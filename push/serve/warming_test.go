@@ -11,13 +11,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// warmer is a client that acknowledges everything but clusters.
+// warmer is a client that acknowledges all responses but those with clusters.
 type warmer struct {
 	*client
 	clusters []*discoveryv3.DeltaDiscoveryResponse
 }
 
-// until reads until a response has a resource, and returns how long that took.
+// until reads responses until one has the resource, and returns the time that this took.
 func (w *warmer) until(t xds.Type, name string) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -34,8 +34,8 @@ func (w *warmer) until(t xds.Type, name string) time.Duration {
 	}
 }
 
-// Clusters that are never acknowledged end no stream. Policies go out at once, and what names them after its time; all
-// of 20 edits that add a service and a policy each.
+// Unacknowledged clusters end no stream. In each of 20 edits that add a service and a policy, the policy is sent at
+// once, and the routes that name the clusters after their waiting time.
 func TestUnacknowledgedClusters(t *testing.T) {
 	const port = 80
 	p := newPlanner(cluster("one"), endpoints("one", "10.0.0.1:80"), listen("in", port, "r"), paths("r", "one"))
@@ -60,7 +60,7 @@ func TestUnacknowledgedClusters(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	for len(names) > 0 { // the newest routes
+	for len(names) > 0 { // until the newest routes arrive
 		r := w.next()
 		if r.TypeUrl != xds.Route.URL() {
 			continue

@@ -32,8 +32,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A request of 400 KB is not stopped each 64 KB until the server has given the window back: meanwhile it writes one update of
-// the stream's window, one of the connection's, and the answer.
+// A request of 400 KB does not stop after each 64 KB until the server has extended the flow control window: the server
+// writes one update of the stream's window, one of the connection's, and the response.
 func TestLargeRequestsFlow(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

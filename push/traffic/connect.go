@@ -1,40 +1,43 @@
 package traffic
 
 import (
+	"strings"
+
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
-// Discovery says how Envoy finds the endpoints of a cluster.
+// Discovery is the method by which Envoy finds the endpoints of a cluster.
 type Discovery uint8
 
-// The ways of Discovery, in Envoy's words.
+// The kinds of Discovery, by Envoy's names.
 const (
-	EDS         Discovery = iota
-	StrictDNS             // all addresses that the names of its endpoints have
-	LogicalDNS            // one endpoint, at whichever address its name has when a connection is made
-	OriginalDst           // where the connection was going to
-	Dynamic               // whatever name of a wildcard a client asks for, resolved as it does
+	EDS         Discovery = iota // the control plane sends them
+	StrictDNS                    // all addresses to which the names of the endpoints resolve
+	LogicalDNS                   // one endpoint, at the address to which its name resolves when a connection is opened
+	OriginalDst                  // the original destination of the connection
+	Dynamic                      // the name in a request for a wildcard host, resolved at the request
 )
 
-// resolved is how endpoints are found by the resolution of a service.
+// resolved maps the resolution of a service to a Discovery.
 var resolved = map[model.Resolution]Discovery{
 	model.Resolution_RESOLUTION_EDS: EDS, model.Resolution_RESOLUTION_NONE: OriginalDst, model.Resolution_RESOLUTION_DNS: StrictDNS,
 	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: LogicalDNS, model.Resolution_RESOLUTION_DYNAMIC_DNS: Dynamic,
 }
 
-// DiscoveryByResolution decides it for a service by its resolution alone: for clients that cannot be left the choice of the endpoint.
+// DiscoveryByResolution returns the Discovery of a service by its resolution alone, for clients that cannot choose the
+// endpoint themselves.
 func DiscoveryByResolution(service *model.Service) Discovery {
 	return resolved[service.Spec.GetResolution()]
 }
 
-// DiscoveryOf decides it for a service. A headless Kubernetes service has no address of its own: the client has chosen the Pod.
-// PASSTHROUGH leaves the choice to the client everywhere
+// DiscoveryOf returns the Discovery of a service with a policy. It is OriginalDst for a headless Kubernetes service,
+// whose client has chosen the Pod, and for PASSTHROUGH, which leaves the choice to the client everywhere
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
-	hashes := p.Balancer.GetConsistentHash() != nil // stands over a simple balancer
+	hashes := p.Balancer.GetConsistentHash() != nil // has priority over a simple balancer
 	chosen := Headless(service) || !hashes && p.Balancer.GetSimple() == networkingv1.LoadBalancerSettings_PASSTHROUGH
 	if by := DiscoveryByResolution(service); by == Dynamic || !chosen {
 		return by
@@ -42,41 +45,47 @@ func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	return OriginalDst
 }
 
-// Headless says whether clients choose the Pod of a Kubernetes service themselves.
+// Headless reports whether clients of a Kubernetes service choose the Pod themselves.
 func Headless(service *model.Service) bool {
-	return service.Spec.GetHeadless() && service.Key.Kind == model.KindService && service.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
+	return service.Spec.GetHeadless() && service.Key.Kind == model.KindService &&
+		service.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
 }
 
-// TLS says how connections of a cluster are secured.
+// TLS is the mode of a cluster's connections.
 type TLS uint8
 
-// The ways of TLS.
+// The modes of TLS. The automatic ones are for clusters without a TLS setting in a rule.
 const (
-	Plaintext     TLS = iota
-	AutoEndpoints     // the mesh's mTLS to endpoints that say tlsMode istio, in the clear to the others; no rule asked for it
-	AutoAll           // the mesh's mTLS to all: Envoy does not know the endpoints, and all are known to have it; no rule asked for it
-	Mutual            // the mesh's mTLS, as a rule asks
-	Originate         // TLS that is not the mesh's own, as a rule asks
-	Closed            // a rule asks for what cannot be given: nothing is sent, since in the clear is no choice
+	Plaintext     TLS = iota // no TLS
+	AutoEndpoints            // automatic: the mesh's mTLS to endpoints with tlsMode istio, plain text to others
+	AutoAll                  // automatic: the mesh's mTLS to all endpoints, which Envoy does not know but which all have it
+	Mutual                   // the mesh's mTLS, by a rule
+	Originate                // TLS with other certificates than the mesh's, by a rule
+	Closed                   // a rule states TLS that is not possible: nothing is sent, because plain text would be unsafe
 )
 
-// Client is what TLSOf reads of those who connect.
+// Client holds the properties of a client that TLSOf reads.
 type Client struct {
 	Identity bool // the proxy has a certificate of the mesh
-	Secrets  bool // it may ask for the Secret of credentialName
-	OwnTLS   bool // what it forwards is TLS of the application
+	Secrets  bool // the proxy may request the Secret of credentialName
+	OwnTLS   bool // the forwarded bytes are TLS of the application
 }
 
-// TLSOf decides how connections are secured: as the policy says, else automatically. Where the policy asks for what cannot be given the answer is Closed,
-// with the problem: ISTIO_MUTUAL for a proxy without a certificate of the mesh; credentialName of a rule that is not for the proxy's workload alone; MUTUAL
-// without certificates. TLS of the application is not closed for such a credentialName: it goes as it is, as with istiod, with a warning.
+// TLSOf returns the TLS mode of a policy for a client. Without a TLS setting it is automatic for a client with an
+// identity, and Plaintext for others.
+//
+// A setting that is not possible makes Closed and an error: ISTIO_MUTUAL for a client without a certificate of the
+// mesh, credentialName in a rule that is not for the proxy's workload alone, or MUTUAL without certificates. Such a
+// credentialName does not close a cluster for TLS of the application: the bytes are forwarded unchanged, as in istiod,
+// and the problem is a warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
 		if field != "" {
 			at = Within(at, field)
 		}
-		return Closed, &model.Problem{Key: at.Key, Field: at.Field, Code: code, Severity: problem.Error, Message: message + "; the cluster is closed"}
+		return Closed, &model.Problem{Key: at.Key, Field: at.Field, Code: code,
+			Severity: problem.Error, Message: message + "; the cluster is closed"}
 	}
 	mode := p.TLS.GetMode()
 	switch {
@@ -90,8 +99,10 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		return closed(problem.Required, "mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have")
 	case mode != networkingv1.ClientTLSSettings_SIMPLE && mode != networkingv1.ClientTLSSettings_MUTUAL:
 		return closed(problem.NotSupported, "mode", mode.String()+" is not known")
-	case p.TLS.GetCaCertCredentialName() != "" && c.Secrets:
-		return closed(problem.NotSupported, "caCertCredentialName", "is not read: want caCertificates, or the authorities in the Secret of credentialName")
+	case external(p.TLS.GetCredentialName()) && c.Secrets:
+		return closed(problem.NotSupported, "credentialName", "has a form that is not served: want the name of a Secret")
+	case external(p.TLS.GetCaCertCredentialName()) && c.Secrets:
+		return closed(problem.NotSupported, "caCertCredentialName", "has a form that is not served: want a Secret, or configmap://NAMESPACE/NAME")
 	case p.TLS.GetCredentialName() != "" && c.Secrets:
 		return Originate, nil
 	case p.TLS.GetCredentialName() != "" && c.OwnTLS:
@@ -99,9 +110,16 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		return Plaintext, &model.Problem{Key: at.Key, Field: at.Field, Code: problem.NoEffect, Severity: problem.Warning,
 			Message: "is for gateways, and for the sidecars of a rule with workloadSelector; sidecars pass on the application's own TLS as it is"}
 	case p.TLS.GetCredentialName() != "":
-		return closed(problem.Required, "credentialName", "is for gateways, and for the sidecars of a rule with workloadSelector; this rule has none")
+		return closed(problem.Required, "credentialName",
+			"is for gateways, and for the sidecars of a rule with workloadSelector, which this rule does not have")
 	case mode == networkingv1.ClientTLSSettings_MUTUAL && (p.TLS.GetClientCertificate() == "" || p.TLS.GetPrivateKey() == ""):
 		return closed(problem.Required, "", "MUTUAL wants clientCertificate and privateKey")
 	}
 	return Originate, nil
+}
+
+// external reports whether a credential is not a Secret or ConfigMap: the certificate of the mesh, or a secret of
+// an SDS server beside it.
+func external(credential string) bool {
+	return strings.HasPrefix(credential, model.BuiltInCredential) || strings.HasPrefix(credential, model.ExternalCredential)
 }

@@ -11,16 +11,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// defaultConnectTimeout holds where neither a connection pool nor the mesh has one that Envoy would take: Istio's own default.
+// defaultConnectTimeout applies if neither a connection pool nor the mesh has a valid timeout (Istio's default).
 const defaultConnectTimeout = 10 * time.Second
 
-// Connection is how connections of one cluster are made: what its connection pool says, over the mesh. Comparable.
+// Connection holds the settings of opening connections of one cluster, from its connection pool and the mesh. It is
+// comparable.
 type Connection struct {
-	Timeout   time.Duration // of making one; more than zero
+	Timeout   time.Duration // of opening a connection; more than zero
 	Keepalive Keepalive
 }
 
-// String says it for people.
+// String returns the settings as text, for messages.
 func (c Connection) String() string {
 	text := fmt.Sprintf("timeout %v", c.Timeout)
 	k := c.Keepalive
@@ -39,15 +40,16 @@ func (c Connection) String() string {
 	return text
 }
 
-// Keepalive is TCP's. The zero Keepalive is off.
+// Keepalive holds the settings of TCP keep-alive. With the zero Keepalive it is off.
 type Keepalive struct {
 	On             bool
-	Probes         uint32 // unanswered ones that end a connection; 0: as the kernel has it
-	Time, Interval uint32 // before the first probe, and between probes, in seconds; 0: as the kernel has it
+	Probes         uint32 // number of unanswered probes after which the connection is closed; 0: the kernel's default
+	Time, Interval uint32 // seconds before the first probe, and between probes; 0: the kernel's default
 }
 
-// ConnectionOf decides it, given the connection pool that holds (nil: none). Values that Envoy would refuse count as not said. Each value of keep-alive
-// is the pool's, else the mesh's (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
+// ConnectionOf returns the settings for the connection pool that applies (nil: none is set). Values that Envoy would
+// refuse are ignored. Each value is the pool's, else the mesh's
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
 func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) Connection {
 	c := Connection{Timeout: defaultConnectTimeout}
 	for _, t := range []*durationpb.Duration{mesh.Spec.GetConnectTimeout(), pool.GetTcp().GetConnectTimeout()} {
@@ -55,19 +57,17 @@ func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) C
 			c.Timeout = t.AsDuration()
 		}
 	}
-	for _, k := range []*networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive{mesh.Spec.GetTcpKeepalive(), pool.GetTcp().GetTcpKeepalive()} {
-		c.Keepalive = c.Keepalive.under(k)
-	}
+	c.Keepalive = c.Keepalive.overriddenBy(mesh.Spec.GetTcpKeepalive()).overriddenBy(pool.GetTcp().GetTcpKeepalive())
 	return c
 }
 
-// PassthroughConnection is how connections to what the mesh does not know are made: by its default connection pool.
+// PassthroughConnection returns the settings for unknown destinations, from the mesh and its default connection pool.
 func PassthroughConnection(mesh *model.Mesh) Connection {
 	return ConnectionOf(mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), mesh)
 }
 
-// under is k with the values that `over` says in their place.
-func (k Keepalive) under(over *networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive) Keepalive {
+// overriddenBy returns k with the values that are set in over. If over is not nil, keep-alive is on.
+func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive) Keepalive {
 	if over == nil {
 		return k
 	}
@@ -84,8 +84,8 @@ func (k Keepalive) under(over *networkingv1.ConnectionPoolSettings_TCPSettings_T
 	return k
 }
 
-// Upgrades says whether HTTP/1.1 to a port of that protocol is sent on as HTTP/2: what the connection pool that holds says (nil: none), else the mesh
-// (h2UpgradePolicy), and that for HTTP ports alone.
+// Upgrades reports whether HTTP/1.1 to a port of a protocol is forwarded as HTTP/2. The connection pool that applies
+// decides (nil: none is set), else the mesh (h2UpgradePolicy), for HTTP ports alone.
 func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, protocol model.Protocol) bool {
 	if pool.GetHttp().GetUseClientProtocol() {
 		return false
@@ -99,10 +99,10 @@ func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, proto
 	return protocol == model.Protocol_PROTOCOL_HTTP && mesh.Spec.GetH2UpgradePolicy() == meshv1.MeshConfig_UPGRADE
 }
 
-// Positive says whether a duration is one that Envoy takes where it wants more than zero.
+// Positive reports whether a duration is set, valid, and more than zero.
 func Positive(t *durationpb.Duration) bool {
 	return t != nil && t.IsValid() && (t.Seconds > 0 || t.Seconds == 0 && t.Nanos > 0)
 }
 
-// seconds is a duration that is more than zero in whole seconds, at least one.
+// seconds returns a duration of more than zero in whole seconds, at least 1.
 func seconds(t *durationpb.Duration) uint32 { return uint32(min(max(1, t.Seconds), 1<<32-1)) }

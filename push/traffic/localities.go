@@ -7,18 +7,20 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Localities is how the localities of endpoints are preferred to one another, by where the proxy is. The zero Localities: they are not. Comparable.
+// Localities holds the setting by which endpoints are preferred by locality, relative to the proxy's. With the zero
+// Localities all are equal. It is comparable. At most one of the fields is set.
 type Localities struct {
-	// Setting is by priorities, or by weights; nil: none.
+	// Setting prefers localities by priorities or by weights; nil: it is not set.
 	Setting *networkingv1.LocalityLoadBalancerSetting
-	// Zones, in its place, is by priorities among regions, and by Envoy itself among the zones of the proxy's region; nil: none.
+	// Zones sets priorities among regions, and leaves the balance among the zones of the proxy's region to Envoy; nil: it
+	// is not set.
 	Zones *networkingv1.ZoneAwareLoadBalancerSetting
 }
 
-// Stated says whether localities are preferred to one another.
+// Stated reports whether a setting is set.
 func (l Localities) Stated() bool { return l != Localities{} }
 
-// Priority is failoverPriority: labels ("key", or "key=value") by which endpoints come into priorities.
+// Priority returns failoverPriority: the labels ("key", or "key=value") that decide the priority of endpoints.
 func (l Localities) Priority() []string {
 	if l.Zones != nil {
 		return l.Zones.GetFailoverPriority()
@@ -26,8 +28,8 @@ func (l Localities) Priority() []string {
 	return l.Setting.GetFailoverPriority()
 }
 
-// Compared are the keys of the proxy's labels that failoverPriority compares with those of endpoints: of "key=value", which says what the endpoint's has to
-// be, none.
+// Compared returns the keys of the proxy's labels that failoverPriority compares with those of endpoints. Labels
+// "key=value" are left out, because they state the value of the endpoint.
 func (l Localities) Compared() (keys []string) {
 	for _, label := range l.Priority() {
 		if !strings.Contains(label, "=") {
@@ -37,7 +39,7 @@ func (l Localities) Compared() (keys []string) {
 	return keys
 }
 
-// Failovers are the regions, and those that they fail over to, in the order of the setting.
+// Failovers iterates over the regions and their failover targets, in the order of the setting.
 func (l Localities) Failovers() iter.Seq2[string, string] {
 	return func(yield func(from, to string) bool) {
 		for _, f := range l.Setting.GetFailover() {
@@ -53,7 +55,7 @@ func (l Localities) Failovers() iter.Seq2[string, string] {
 	}
 }
 
-// Failover is the region that a region fails over to; false: the setting names none.
+// Failover returns the failover target of a region. It returns false if the setting does not name the region.
 func (l Localities) Failover(of string) (to string, set bool) {
 	for from, to := range l.Failovers() {
 		if from == of {
@@ -63,7 +65,8 @@ func (l Localities) Failover(of string) (to string, set bool) {
 	return "", false
 }
 
-// Weighted says whether Envoy has to weigh localities of one priority against each other.
+// Weighted reports whether Envoy balances localities of one priority by weight.
 func (l Localities) Weighted() bool {
-	return len(l.Setting.GetDistribute()) > 0 || len(l.Setting.GetFailover()) > 0 || len(l.Setting.GetFailoverPriority()) > 0
+	return len(l.Setting.GetDistribute()) > 0 || len(l.Setting.GetFailover()) > 0 ||
+		len(l.Setting.GetFailoverPriority()) > 0
 }

@@ -1,5 +1,6 @@
-// Package traffic decides the effective traffic policy of one cluster, from DestinationRules: which level's setting applies, how the cluster
-// is secured, how Envoy finds its endpoints. The planner decides it once; Specs carry the result, and builders draw it.
+// Package traffic computes the effective traffic policy of one cluster from DestinationRules: which level's setting
+// applies, the TLS mode, and the discovery of endpoints. The planner computes it once; Specs hold the result, and
+// builders encode it.
 //
 // Owns: nothing; values are immutable.  Reads: records.  Never: Envoy's protobuf, snapshots.
 package traffic
@@ -14,8 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Policy is the traffic policy that holds for one (host, subset, port). Parts may be nil; they belong to the record. Places are where the
-// parts stand, for problems. Comparable.
+// Policy is the effective traffic policy of one (host, subset, port). Settings may be nil, and belong to the record.
+// The fields ...At are the places of the settings, for problems. It is comparable.
 type Policy struct {
 	Pool          *networkingv1.ConnectionPoolSettings
 	Outlier       *networkingv1.OutlierDetection
@@ -28,10 +29,10 @@ type Policy struct {
 	PoolAt, OutlierAt, BalancerAt, TLSAt, ProxyProtocolAt, RetryBudgetAt, TunnelAt model.Place
 }
 
-// Ref is a Policy as Specs carry it: one word, equal for equal policies. The zero Ref is the empty Policy.
+// Ref is an interned Policy, as Specs hold it: one word, equal for equal policies. The zero Ref is the empty Policy.
 type Ref struct{ handle unique.Handle[Policy] }
 
-// Intern makes the Ref of a Policy.
+// Intern returns the Ref of a Policy.
 func Intern(p Policy) Ref {
 	if p == (Policy{}) {
 		return Ref{}
@@ -39,7 +40,7 @@ func Intern(p Policy) Ref {
 	return Ref{unique.Make(p)}
 }
 
-// Get is the Policy.
+// Get returns the Policy of the Ref.
 func (r Ref) Get() Policy {
 	if r == (Ref{}) {
 		return Policy{}
@@ -47,12 +48,12 @@ func (r Ref) Get() Policy {
 	return r.handle.Value()
 }
 
-// Effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
-// settings of the port stand in the place of all others of their level, unset ones included
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). Those
-// of a port of the subset stand so in the place of the host's too, but for what a port has no settings of, which the
-// host's are as for other ports (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule
-// that defines the subset, and index the place of the subset in that rule; both rules may be nil.
+// Effective returns the policy of (rule, subset, port). Each setting of the subset replaces that of the host. Within a
+// level, portLevelSettings of the port replace all settings of the level, also with unset ones
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings).
+// Settings of a port of the subset replace all those of the host too, except settings that cannot be port-level (istio:
+// pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule that defines the subset, and index the
+// index of the subset in it. Both rules may be nil.
 func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
@@ -64,28 +65,28 @@ func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) 
 	over, whole := ofPort(subsetRule.Spec.Subsets[index].TrafficPolicy, port,
 		model.Place{Key: subsetRule.Key, Field: fmt.Sprintf("spec.subsets[%d].trafficPolicy", index)})
 	if whole {
-		p = p.portless()
+		p = p.withoutPortSettings()
 	}
-	return p.under(over)
+	return p.overriddenBy(over)
 }
 
-// ofPort is the policy of one port; whole: it is that port's own.
+// ofPort returns the policy of one level for a port. whole reports whether it is that of portLevelSettings.
 func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Policy, whole bool) {
 	for i, s := range tp.GetPortLevelSettings() {
 		if s.GetPort().GetNumber() == port {
 			p = Policy{Pool: s.ConnectionPool, Outlier: s.OutlierDetection, Balancer: s.LoadBalancer, TLS: s.Tls}
-			return p.located(Within(at, fmt.Sprintf("portLevelSettings[%d]", i))), true
+			return p.withPlaces(Within(at, fmt.Sprintf("portLevelSettings[%d]", i))), true
 		}
 	}
 	p = Policy{
 		Pool: tp.GetConnectionPool(), Outlier: tp.GetOutlierDetection(), Balancer: tp.GetLoadBalancer(), TLS: tp.GetTls(),
 		ProxyProtocol: tp.GetProxyProtocol(), RetryBudget: tp.GetRetryBudget(), Tunnel: tp.GetTunnel(),
 	}
-	return p.located(at), false
+	return p.withPlaces(at), false
 }
 
-// located has the places of the parts that there are.
-func (p Policy) located(at model.Place) Policy {
+// withPlaces returns p with the places of its settings below at.
+func (p Policy) withPlaces(at model.Place) Policy {
 	if p.Pool != nil {
 		p.PoolAt = Within(at, "connectionPool")
 	}
@@ -110,13 +111,14 @@ func (p Policy) located(at model.Place) Policy {
 	return p
 }
 
-// portless is p with nothing but the parts that settings of a port cannot have.
-func (p Policy) portless() Policy {
-	return Policy{ProxyProtocol: p.ProxyProtocol, RetryBudget: p.RetryBudget, Tunnel: p.Tunnel, ProxyProtocolAt: p.ProxyProtocolAt, RetryBudgetAt: p.RetryBudgetAt, TunnelAt: p.TunnelAt}
+// withoutPortSettings returns p with only the settings that cannot be port-level.
+func (p Policy) withoutPortSettings() Policy {
+	return Policy{ProxyProtocol: p.ProxyProtocol, RetryBudget: p.RetryBudget, Tunnel: p.Tunnel,
+		ProxyProtocolAt: p.ProxyProtocolAt, RetryBudgetAt: p.RetryBudgetAt, TunnelAt: p.TunnelAt}
 }
 
-// under is p with the parts that `over` has in their place.
-func (p Policy) under(over Policy) Policy {
+// overriddenBy returns p with the settings of over where over has them.
+func (p Policy) overriddenBy(over Policy) Policy {
 	if over.Pool != nil {
 		p.Pool, p.PoolAt = over.Pool, over.PoolAt
 	}
@@ -141,7 +143,8 @@ func (p Policy) under(over Policy) Policy {
 	return p
 }
 
-// Over is p with the mesh's default (defaultTrafficPolicy) for connection pool and outlier detection, where no rule says them: each as a whole
+// Over returns p with the mesh's defaults for connection pool and outlier detection. A default (defaultTrafficPolicy)
+// applies as a whole if p does not have the setting
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-DefaultTrafficPolicy).
 func (p Policy) Over(mesh *model.Mesh) Policy {
 	base := mesh.Spec.GetDefaultTrafficPolicy()
@@ -155,44 +158,65 @@ func (p Policy) Over(mesh *model.Mesh) Policy {
 	return p
 }
 
-// Within is a field of what stands at a place.
+// Within returns the place of a field below a place.
 func Within(at model.Place, field string) model.Place {
 	return model.Place{Key: at.Key, Field: at.Field + "." + field}
 }
 
-// Settings is what the traffic policies of all levels have in common.
+// Settings has the settings that traffic policies of all levels have in common.
 type Settings interface {
 	GetLoadBalancer() *networkingv1.LoadBalancerSettings
 	GetOutlierDetection() *networkingv1.OutlierDetection
 	GetTls() *networkingv1.ClientTLSSettings
 }
 
-// All are the traffic policies of a rule: of the host, its subsets, and the ports of both. For those who ask what a rule may read,
-// whatever cluster it is for.
-func All(rule *networkingv1.DestinationRule) iter.Seq[Settings] {
-	return func(yield func(Settings) bool) {
-		levels := []*networkingv1.TrafficPolicy{rule.GetTrafficPolicy()}
-		for _, subset := range rule.GetSubsets() {
-			levels = append(levels, subset.GetTrafficPolicy())
-		}
-		for _, level := range levels {
-			if level == nil {
-				continue
+// At is the position of a traffic policy in a rule.
+type At struct{ subset, port int } // indices; -1: of the host, or of all ports
+
+// String returns the path of the field, such as spec.subsets[0].trafficPolicy.portLevelSettings[1].
+func (a At) String() string {
+	path := "spec"
+	if a.subset >= 0 {
+		path += fmt.Sprintf(".subsets[%d]", a.subset)
+	}
+	if path += ".trafficPolicy"; a.port >= 0 {
+		path += fmt.Sprintf(".portLevelSettings[%d]", a.port)
+	}
+	return path
+}
+
+// All iterates over the traffic policies of a rule: those of the host, its subsets, and the ports of both. It is for
+// code that collects the inputs of a rule for all clusters, so it makes no object for a policy.
+func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
+	return func(yield func(At, Settings) bool) {
+		level := func(subset int, policy *networkingv1.TrafficPolicy) bool {
+			if policy == nil {
+				return true
 			}
-			if !yield(level) {
-				return
+			if !yield(At{subset, -1}, policy) {
+				return false
 			}
-			for _, port := range level.GetPortLevelSettings() {
-				if !yield(port) {
-					return
+			for i, port := range policy.GetPortLevelSettings() {
+				if !yield(At{subset, i}, port) {
+					return false
 				}
+			}
+			return true
+		}
+		if !level(-1, rule.GetTrafficPolicy()) {
+			return
+		}
+		for i, subset := range rule.GetSubsets() {
+			if !level(i, subset.GetTrafficPolicy()) {
+				return
 			}
 		}
 	}
 }
 
-// Localities is how localities are preferred: as the policy says, else as the service (its traffic distribution) or the mesh does. A zone-aware setting
-// is for proxies that know their own workload's cluster alone (selfDiscovery), and goes before the other one of the same object
+// Localities returns the setting of localities: the policy's, else that of the service (its traffic distribution), else
+// the mesh's. A zone-aware setting applies only to proxies with a cluster of their own workload (selfDiscovery), and
+// has priority over the other setting of the same object
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscovery bool) Localities {
 	zones := p.Balancer.GetZoneAwareLbSetting()
@@ -205,8 +229,8 @@ func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscove
 	return Localities{Setting: p.locality(service, mesh)}
 }
 
-// locality is the setting for proxies that are not zone-aware; nil: localities are not preferred.
-// Failover needs outlier detection, or Envoy would never fall back to another priority, unless the service asks for it
+// locality returns the setting for proxies that are not zone-aware; nil means no preference. Failover requires outlier
+// detection, because Envoy would otherwise never use another priority, unless the service states its distribution
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
 func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
 	setting := p.Balancer.GetLocalityLbSetting()
@@ -216,19 +240,24 @@ func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1
 	if setting == nil {
 		setting = mesh.Spec.GetLocalityLbSetting()
 	}
-	if setting == nil || setting.Enabled != nil && !setting.Enabled.Value || len(setting.GetDistribute()) == 0 && p.Outlier == nil {
+	off := setting == nil || setting.Enabled != nil && !setting.Enabled.Value
+	if off || len(setting.GetDistribute()) == 0 && p.Outlier == nil {
 		return nil
 	}
 	return setting
 }
 
-// distributions are what the traffic distributions of services come to (istio: pilot/pkg/networking/core/loadbalancer, GetLocalityLbSetting).
+// distributions maps the traffic distribution of a service to a setting of localities (istio:
+// pilot/pkg/networking/core/loadbalancer, GetLocalityLbSetting).
 var distributions = map[model.Distribution]*networkingv1.LocalityLoadBalancerSetting{
-	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{model.NetworkLabel, model.RegionLabel, model.ZoneLabel}},
-	model.Distribution_DISTRIBUTION_SAME_NODE: {FailoverPriority: []string{model.NetworkLabel, model.RegionLabel, model.ZoneLabel, model.SubzoneLabel, model.NodeLabel}},
+	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{
+		model.NetworkLabel, model.RegionLabel, model.ZoneLabel}},
+	model.Distribution_DISTRIBUTION_SAME_NODE: {FailoverPriority: []string{
+		model.NetworkLabel, model.RegionLabel, model.ZoneLabel, model.SubzoneLabel, model.NodeLabel}},
 }
 
-// DistributionOf is the setting that the traffic distribution of a service comes to, the same pointer for all of one kind; nil: none.
+// DistributionOf returns the setting of a service's traffic distribution; nil if the service has no distribution.
+// Services with one distribution have one pointer.
 func DistributionOf(service *model.Service) *networkingv1.LocalityLoadBalancerSetting {
 	return distributions[service.Spec.GetDistribution()]
 }

@@ -27,7 +27,7 @@ func mesh(t *testing.T, text string) *model.Mesh {
 	return record(t, model.MeshKey, text, &meshv1.MeshConfig{}).(*model.Mesh)
 }
 
-// record has the body that the text says.
+// record returns a record with the body in a text.
 func record(t *testing.T, key model.Key, text string, body proto.Message) model.Record {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -66,7 +66,7 @@ subsets:
     portLevelSettings: [{port: {number: 91}, outlierDetection: {maxEjectionPercent: 8}}, {port: {number: 90}, tls: {mode: DISABLE}}]
 `
 
-// further are the parts of a policy that settings of a port cannot have, and where they stand.
+// further returns the settings of a policy that cannot be port-level, with their places.
 func further(p Policy) string {
 	var out []string
 	if p.Tunnel != nil {
@@ -81,7 +81,8 @@ func further(p Policy) string {
 	return strings.Join(out, ", ")
 }
 
-// Settings of a subset stand over the host's one by one; those of a port in the place of all of their level, and of the host's that a port may have.
+// Settings of a subset replace those of the host one by one; settings of a port replace all settings of their level,
+// and those of the host that can be port-level.
 func TestEffective(t *testing.T) {
 	r := rule(t, levels)
 	const proxyAndBudget = "V2 spec.trafficPolicy.proxyProtocol, 7 spec.trafficPolicy.retryBudget"
@@ -124,8 +125,12 @@ func TestEffective(t *testing.T) {
 	if at(80) != at(81) || at(80) == at(90) {
 		t.Error("references are not those of equal policies")
 	}
-	if got := len(slices.Collect(All(r.Spec))); got != 7 {
-		t.Errorf("%d policies, want those of the host, of its port, of two subsets, and of their three ports", got)
+	var paths []string
+	for at := range All(r.Spec) {
+		paths = append(paths, at.String())
+	}
+	if len(paths) != 7 || paths[0] != "spec.trafficPolicy" || paths[6] != "spec.subsets[2].trafficPolicy.portLevelSettings[1]" {
+		t.Errorf("policies of %q, want those of the host, of its port, of two subsets, and of their three ports", paths)
 	}
 }
 
@@ -158,7 +163,7 @@ func TestDiscoveryOf(t *testing.T) {
 	}
 }
 
-// What cannot be given closes, and is named at its field.
+// A TLS setting that is not possible closes the cluster, and the problem names its field.
 func TestTLSOf(t *testing.T) {
 	for text, c := range map[string]struct {
 		with, without TLS
@@ -193,8 +198,15 @@ func TestTLSOf(t *testing.T) {
 		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
 	}
 	ca := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, caCertCredentialName: c}}"), nil, 0, 80)
-	if got, wrong := TLSOf(ca, Client{Secrets: true}, AutoEndpoints); got != Closed || wrong == nil || wrong.Field != "spec.trafficPolicy.tls.caCertCredentialName" {
-		t.Errorf("authorities that are not read, of a rule for the proxy: %v, %v", got, wrong)
+	if got, wrong := TLSOf(ca, Client{Secrets: true}, AutoEndpoints); got != Originate || wrong != nil {
+		t.Errorf("authorities of a Secret, of a rule for the proxy: %v, %v", got, wrong)
+	}
+	for text, field := range map[string]string{"credentialName: 'sds://a'": "credentialName", "credentialName: 'builtin://'": "credentialName",
+		"credentialName: a, caCertCredentialName: 'sds://a'": "caCertCredentialName"} {
+		none := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, "+text+"}}"), nil, 0, 80)
+		if got, wrong := TLSOf(none, Client{Secrets: true}, AutoEndpoints); got != Closed || wrong == nil || wrong.Field != "spec.trafficPolicy.tls."+field {
+			t.Errorf("%s, which nobody serves: %v, %v", text, got, wrong)
+		}
 	}
 	if got, wrong := TLSOf(ca, Client{}, AutoEndpoints); got != Originate || wrong != nil {
 		t.Errorf("authorities that are for gateways: %v, %v", got, wrong)
@@ -204,7 +216,8 @@ func TestTLSOf(t *testing.T) {
 	}
 }
 
-// The traffic distribution of a service comes to what it does in istiod: of PreferSameZone (and PreferClose, which is the same) sub-zones are alike.
+// The traffic distribution of a service has the effect that it has in istiod: for PreferSameZone, and for PreferClose,
+// which means the same, sub-zones are equal.
 func TestDistributions(t *testing.T) {
 	for distribution, want := range map[model.Distribution]string{
 		model.Distribution_DISTRIBUTION_ANY:       "",
@@ -218,7 +231,8 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// What a connection pool says of connections stands over what the mesh says, keep-alive value by value; what Envoy would refuse counts as not said.
+// Settings of connections in a connection pool replace those of the mesh, value by value for keep-alive; values that
+// Envoy would refuse are ignored.
 func TestConnectionOf(t *testing.T) {
 	for _, c := range []struct{ pool, mesh, want string }{
 		{"", "", "timeout 10s"},
@@ -256,7 +270,7 @@ func TestConnectionOf(t *testing.T) {
 	}
 }
 
-// pool is a connection pool as a rule has it; of empty text none.
+// pool returns a connection pool in the notation of a rule; nil for an empty text.
 func pool(t *testing.T, text string) *networkingv1.ConnectionPoolSettings {
 	t.Helper()
 	if text == "" {

@@ -1,9 +1,9 @@
-// Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as
-// resources of their agents, and as a file for agents on the same machine. Stock agents also get the roots of other CAs
-// that the mesh configuration names.
+// Package trust distributes the roots and revocation lists of the keyring to the proxies of the mesh. They are
+// resources of the proxies' agents, and a file for agents on the same machine. Stock agents also receive the roots of
+// other CAs in the mesh configuration.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots
-// without the revocation lists that belong to them.
+// without their revocation lists.
 package trust
 
 import (
@@ -26,47 +26,51 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// pcdsURL is the type by which stock agents ask for the mesh's trust; navarch-agent asks for agentapi.TrustURL.
+// pcdsURL is the type of the mesh's roots that stock agents request; navarch-agent requests agentapi.TrustURL.
 const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 
-// Keyring is what is followed; Changed is closed when State gives another.
+// Keyring is the part of the keyring that Run follows. Changed is closed when State returns another state.
 type Keyring interface {
 	State() *keyring.State
 	Changed() <-chan struct{}
 }
 
-// Server is what pushes; nil: this process serves no streams.
+// Server is the part of the xDS server that pushes changes.
 type Server interface {
+	// AgentResourceChanged notifies the streams of agents that subscribe to a type that its resource may have changed.
 	AgentResourceChanged(typeURL string)
+	// Recheck ends the streams whose callers are refused now, and returns their number.
 	Recheck() (ended int)
 }
 
-// Trust has the resources that agents are pushed: roots and revocation lists of the keyring, stock agents roots of
-// other CAs too. Where no keyring is followed it has the latter alone, and agents keep what they have.
+// Trust holds the resources that are pushed to agents. They are the roots and revocation lists of the keyring, and for
+// stock agents also the roots of other CAs. If Run follows no keyring, Trust has only the latter, and agents keep their
+// roots.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
 	rooted            atomic.Bool // root-cert.pem was written
 
-	mu     sync.Mutex // guards what roots is made of, and its making
+	mu     sync.Mutex // guards the fields below, and the change of roots
 	own    []string   // roots of the keyring, PEM
-	others []string   // of other CAs
+	others []string   // roots of other CAs, PEM
 }
 
-// New makes one that keeps root-cert.pem in a directory; empty: there is no such file.
+// New returns a Trust that writes root-cert.pem into a directory. With an empty dir there is no such file.
 func New(dir string) *Trust { return &Trust{dir: dir} }
 
-// AgentTypes are what agents may subscribe to.
+// AgentTypes returns the types to which agents may subscribe.
 func (t *Trust) AgentTypes() []serve.AgentType {
-	give := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.Proxy) *serve.AgentResource {
+	resource := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.Proxy) *serve.AgentResource {
 		return func(serve.Client, serve.Proxy) *serve.AgentResource { return p.Load() }
 	}
-	return []serve.AgentType{{TypeURL: agentapi.TrustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
+	return []serve.AgentType{
+		{TypeURL: agentapi.TrustURL, Resource: resource(&t.validation)}, {TypeURL: pcdsURL, Resource: resource(&t.roots)}}
 }
 
-// take encodes a state, once for all clients, and says which types have another resource now. A sealed state changes
-// nothing: what it knows of the roots has no lists with it, and without lists what was revoked would be trusted again.
-func (t *Trust) take(s *keyring.State) (changed []string, err error) {
+// encode encodes a state, once for all clients, and returns the types whose resource has changed. A sealed state
+// changes nothing: it has roots without their lists, and without lists revoked certificates would be accepted again.
+func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
 	}
@@ -74,11 +78,11 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 	for _, list := range s.CRLs {
 		bundle.Lists = append(bundle.Lists, issue.EncodeCRL(list.DER)...)
 	}
-	is, err := replace(&t.validation, agentapi.TrustName, bundle.Encode())
+	replaced, err := replace(&t.validation, agentapi.TrustName, bundle.Encode())
 	if err != nil {
 		return nil, err
 	}
-	if is {
+	if replaced {
 		changed = append(changed, agentapi.TrustURL)
 	}
 	var own []string
@@ -88,24 +92,24 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.own = own
-	if is, err = t.all(); is {
+	if replaced, err = t.replaceRoots(); replaced {
 		changed = append(changed, pcdsURL)
 	}
 	return changed, err
 }
 
-// Others takes the roots of other CAs (PEM, each one certificate or several), of which stock agents are told beside the
-// keyring's, and says whether they are told something else now. Where there is no keyring, and none of these, agents
-// keep what they have. Errors are those of encoding.
+// Others sets the roots of other CAs, which stock agents receive beside the keyring's. Each text is PEM, with one
+// certificate or several. It reports whether their resource has changed. Without a keyring and other roots, agents keep
+// their roots. Errors are those of encoding.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.others = roots
-	return t.all()
+	return t.replaceRoots()
 }
 
-// all makes the resource of stock agents again. With the lock.
-func (t *Trust) all() (changed bool, err error) {
+// replaceRoots encodes the resource of stock agents, and reports whether it has changed. The caller holds the lock.
+func (t *Trust) replaceRoots() (changed bool, err error) {
 	pcds := &meshv1alpha1.ProxyConfig{CaCertificatesPem: slices.Concat(t.own, t.others)}
 	if len(pcds.CaCertificatesPem) == 0 {
 		return false, nil
@@ -113,7 +117,7 @@ func (t *Trust) all() (changed bool, err error) {
 	return replace(&t.roots, "", pcds)
 }
 
-// replace encodes a resource, and says whether it is another one than before.
+// replace encodes a resource and stores it, and reports whether it differs from the one before.
 func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto.Message) (changed bool, err error) {
 	next, err := serve.EncodeAgentResource(name, message)
 	if err != nil {
@@ -126,15 +130,15 @@ func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto
 	return true, nil
 }
 
-// Follow tells stock agents of the roots of other CAs until ctx ends: current gives them, changed waits until there may
-// be others (an error: ctx has ended).
+// Follow pushes the roots of other CAs to stock agents until ctx ends. The function current returns them, and changed
+// waits until they may have changed; its error means that ctx has ended. Errors are those of encoding.
 func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {
 	for {
-		is, err := t.Others(current())
+		replaced, err := t.Others(current())
 		if err != nil {
 			return err
 		}
-		if is {
+		if replaced {
 			server.AgentResourceChanged(pcdsURL)
 		}
 		if changed(ctx) != nil {
@@ -143,15 +147,15 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 	}
 }
 
-// Run hands every new state of the keyring to those who depend on it, until ctx ends: agents (by push), streams, which
-// may belong to somebody who is revoked now, and root-cert.pem in the data directory. An error is a file that cannot be
-// written.
+// Run follows the keyring until ctx ends. For each new state it pushes the resources to agents, rechecks the streams,
+// whose callers may be revoked now, and writes root-cert.pem in the data directory. server is nil if this process
+// serves no streams. The error is one of encoding, or a file that cannot be written; a full disk is retried.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
 		changed := ring.Changed()
 		state := ring.State()
-		urls, err := t.take(state)
+		urls, err := t.encode(state)
 		if err != nil {
 			return err
 		}
@@ -159,11 +163,11 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 			for _, url := range urls {
 				server.AgentResourceChanged(url)
 			}
-			server.Recheck() // identities and certificates may be revoked that were not
+			server.Recheck() // the state may revoke further identities and certificates
 		}
 		var again <-chan time.Time
 		switch written, err = t.writeRoots(state, written); {
-		case errors.Is(err, syscall.ENOSPC): // a full disk ends nothing: those of before are there
+		case errors.Is(err, syscall.ENOSPC): // a full disk is not fatal: the file has the roots of before
 			again = time.After(rootsAgain)
 		case err != nil:
 			return err
@@ -177,15 +181,15 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	}
 }
 
-// rootsAgain is the pause before root-cert.pem is written again where the disk was full.
+// rootsAgain is the pause after which root-cert.pem is written again if the disk was full.
 const rootsAgain = 10 * time.Second
 
-// RootsWritten says whether root-cert.pem has been written, or was found as it is to be, since this process started.
+// RootsWritten reports whether root-cert.pem had the current roots at some time since this process started.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
-// writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against.
-// It returns what is in the file now. It is not synced: each start compares it, and whoever waits for it should not
-// wait for the disk.
+// writeRoots writes root-cert.pem in the data directory, with which agents on this machine verify the control plane.
+// The argument written is the present content, and the result is the content afterwards. The file is not synced: each
+// start compares it, and a sync would delay agents that wait for the file.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if t.dir == "" || roots == "" || roots == written {
@@ -197,7 +201,7 @@ func (t *Trust) writeRoots(state *keyring.State, written string) (string, error)
 		return roots, nil
 	}
 	if err := os.WriteFile(path+".new", []byte(roots), 0o644); err != nil {
-		_ = os.Remove(path + ".new") // what was written of it takes room
+		_ = os.Remove(path + ".new") // frees the space of the partial file
 		return written, err
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -23,7 +23,8 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// What agents are told follows the keyring: encoded once for each content, and never without the lists that go with it.
+// The resources of agents follow the keyring: encoded once for each content, and never without the lists of their
+// roots.
 func TestTrustFollowsKeyring(t *testing.T) {
 	epochs := []*issue.Authority{newAuthority(t, 1), newAuthority(t, 2)}
 	one, revoked, two := listed(t, 1, epochs[0]), listed(t, 2, epochs[0]), listed(t, 3, epochs...)
@@ -62,7 +63,7 @@ func TestTrustFollowsKeyring(t *testing.T) {
 		{"an issuer without lists", &unlisted, []string{agentapi.TrustURL}},
 	} {
 		before := answers()
-		got, err := tr.take(step.state)
+		got, err := tr.encode(step.state)
 		if err != nil || !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v changed (%v), want %v", step.what, got, err, step.want)
 		}
@@ -87,7 +88,7 @@ func newAuthority(t *testing.T, epoch uint64) *issue.Authority {
 	return a
 }
 
-// listed is a keyring of these issuers, whose revocation lists have the number.
+// listed returns a keyring of these issuers whose revocation lists have the number.
 func listed(t *testing.T, number int64, epochs ...*issue.Authority) *keyring.State {
 	t.Helper()
 	s := &keyring.State{}
@@ -102,7 +103,7 @@ func listed(t *testing.T, number int64, epochs ...*issue.Authority) *keyring.Sta
 	return s
 }
 
-// listsMatter checks what is told of two issuers: first without their lists, then with them.
+// listsMatter compares the resources of two issuers, first without their lists, then with them.
 func listsMatter(t *testing.T, tr *Trust, two *keyring.State) {
 	t.Helper()
 	trusted := func() *tlsv3.CertificateValidationContext {
@@ -116,7 +117,7 @@ func listsMatter(t *testing.T, tr *Trust, two *keyring.State) {
 	if strings.Count(string(v.GetTrustedCa().GetInlineBytes()), "BEGIN CERTIFICATE") != 2 || v.Crl != nil || v.OnlyVerifyLeafCertCrl {
 		t.Errorf("without lists: %v", v)
 	}
-	if _, err := tr.take(two); err != nil {
+	if _, err := tr.encode(two); err != nil {
 		t.Fatal(err)
 	}
 	if v = trusted(); strings.Count(string(v.GetCrl().GetInlineBytes()), "BEGIN X509 CRL") != 2 || !v.OnlyVerifyLeafCertCrl {
@@ -133,7 +134,7 @@ type ring struct {
 func (r *ring) State() *keyring.State    { return r.state }
 func (r *ring) Changed() <-chan struct{} { return r.changed }
 
-// server counts what it is told.
+// server counts the calls of its methods.
 type server struct {
 	changed  []string
 	rechecks int
@@ -142,8 +143,8 @@ type server struct {
 func (s *server) AgentResourceChanged(typeURL string) { s.changed = append(s.changed, typeURL) }
 func (s *server) Recheck() int                        { s.rechecks++; return 0 }
 
-// Each state of the keyring reaches the agents where it says something else, all streams, because it may revoke, and root-cert.pem; no
-// file is there before there is a root, nor where there is no directory for it.
+// Each state of the keyring reaches the agents if its resources differ, all streams, because it may revoke, and
+// root-cert.pem. The file does not exist before there is a root, nor without a directory for it.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -200,8 +201,8 @@ func TestRootsThatAreThere(t *testing.T) {
 	}
 }
 
-// Stock agents are told of the roots that the mesh configuration names, beside the keyring's and without any; our own agents are not, since of other
-// CAs there are no revocation lists.
+// Stock agents receive the roots in the mesh configuration, beside the keyring's and without any. Navarch's agents do
+// not, because other CAs have no revocation lists.
 func TestRootsOfOtherCAs(t *testing.T) {
 	tr := New("")
 	texts := func() []string {
@@ -226,7 +227,7 @@ func TestRootsOfOtherCAs(t *testing.T) {
 			t.Errorf("step %d: changed %v, %v, have %q", i, changed, err, texts())
 		}
 	}
-	if changed, err := tr.take(&keyring.State{Bundle: []*x509.Certificate{own.Certificate}}); err != nil || !slices.Equal(changed, []string{agentapi.TrustURL, pcdsURL}) || !slices.Equal(texts(), []string{pem}) {
+	if changed, err := tr.encode(&keyring.State{Bundle: []*x509.Certificate{own.Certificate}}); err != nil || !slices.Equal(changed, []string{agentapi.TrustURL, pcdsURL}) || !slices.Equal(texts(), []string{pem}) {
 		t.Errorf("with a keyring: %v changed, %v, have %q", changed, err, texts())
 	}
 	before := tr.validation.Load()

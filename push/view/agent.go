@@ -6,15 +6,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// agentCaps adds what the proxy's agent, and Istio's builds of Envoy, are able to do, which no list of extensions says.
+// agentCaps adds the capabilities of the proxy's agent and of Istio's builds of Envoy, which no list of extensions
+// shows.
 func (n *Node) agentCaps() {
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
 	}
-	if n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) {
+	if n.Kind != Proxyless && n.Caps.Has(xds.CapIdentity) {
 		n.Caps |= readsFiles(n.Metadata)
 	}
-	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy have it, whatever of its extensions a node lists
+	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy can do it, whatever extensions a node lists
 		n.Caps |= xds.CapDynamicForward
 	}
 	if n.Kind == Sidecar && selfDiscovery(n.Metadata) {
@@ -25,21 +26,22 @@ func (n *Node) agentCaps() {
 	}
 }
 
-// istios says whether a proxy's agent is Istio's: it states its version, and not NAVARCH_IDENTITY.
+// istios reports whether the proxy's agent is Istio's: it states its version, and not NAVARCH_IDENTITY.
 func istios(metadata map[string]string) bool {
 	_, ours := metadata["NAVARCH_IDENTITY"]
 	return !ours && metadata["ISTIO_VERSION"] != ""
 }
 
-// selfDiscovery says whether the proxy's bootstrap has a cluster of its own workload: Istio's agents and Navarch's put it there where
-// ISTIO_META_ENABLE_SELF_DISCOVERY asks for it.
+// selfDiscovery reports whether the proxy's bootstrap has a cluster of its own workload. Istio's agents and Navarch's
+// add one if ISTIO_META_ENABLE_SELF_DISCOVERY is true.
 func selfDiscovery(metadata map[string]string) bool {
 	asked, err := strconv.ParseBool(metadata["ENABLE_SELF_DISCOVERY"])
 	return err == nil && asked
 }
 
-// hasIdentity says whether a proxy gets certificates: its agent says so (NAVARCH_IDENTITY), by SDS or, for an application with gRPC's
-// xDS client, by the certificate provider of its bootstrap; or it is Istio's.
+// hasIdentity reports whether a proxy gets certificates. Navarch's agent states it (NAVARCH_IDENTITY): "sds", or
+// "provider" for an application with gRPC's xDS client and a certificate provider in its bootstrap. Proxies of Istio's
+// agent get them.
 func hasIdentity(metadata map[string]string) bool {
 	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
 		if metadata["GENERATOR"] == "grpc" {
@@ -50,8 +52,9 @@ func hasIdentity(metadata map[string]string) bool {
 	return istios(metadata)
 }
 
-// readsFiles is what a proxy's agent serves of files: Istio's certificates and authorities, Navarch's, since it says so (NAVARCH_FILES), revocation lists
-// too. Where it does not, Envoy reads the files itself.
+// readsFiles returns the capabilities of the proxy's agent to serve files as Secrets. Istio's agents serve certificates
+// and authorities; Navarch's serve revocation lists too, if they state it (NAVARCH_FILES). Without these capabilities
+// Envoy reads the files itself.
 func readsFiles(metadata map[string]string) xds.Caps {
 	if _, ours := metadata["NAVARCH_IDENTITY"]; !ours {
 		return xds.CapFileSecrets
@@ -62,8 +65,8 @@ func readsFiles(metadata map[string]string) xds.Caps {
 	return 0
 }
 
-// fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's does
-// (istio pkg/istio-agent, pkg/wasm).
+// fetchesModules reports whether a proxy's agent fetches WebAssembly modules itself and rewrites Envoy's configuration
+// accordingly. Istio's does (istio pkg/istio-agent, pkg/wasm).
 func fetchesModules(metadata map[string]string) bool {
 	return istios(metadata) && metadata["GENERATOR"] == ""
 }

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Which automatic addresses a proxy's Pod is told of: those of its family, where its agent answers its questions for names.
+// A proxy receives the automatic addresses of its Pod's IP family if its agent resolves the Pod's DNS queries
+// (DNS_CAPTURE), and none otherwise.
 func TestAutomatic(t *testing.T) {
 	for name, c := range map[string]struct {
 		captures  string

@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A node is read where it lies: the messages that protobuf would make of one keep some 150 objects and 8 KB alive for each
-// proxy, and as many again while it is read (a stock Envoy's extensions not counted).
+// A node is decoded in place. The messages that protobuf would allocate for one keep some 150 objects and 8 KB alive
+// for each proxy, and twice that during decoding (a stock Envoy's extensions not counted).
 
-// Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so of its entries too), Value
-// and ListValue.
+// Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so its entries have
+// field numbers too), Value and ListValue.
 const (
 	nodeID, nodeCluster, nodeMetadata, nodeLocality, nodeExtensions = 1, 2, 3, 4, 9
 
@@ -33,20 +33,21 @@ const (
 	listValues = 1
 )
 
-// wire is what is used of an encoded node. Its slices are of the node's bytes.
+// wire contains the fields of an encoded node that are used. Its slices share the memory of the encoded node.
 type wire struct {
 	id, cluster []byte
 	locality    [][]byte // encoded Localities, to be merged
 	metadata    [][]byte // encoded Structs: one, or several to be merged
-	listed      bool     // it lists extensions
-	caps        xds.Caps // of these
-	build       []byte   // encoded BuildVersion of its Envoy
+	listed      bool     // the node lists extensions
+	caps        xds.Caps // the capabilities of the listed extensions
+	build       []byte   // encoded BuildVersion of the node's Envoy
 }
 
-// deepest is how many objects and lists may lie in one another.
+// deepest is the maximum depth of nested objects and lists.
 const deepest = 10_000
 
-// field takes one field off b. body is nil where it is not length-delimited. The error ends with protowire's words.
+// field decodes the first field of b; rest are the bytes behind it. body is nil if the field is not length-delimited.
+// The error wraps protowire's; what names the enclosing message in it.
 func field(b []byte, what string) (number protowire.Number, kind protowire.Type, body, rest []byte, err error) {
 	f, n := protowalk.Next(b)
 	switch {
@@ -58,9 +59,10 @@ func field(b []byte, what string) (number protowire.Number, kind protowire.Type,
 	return f.Number, f.Type, f.Bytes, b[n:], nil
 }
 
+// notText returns the error for a string that is not UTF-8.
 func notText(what string, b []byte) error { return fmt.Errorf("%s: not UTF-8: %.40q", what, b) }
 
-// read finds what is used, and looks into nothing else.
+// read locates the used fields of an encoded node and skips all others.
 func read(raw []byte) (w wire, err error) {
 	for len(raw) > 0 {
 		var number protowire.Number
@@ -94,7 +96,7 @@ func read(raw []byte) (w wire, err error) {
 	return w, nil
 }
 
-// locality reads encoded core.v3.Localities: region/zone/sub-zone, as far as stated.
+// locality decodes core.v3.Localities and returns region/zone/sub-zone, as far as stated.
 func locality(encoded [][]byte) (string, error) {
 	var parts [3][]byte
 	for _, b := range encoded {
@@ -115,16 +117,16 @@ func locality(encoded [][]byte) (string, error) {
 	return words.of([]byte(joinLocality(string(parts[0]), string(parts[1]), string(parts[2])))), nil
 }
 
-// joinLocality is region/zone/sub-zone without empty parts at its end.
+// joinLocality joins region, zone and sub-zone with slashes, without empty parts at the end.
 func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
-// ID is the id of an encoded core.v3.Node; empty where it has none. The error says what is malformed.
+// ID returns the id of an encoded core.v3.Node, which may be empty. The error names the malformed field.
 func ID(raw []byte) (string, error) {
 	w, err := read(raw)
 	return string(w.id), err
 }
 
-// capOf is the capability of one encoded core.v3.Extension; what cannot be read has none.
+// capOf returns the capability of one encoded core.v3.Extension, or 0 for an unknown or malformed one.
 func capOf(extension []byte) (caps xds.Caps) {
 	for len(extension) > 0 {
 		number, _, body, rest, err := field(extension, "node.extensions")
@@ -139,14 +141,14 @@ func capOf(extension []byte) (caps xds.Caps) {
 	return caps
 }
 
-// value is a google.protobuf.Value, as far as it matters here.
+// value is a decoded google.protobuf.Value, reduced to the parts that are used.
 type value struct {
-	kind   protowire.Number // the field that is set; 0: none
+	kind   protowire.Number // the field that is set; 0 if no field is set
 	text   []byte           // of a string
 	fields [][]byte         // of an object: encoded Structs, to be merged
 }
 
-// merge reads an encoded Value into v, as protobuf does where one comes in several parts. All of it is checked.
+// merge decodes a Value into v. A Value in several parts is merged as protobuf does. Every part is validated.
 func (v *value) merge(raw []byte, what string, depth int) error {
 	if depth > deepest {
 		return fmt.Errorf("%s: too deep", what)
@@ -184,8 +186,8 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// entries calls do with every entry of an encoded Struct, in the order of the wire; a later one of a key replaces an earlier
-// one. A do that is nil checks alone.
+// entries calls do with every entry of an encoded Struct, in the order on the wire. Of entries with equal keys the last
+// one counts. With a nil do the Struct is only validated.
 func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
 	for len(raw) > 0 {
 		number, _, entry, rest, err := field(raw, what)
@@ -221,6 +223,7 @@ func entries(raw []byte, what string, depth int, do func(key []byte, v value)) e
 	return nil
 }
 
+// checkList validates an encoded ListValue.
 func checkList(raw []byte, what string, depth int) error {
 	for len(raw) > 0 {
 		number, _, body, rest, err := field(raw, what)
@@ -237,9 +240,10 @@ func checkList(raw []byte, what string, depth int) error {
 	return nil
 }
 
+// null reports whether the value is missing or null.
 func (v value) null() bool { return v.kind == 0 || v.kind == valueNull }
 
-// describe says what was found in place of something else.
+// describe names the type of the value, for errors.
 func (v value) describe() string {
 	switch v.kind {
 	case valueNumber:
@@ -256,12 +260,14 @@ func (v value) describe() string {
 	return "nothing"
 }
 
+// borrow returns a string that shares the memory of b. It is valid as long as b is unchanged.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// words are strings that many nodes have: keys, labels, namespaces. What is forgotten is made again.
+// words interns strings that many nodes share: keys, labels, namespaces.
 var words = vocabulary{most: 8192}
 
-// vocabulary gives one string for equal bytes. Safe for concurrent use.
+// vocabulary interns strings: it returns one string for equal bytes. When it is full it drops all entries, which are
+// then added again on demand. Safe for concurrent use.
 type vocabulary struct {
 	most int
 
@@ -269,9 +275,10 @@ type vocabulary struct {
 	known map[string]string
 }
 
-// longestWord is the length in bytes of the longest string that is shared.
+// longestWord is the maximum length in bytes of an interned string.
 const longestWord = 128
 
+// of returns the interned string with the bytes of b.
 func (v *vocabulary) of(b []byte) string {
 	if len(b) > longestWord {
 		return string(b)

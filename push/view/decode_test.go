@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// stock is the node of a stock Envoy beside Istio's agent: 61 KB, 516 extensions.
+// stock returns the encoded node of a stock Envoy with Istio's agent: 61 KB, 516 extensions.
 func stock(t testing.TB) []byte {
 	t.Helper()
 	raw, err := os.ReadFile("../../loadtest/proxy/stock.node.textproto")
@@ -43,7 +43,8 @@ func stock(t testing.TB) []byte {
 	return message(n)
 }
 
-// expected is what Parse makes of a node by protobuf's own reading of it. The error says no more than that there is one.
+// expected returns the Node that Parse must return for n, computed from n as protobuf decodes it. The text of its error
+// is not compared: only whether there is one.
 func expected(n *corev3.Node) (got Node, err error) {
 	w := wire{id: []byte(n.GetId()), cluster: []byte(n.GetCluster()), listed: len(n.GetExtensions()) > 0}
 	for _, e := range n.GetExtensions() {
@@ -82,7 +83,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 			}
 		}
 	}
-	// What follows from these is node.go's: by a node that says the same in the simplest form.
+	// The rest is computed by node.go from the simplest node with these values.
 	again := &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality(), Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
 	for key, v := range strs {
 		again.Metadata.Fields[key] = structpb.NewStringValue(v)
@@ -104,7 +105,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	return got, nil
 }
 
-// expectedConfig is what is read of a ProxyConfig.
+// expectedConfig returns the settings that Parse must read from a ProxyConfig.
 func expectedConfig(v *structpb.Value) (*proxyconfig.Settings, error) {
 	_, null := v.GetKind().(*structpb.Value_NullValue)
 	switch {
@@ -135,7 +136,7 @@ func message(n *corev3.Node) []byte {
 	return raw
 }
 
-// same compares what Parse says of bytes that protobuf can read with what follows from protobuf's reading.
+// same compares Parse's result for raw with the expected result, if protobuf can decode raw.
 func same(t *testing.T, raw []byte) {
 	t.Helper()
 	var n corev3.Node
@@ -155,7 +156,7 @@ func same(t *testing.T, raw []byte) {
 	}
 }
 
-// nodes are encoded nodes in forms that protobuf takes.
+// nodes returns encoded nodes in different encodings that protobuf can decode, by name.
 func nodes(t testing.TB) map[string][]byte {
 	t.Helper()
 	json := func(s string) []byte {
@@ -208,7 +209,7 @@ func TestParseAsProtobuf(t *testing.T) {
 	}
 }
 
-// What is malformed where something is read is refused in words that name the field.
+// A malformed field that Parse reads is refused with an error that names the field.
 func TestParseRefusesBytes(t *testing.T) {
 	head := message(&corev3.Node{Id: "sidecar~~a.shop~"})
 	in := func(numbers []protowire.Number, b []byte) []byte {
@@ -221,7 +222,7 @@ func TestParseRefusesBytes(t *testing.T) {
 	metadata := path(nodeMetadata, structFields, entryValue)
 	room := make([]byte, 1<<20)
 	at := len(room)
-	for range deepest + 1 { // lists in lists, from the innermost on
+	for range deepest + 1 { // lists in lists, from the innermost to the outermost
 		for _, n := range path(listValues, valueList) {
 			tag := protowire.AppendVarint(protowire.AppendTag(nil, n, protowire.BytesType), uint64(len(room)-at))
 			at -= copy(room[at-len(tag):], tag)
@@ -250,7 +251,8 @@ func TestParseRefusesBytes(t *testing.T) {
 	}
 }
 
-// FuzzParse: what protobuf reads is read alike; nothing panics, and every error names the field.
+// FuzzParse: Parse returns for any bytes that protobuf can decode the node that protobuf decodes. It never panics, and
+// each error names the field.
 func FuzzParse(f *testing.F) {
 	all := nodes(f)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -271,11 +273,11 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What is kept of a stock Envoy's node is small, and what equal nodes say alike is there once.
+// A parsed node of a stock Envoy needs little memory, and strings that several nodes share are stored once.
 func TestNodesAreSmall(t *testing.T) {
 	const n = 100
 	raws, one := make([][]byte, n), stock(t)
-	for i := range raws { // what comes later counts
+	for i := range raws { // a field that occurs twice has its last value
 		pod := fmt.Sprintf("web-%d", i)
 		raws[i] = append(slices.Clone(one), message(&corev3.Node{Id: "sidecar~10.1.0.7~" + pod + ".shop~shop.svc.cluster.local",
 			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"NAME": structpb.NewStringValue(pod)}}})...)
@@ -293,7 +295,7 @@ func TestNodesAreSmall(t *testing.T) {
 	parse()
 	var before, made, kept runtime.MemStats
 	collect := func() {
-		for range 3 { // what is in pools goes with the second
+		for range 3 { // pooled objects are freed by the second collection
 			runtime.GC()
 		}
 	}
@@ -317,7 +319,7 @@ func TestNodesAreSmall(t *testing.T) {
 	runtime.KeepAlive(raws)
 }
 
-// The table of words stays bounded, whatever is said.
+// The table of shared strings never has more entries than its limit, and no long strings.
 func TestWordsAreBounded(t *testing.T) {
 	v := vocabulary{most: 10}
 	for i := range 100 {

@@ -13,21 +13,21 @@ import (
 // Family is a family of IP addresses.
 type Family uint8
 
-// The families; NoFamily where there is none.
+// The families. NoFamily means that no family applies.
 const (
 	NoFamily Family = iota
 	IPv4
 	IPv6
 )
 
-// Has says whether an IP, as text, is of the family.
+// Has reports whether an IP address in text form belongs to the family. It is false for a malformed address.
 func (f Family) Has(address string) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())
 }
 
-// automaticOf is Scope.Automatic of a node: as istiod has it, IPv4 unless it has IPv6 addresses alone (pilot/pkg/model/service.go,
-// nodeUsesAutoallocatedIPs and GetAddressForProxy).
+// automaticOf derives Scope.Automatic of a node. As in istiod it is IPv6 only if all addresses of the node are IPv6
+// (pilot/pkg/model/service.go, nodeUsesAutoallocatedIPs and GetAddressForProxy).
 func automaticOf(n Node) Family {
 	stated := n.Metadata["DNS_CAPTURE"]
 	if stated == "" || n.Kind != Sidecar {
@@ -42,14 +42,16 @@ func automaticOf(n Node) Family {
 	return IPv4
 }
 
-// agentDNS is the port at which agents answer DNS (of Istio's and ours).
+// agentDNS is the port on which Istio's agents and Navarch's serve DNS.
 const agentDNS = "15053"
 
-// resolverOf is Scope.Resolver of a node with an agent that answers its Pod's questions in some family. What is no IP with a port says nothing, and nothing does where the mesh has no
-// proxy resolve names: proxies would be planned apart for what is in none of their configuration.
+// resolverOf derives Scope.Resolver of a node whose agent resolves names in the given family. A value that is not an IP
+// address with a port is ignored. In a mesh whose proxies resolve no names the result is empty, so that proxies are not
+// planned separately for a value that their configuration does not contain.
 func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
+	const dynamic = meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 	stated := n.Metadata["DNS_PROXY_ADDR"]
-	if stated == "" || answers == NoFamily || mesh.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+	if stated == "" || answers == NoFamily || mesh.GetOutboundTrafficPolicy().GetMode() != dynamic {
 		return ""
 	}
 	host, port, err := net.SplitHostPort(stated)
@@ -68,8 +70,8 @@ func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 
 var loopbacks = [...]string{NoFamily: "", IPv4: "127.0.0.1", IPv6: "::1"}
 
-// NameServer is where the agent answers questions of the Pod for names, ip:port; empty: it does not. It listens on loopback, of proxies with IPv6
-// addresses alone at the address of that family (istio: https://github.com/istio/istio/pull/61344).
+// NameServer returns the "ip:port" of the agent's DNS server, or "" if the agent does not resolve names for its Pod.
+// The default is the loopback address of the family in Automatic (istio: https://github.com/istio/istio/pull/61344).
 func (s Scope) NameServer() string {
 	if s.Automatic == NoFamily {
 		return ""

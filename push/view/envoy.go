@@ -15,11 +15,12 @@ const (
 	buildVersion = 1
 )
 
-// longestVersion is the length in bytes of the longest version that is kept of what a node writes freely.
+// longestVersion is the maximum length of a version in bytes, where a node states it as free text.
 const longestVersion = 64
 
-// Envoy is the version of the Envoy that an encoded core.v3.Node is of, as 1.40.0: its user_agent_build_version, else its
-// user_agent_version. Empty: it does not say, or cannot be read.
+// Envoy returns the Envoy version in an encoded core.v3.Node, as "1.40.0": its user_agent_build_version, else its
+// user_agent_version. It returns "" if the node states no version. At a malformed field it stops and returns the
+// version up to there.
 func Envoy(raw []byte) (version string) {
 	for len(raw) > 0 {
 		number, _, body, rest, err := field(raw, "node")
@@ -39,7 +40,7 @@ func Envoy(raw []byte) (version string) {
 	return version
 }
 
-// semantic is the version of an encoded BuildVersion.
+// semantic returns the version in an encoded BuildVersion as "major.minor.patch", or "" if there is no valid one.
 func semantic(build []byte) string {
 	for len(build) > 0 {
 		number, _, body, rest, err := field(build, "node.user_agent_build_version")
@@ -64,7 +65,8 @@ func semantic(build []byte) string {
 	return ""
 }
 
-// hasScopes says whether the stats access logger of an Envoy of this version has scopes, which 1.39 brought; not where it does not say its version
+// hasScopes reports whether the stats access logger supports scopes in this version of Envoy: since 1.39. A missing
+// version means no
 // (https://www.envoyproxy.io/docs/envoy/v1.39.0/api-v3/extensions/access_loggers/stats/v3/stats.proto).
 func hasScopes(version string) bool {
 	var major, minor int

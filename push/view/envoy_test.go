@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The version of Envoy is what its build says, else what its user agent writes, within bounds.
+// Envoy's version is read from its build version, otherwise from its user agent, and the text read is bounded.
 func TestEnvoyVersion(t *testing.T) {
 	build := func(major, minor, patch uint32) *corev3.Node {
 		return &corev3.Node{Id: "n", UserAgentName: "envoy", UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
@@ -44,11 +44,11 @@ func TestEnvoyVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for end := range raw {
-		Envoy(raw[:end]) // what is cut off breaks nothing
+		Envoy(raw[:end]) // a truncated node causes no panic
 	}
 }
 
-// The stats access logger is used of Envoys that list it and say that they have its scopes.
+// The stats access logger is used for an Envoy that lists the extension and reports that it supports its scopes.
 func TestStatsAccessLogger(t *testing.T) {
 	for version, want := range map[string]bool{"": false, "1.38.9": false, "1.39.0": true, "1.40.3": true, "2.0.0": true, "0.40.0": false} {
 		n := &corev3.Node{Id: "sidecar~~a.b~c", Extensions: []*corev3.Extension{{Name: "envoy.access_loggers.stats"}}}

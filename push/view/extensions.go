@@ -12,11 +12,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Extension is a WasmPlugin or TrafficExtension that selects a proxy, and how the proxy runs it.
+// Extension is a WasmPlugin or TrafficExtension that selects a proxy, and the way in which the proxy runs it.
 type Extension struct {
 	Key model.Key
 	Way extension.Way
-	Why string // of a way that does not run it: which proxies cannot
+	Why string // if Way is that the proxy does not run it: the reason
 }
 
 var (
@@ -24,19 +24,18 @@ var (
 	filters    intern.Table[extension.Filter]
 )
 
-// extensionCaps are the capabilities by which it is decided how a proxy runs extensions: nothing else reads them, so
-// they split no scope.
+// extensionCaps are the capabilities that decide Extension.Way. Nothing else reads them, so they split no scope.
 const extensionCaps = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
 
-// extensionsOf lists the WasmPlugins and TrafficExtensions that select the proxy: by priority, those of its namespace
-// before those of the root namespace where that is equal. Those with targetRefs are for gateways and waypoints
+// extensionsOf lists the WasmPlugins and TrafficExtensions that select the proxy, by priority. At equal priority those
+// of its namespace come before those of the root namespace
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.TrafficExtension) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 		for _, kind := range []model.Kind{model.KindWasmPlugin, model.KindTrafficExtension} {
 			for r := range s.In(kind, namespace) {
 				e := r.(*model.TrafficExtension)
-				if len(e.Spec.GetTargetRefs()) == 0 && model.Matches(e.Spec.GetSelector().GetMatchLabels(), n.Labels) {
+				if model.Attaches(e.Key, e.Spec.GetTargetRefs(), e.Spec.GetSelector().GetMatchLabels(), n.Namespace, n.Labels) {
 					found = append(found, e)
 				}
 			}
@@ -54,8 +53,8 @@ func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.Traff
 	return found
 }
 
-// extend adds to a view what extensions make of it: the configurations, which belong to the workload, and the filters
-// of its outbound listeners. Those of its inbound listeners follow from the former.
+// extend adds the effects of extensions to a View: to the workload the extensions themselves, to the inputs the filters
+// of outbound listeners. Filters of inbound listeners are derived from the workload's extensions later.
 func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	if len(found) == 0 {
 		return
@@ -69,17 +68,17 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 			outbound = append(outbound, f)
 		}
 		if f, is := extension.FilterOf(e, way, extension.Inbound); is && f.Closed && n.Kind == Proxyless {
-			v.Workload.Closed = true // it has no filters: what cannot be run there closes the server
+			v.Workload.Closed = true // without filters, an extension that has to run closes the server
 		}
 	}
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
 }
 
-// layersOf says which layers of a proxy a patch reaches. A patch that gives the configuration of a filter is for the
-// whole proxy, whatever its context, as in istiod: Envoy asks for the configuration by the name that its listeners
-// have. So is a patch of the bootstrap. Both belong to the workload's layer, so that they split no scope; a kind
-// without an inbound side has no workload's layer but for its bootstrap. The workload's own listeners have to know
-// whether a patch removes the cluster of a provider.
+// layersOf reports which layers of a proxy a patch applies to. A patch with the configuration of a filter
+// (EXTENSION_CONFIG) applies to the whole proxy, whatever its context, as in istiod: Envoy requests the configuration
+// by the name in its listeners. So does a patch of the bootstrap. Both belong to the workload layer, so they split no
+// scope. A kind without an inbound side has a workload layer only for its bootstrap. A patch that removes outbound
+// clusters applies to the workload too: inbound listeners depend on whether the cluster of a provider exists.
 func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, of Kind) (scope, workload bool) {
 	context, kind := p.GetMatch().GetContext(), kinds[of]
 	switch p.GetApplyTo() {

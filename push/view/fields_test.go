@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"unique"
 
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/xds"
@@ -13,7 +14,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// another is a value of a type that is not the one given.
+// another returns a value of the same type that differs from v.
 func another(t *testing.T, v reflect.Value) reflect.Value {
 	t.Helper()
 	next := reflect.New(v.Type()).Elem()
@@ -29,6 +30,8 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		return reflect.ValueOf(map[string]string{"app": "other", "ISTIO_VERSION": "9.9"})
 	case xds.Listening:
 		return reflect.ValueOf(xds.Listening{HTTP10: true})
+	case RouterSettings:
+		return reflect.ValueOf(RouterSettings{OwnNamespace: true, QUIC: true, Routed: true, Misdirected404: true, Local: true})
 	case proxyconfig.Routes:
 		return reflect.ValueOf(proxyconfig.Routes{NoAttempts: true})
 	case *proxyconfig.Settings:
@@ -44,6 +47,8 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		return reflect.ValueOf(filters.List(extension.Filter{Closed: true}))
 	case Self:
 		return reflect.ValueOf(Self{Cluster: "other"})
+	case unique.Handle[Edge]:
+		return reflect.ValueOf(unique.Make(Edge{Unprivileged: true}))
 	case Own:
 		return reflect.ValueOf(Own{Workload: "other"})
 	case proxyconfig.Own[proxyconfig.Listeners]:
@@ -62,7 +67,7 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 	return next
 }
 
-// The name of a scope has every field of it: replicas and debug pages tell scopes apart by it.
+// Each field of a Scope is part of its name, because replicas and debug pages distinguish scopes by name.
 func TestScopeNamesEveryField(t *testing.T) {
 	base := Scope{Namespace: "shop", Domain: "svc.cluster.local", Caps: xds.StockCaps}
 	for i := range reflect.TypeFor[Scope]().NumField() {
@@ -75,8 +80,9 @@ func TestScopeNamesEveryField(t *testing.T) {
 	}
 }
 
-// What selectors of a snapshot chose is remembered for nodes alike: whatever field of a node differs, the view is the one that an index which
-// remembers nothing gives. A field that a choice reads and its key has not fails here.
+// An Index remembers which records' selectors select a node, by a key of the node's fields. For each pair of nodes that
+// differ in one field, the view of the second node is the one that an index without memory computes. The test fails if
+// a selection reads a field that is missing from the key.
 func TestChoiceReadsNothingThatItsKeyHasNot(t *testing.T) {
 	s := snapshot(
 		rec(t, model.KindService, "shop/web", "{hosts: [web], selector: {app: web}, headless: true, ports: [{number: 9, name: tcp, protocol: PROTOCOL_TCP}]}"),
@@ -111,11 +117,12 @@ func TestChoiceReadsNothingThatItsKeyHasNot(t *testing.T) {
 	}
 }
 
-// ofListeners are the inputs that no entry of a host reads: listeners alone read them, and Own the cluster of the proxy's own workload.
+// ofListeners are the inputs that no cluster or assignment of a host reads: listeners read them, and the cluster of the
+// proxy's own workload reads Own.
 var ofListeners = []string{"Telemetry", "Self", "Extensions", "Listeners", "Own"}
 
-// Entries of hosts are given the inputs that their Reads say, and no others: each input is one that Reads can say, or is listed above, and each of
-// Reads gives something. A new input that a cluster or an assignment is to read, and that Reads.Of forgets, fails here.
+// Each field of Inputs is either selected by a field of Reads or listed in ofListeners, and each field of Reads selects
+// at least one input. The test fails if a new input is missing from Reads.Of.
 func TestReadsGiveEveryInput(t *testing.T) {
 	var all Reads
 	every := reflect.ValueOf(&all).Elem()

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"weak"
 
@@ -14,30 +15,49 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Index is what views need to know of a whole snapshot: which inputs its records read. Owned by one goroutine.
+// Index counts which properties of proxies the records of a snapshot read, and caches selections at that snapshot. It
+// is owned by one goroutine.
 type Index struct {
-	named      map[string]map[string]int // key of a label -> value -> how many records name it
-	compared   map[string]int            // key of a label -> how many records compare it, whatever its value
-	localities int                       // records that read the locality
-	zones      int                       // records that do where the proxy is zone-aware
-	networks   int                       // records by which the network of proxies decides what they reach
-	spans      map[string]int            // namespace -> records that have its proxies send spans; "": all proxies
-	nodes      int                       // records by which the node that they run on does
-	mesh       *model.Mesh               // whose defaultConfig is read as defaults
-	defaults   proxyconfig.Settings
+	*counts
+	shared bool // a fork may have the same counts, so they are copied before they change
 
-	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
-	snapshot weak.Pointer[mirror.Snapshot]  // weak: endpoints may change for days while nobody joins
-	chosen   map[string]choice              // by namespace, cluster and labels
-	key      []byte                         // reused
+	mesh     *model.Mesh          // the Mesh that defaults was derived from
+	defaults proxyconfig.Settings // of the mesh's defaultConfig
+
+	// Cached selections at one snapshot: proxies of one workload have the same labels. The pointer is weak, so that the
+	// index retains no old snapshot while endpoints change for days and no proxy joins.
+	snapshot weak.Pointer[mirror.Snapshot]
+	chosen   map[string]choice              // by kind, namespace, cluster and labels
+	key      []byte                         // reused buffer
 	stated   map[string]map[string][]Served // by namespace, see statedIn
 }
 
-// choice is what a snapshot has for all proxies of a namespace and cluster that have the same labels.
+// counts contains the numbers of records that read each property of proxies.
+type counts struct {
+	named      map[string]map[string]int // key of a label -> value -> records that name the value
+	compared   map[string]int            // key of a label -> records that compare it, whatever its value
+	localities int                       // records that read the locality of every proxy
+	zones      int                       // records that read the locality of zone-aware proxies only
+	networks   int                       // records that decide by the network of a proxy
+	spans      map[string]int            // namespace -> records that configure tracing for its proxies; "": for all
+	nodes      int                       // records that decide by the Node that a proxy runs on
+}
+
+// clone returns an independent copy.
+func (c *counts) clone() *counts {
+	next := *c
+	next.named, next.compared, next.spans = make(map[string]map[string]int, len(c.named)), maps.Clone(c.compared), maps.Clone(c.spans)
+	for key, values := range c.named {
+		next.named[key] = maps.Clone(values)
+	}
+	return &next
+}
+
+// choice contains the objects that apply to all proxies of a namespace and cluster with the same labels.
 type choice struct {
 	sidecar         model.Key
 	ownAddress      bool // see ownAddress
-	bindsOwn        bool // the same
+	bindsOwn        bool // the second result of ownAddress
 	services        intern.List[model.Key]
 	headless        bool // see servicesOf
 	closed          bool
@@ -46,26 +66,29 @@ type choice struct {
 	labels          intern.List[string] // see Inputs.Labels
 	telemetry       model.Key           // see Inputs.Telemetry
 	out, in         intern.List[Patch]
-	picky           bool // out and in are not the same for all of them
+	picky           bool // out and in depend on more than labels, so they are derived for each proxy
 	extensions      []*model.TrafficExtension
 }
 
-// maxChosen bounds how many choices are remembered: labels may be as many as proxies.
+// maxChosen is the maximum number of cached choices: there may be as many label sets as proxies.
 const maxChosen = 4096
 
-// choice chooses, or remembers.
+// choice returns the objects that apply to the node, from the cache if possible.
 func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	x.at(s)
-	x.key = append(append(x.key[:0], n.Namespace...), 0)
+	x.key = append(append(x.key[:0], byte(n.Kind)), n.Namespace...)
+	x.key = append(x.key, 0)
 	x.key = appendLabels(append(append(x.key, n.Cluster...), 0), n.Labels)
 	c, is := x.chosen[string(x.key)]
 	if is {
 		return c
 	}
 	services, headless := servicesOf(s, n)
-	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
-		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), authentications: keys.List(authenticationsOf(s, root, n)...), labels: x.labelsOf(n),
-		telemetry: telemetryOf(s, n)}
+	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless,
+		closed: closed(s, root, n), peers: keys.List(peersOf(s, root, n)...),
+		policies: keys.List(policiesOf(s, root, n)...), labels: x.labelsOf(n),
+		authentications: keys.List(authenticationsOf(s, root, n)...),
+		telemetry:       telemetryOf(s, n)}
 	c.ownAddress, c.bindsOwn = ownAddress(s, c.sidecar)
 	c.extensions = extensionsOf(s, root, n)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
@@ -76,14 +99,27 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	return c
 }
 
-// at forgets what was chosen of another snapshot.
+// chosenFor returns the choice for one proxy, and the ports that ServiceEntries have at its address. Patches that match
+// more than labels are derived again.
+func (x *Index) chosenFor(s *mirror.Snapshot, root string, n Node) (c choice, served []Served) {
+	c, served = x.choice(s, root, n), x.servedBy(s, n)
+	if len(served) > 0 {
+		c.services = withServed(s, c.services, served)
+	}
+	if c.picky {
+		c.out, c.in, _ = filtersOf(s, root, n)
+	}
+	return c, served
+}
+
+// at clears the cache if it is of another snapshot.
 func (x *Index) at(s *mirror.Snapshot) {
 	if at := weak.Make(s); x.snapshot != at {
 		x.snapshot, x.chosen, x.stated = at, map[string]choice{}, nil
 	}
 }
 
-// appendLabels makes equal bytes of equal labels, and of no others.
+// appendLabels appends an unambiguous encoding of labels: equal labels give equal bytes, others different ones.
 func appendLabels(b []byte, labels map[string]string) []byte {
 	var few [16]string
 	sorted := few[:0]
@@ -100,11 +136,12 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 	return b
 }
 
-// NewIndex reads a snapshot.
+// NewIndex returns the Index of a snapshot.
 func NewIndex(s *mirror.Snapshot) *Index {
-	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}
-	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways, model.KindTelemetry,
-		model.KindEnvoyFilter, model.KindService, model.KindServiceEntry} {
+	x := &Index{counts: &counts{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}}
+	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule,
+		model.KindNetworkGateways, model.KindTelemetry, model.KindEnvoyFilter, model.KindService,
+		model.KindServiceEntry} {
 		for r := range s.All(kind) {
 			x.count(readBy(r), 1)
 		}
@@ -112,16 +149,30 @@ func NewIndex(s *mirror.Snapshot) *Index {
 	return x
 }
 
-// Apply follows one edit. True: other inputs are read, so the views of all nodes may be others.
+// Fork returns an independent index of the same snapshot, without cached selections. Another goroutine may own it.
+func (x *Index) Fork() *Index {
+	x.shared = true
+	return &Index{counts: x.counts, shared: true, mesh: x.mesh, defaults: x.defaults}
+}
+
+// Apply updates the index by one edit of a record. It reports whether the set of properties that records read has
+// changed: then the Views of all nodes may differ from before.
 func (x *Index) Apply(e mirror.Edit) bool {
 	x.snapshot, x.chosen, x.stated = weak.Pointer[mirror.Snapshot]{}, nil, nil
 	was, is := readBy(e.Old), readBy(e.New)
+	if was.nothing() && is.nothing() {
+		return false
+	}
+	if x.shared {
+		x.counts, x.shared = x.counts.clone(), false
+	}
 	differs := x.count(is, 1)
 	return x.count(was, -1) || differs
 }
 
-// count counts what a record reads in or out. True: something is read that was not, or no longer.
-func (x *Index) count(r reading, by int) (differs bool) {
+// count adds by (1 or -1) to the counts of everything that a record reads. It reports whether a count became or ceased
+// to be zero.
+func (x *counts) count(r reading, by int) (differs bool) {
 	for label := range r.named {
 		if x.named[label.key] == nil {
 			x.named[label.key] = map[string]int{}
@@ -150,7 +201,7 @@ func (x *Index) count(r reading, by int) (differs bool) {
 	return differs
 }
 
-// counted counts a key, and says whether it has come or gone.
+// counted adds by to the count of a key, and reports whether the count became or ceased to be zero.
 func counted(m map[string]int, key string, by int) bool {
 	before := m[key]
 	if m[key] += by; m[key] == 0 {
@@ -162,19 +213,25 @@ func counted(m map[string]int, key string, by int) bool {
 // label is one label of a proxy.
 type label struct{ key, value string }
 
-// reading is which inputs a record may read.
+// reading lists the properties of proxies that a record may read.
 type reading struct {
-	named    map[label]bool  // labels whose values it names: other values make no difference
-	compared map[string]bool // keys of labels that it compares with those of endpoints
-	locality bool
-	zones    bool // where the proxy is zone-aware
+	named    map[label]bool  // labels whose values the record names; the record treats all other values alike
+	compared map[string]bool // keys of labels that the record compares with those of endpoints
+	locality bool            // the locality of every proxy
+	zones    bool            // the locality of zone-aware proxies
 	network  bool
 	node     bool
-	// spans: it has proxies of its namespace send spans, which they name themselves in.
+	// spans means that the record configures tracing, so that proxies of namespace describe themselves in spans.
 	spans     bool
 	namespace string
 }
 
+// nothing reports whether the record reads no property.
+func (r *reading) nothing() bool {
+	return len(r.named)+len(r.compared) == 0 && !r.locality && !r.zones && !r.network && !r.node && !r.spans
+}
+
+// name adds a label whose value the record names.
 func (r *reading) name(key, value string) {
 	if r.named == nil {
 		r.named = map[label]bool{}
@@ -182,6 +239,7 @@ func (r *reading) name(key, value string) {
 	r.named[label{key, value}] = true
 }
 
+// compares adds the keys of labels that a setting of localities compares.
 func (r *reading) compares(l traffic.Localities) {
 	for _, key := range l.Compared() {
 		if r.compared == nil {
@@ -191,7 +249,7 @@ func (r *reading) compares(l traffic.Localities) {
 	}
 }
 
-// readBy is what a record may read; nothing of nil.
+// readBy lists the properties of proxies that a record may read. The result for nil is empty.
 func readBy(r model.Record) (out reading) {
 	switch t := r.(type) {
 	case *model.VirtualService:
@@ -202,9 +260,10 @@ func readBy(r model.Record) (out reading) {
 		for key, value := range t.Spec.GetWorkloadSelector().GetMatchLabels() {
 			out.name(key, value)
 		}
-		for p := range traffic.All(t.Spec) {
+		for _, p := range traffic.All(t.Spec) {
 			setting, zones := p.GetLoadBalancer().GetLocalityLbSetting(), p.GetLoadBalancer().GetZoneAwareLbSetting()
-			out.locality = out.locality || setting != nil || p.GetOutlierDetection() != nil // the mesh has a setting, too
+			// Outlier detection enables the mesh's locality setting.
+			out.locality = out.locality || setting != nil || p.GetOutlierDetection() != nil
 			out.zones = out.zones || zones.GetEnabled().GetValue()
 			out.compares(traffic.Localities{Setting: setting})
 			out.compares(traffic.Localities{Zones: zones})
@@ -230,7 +289,7 @@ func readBy(r model.Record) (out reading) {
 	return out
 }
 
-// labelsOf are the labels of a node that some record reads.
+// labelsOf lists the labels of a node that some record reads, as "key=value", sorted.
 func (x *Index) labelsOf(n Node) intern.List[string] {
 	var all []string
 	for key, values := range x.named {
@@ -247,17 +306,20 @@ func (x *Index) labelsOf(n Node) intern.List[string] {
 	return strs.List(all...)
 }
 
-// inputs are what records read of a node that has these of its labels read, and that a Telemetry (zero: none) picks.
+// inputs derives the Inputs of a node from the labels that records read and the Telemetry that selects the node, which
+// may be zero.
 func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) Inputs {
 	in := Inputs{Labels: labels}
-	if n.Kind == Sidecar { // no others have listeners that report anything
+	if n.Kind == Sidecar { // only sidecars have listeners that report telemetry
 		in.Telemetry = telemetry
 	}
 	if x.localities > 0 || x.zones > 0 && n.Caps.Has(xds.CapSelfDiscovery) {
 		in.Locality = n.Locality
 	}
-	if x.networks > 0 || x.compared[model.NetworkLabel] > 0 || automaticOf(n) != NoFamily { // names stand for Pods of the network
+	// An agent that resolves names returns addresses of Pods in its own network.
+	if x.networks > 0 || x.compared[model.NetworkLabel] > 0 || automaticOf(n) != NoFamily {
 		in.Network = n.Network
+		in.Alone = n.Network != "" && n.Metadata["REQUESTED_NETWORK_VIEW"] == n.Network
 	}
 	if x.nodes > 0 || x.compared[model.NodeLabel] > 0 {
 		in.Node = n.Metadata["NODE_NAME"]

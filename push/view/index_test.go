@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Of proxies of one workload that come one after the other, only the first is looked for in the snapshot; those that come
-// after an edit see it, and what an EnvoyFilter asks of one proxy is asked of each.
+// For proxies of one workload the snapshot is searched once. After an edit the index computes the new view, and
+// EnvoyFilter conditions on a single proxy are evaluated for each proxy.
 func TestWorkloadIsChosenForOnce(t *testing.T) {
 	service := rec(t, model.KindService, "shop/web", `{hosts: [web.shop.svc.cluster.local], selector: {app: web}}`)
 	policy := rec(t, model.KindAuthorizationPolicy, "shop/p", `{}`)
@@ -45,7 +45,7 @@ func TestWorkloadIsChosenForOnce(t *testing.T) {
 	other := rec(t, model.KindService, "shop/other", `{hosts: [other.shop.svc.cluster.local], selector: {app: web}}`)
 	next := s.Apply(2, []model.Record{other}, []model.Key{policy.Meta().Key}).New
 	check(next, web(), "other", "web")
-	check(s, web(), "web", "p") // back, as a plan that is tried may be
+	check(s, web(), "web", "p") // back to an earlier snapshot, as a plan that is only tried does
 
 	filter := rec(t, model.KindEnvoyFilter, "shop/f", `{configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_INBOUND, proxy: {metadata: {NODE_NAME: a}}}}]}`)
 	picky := next.Apply(3, []model.Record{filter}, nil).New
@@ -58,7 +58,7 @@ func TestWorkloadIsChosenForOnce(t *testing.T) {
 	}
 }
 
-// sourceLabels that are named from now on make other views of the same snapshot's choices.
+// When a source label starts to be named by a rule, the views of an unchanged snapshot include the label.
 func TestChoicesFollowSourceLabels(t *testing.T) {
 	s := snapshot()
 	x := NewIndex(s)
@@ -72,7 +72,30 @@ func TestChoicesFollowSourceLabels(t *testing.T) {
 	}
 }
 
-// Choices are not kept without end, as many as may be are kept, and no two sets of labels are one.
+// A fork and its original do not see each other's edits.
+func TestForksOfAnIndex(t *testing.T) {
+	s := snapshot()
+	vs := func(label string) mirror.Edit {
+		return mirror.Edit{New: rec(t, model.KindVirtualService, "shop/"+label, `{hosts: [x], http: [{match: [{sourceLabels: {`+label+`: x}}]}]}`)}
+	}
+	x := NewIndex(s)
+	x.Apply(vs("a"))
+	fork := x.Fork()
+	again := fork.Fork()
+	x.Apply(vs("b"))
+	fork.Apply(vs("c"))
+	for _, one := range []struct {
+		of   *Index
+		want []string
+	}{{x, []string{"a=x", "b=x"}}, {fork, []string{"a=x", "c=x"}}, {again, []string{"a=x"}}} {
+		if v := one.of.View(s, web("a=x", "b=x", "c=x")); !slices.Equal(v.Inputs.Labels.All(), one.want) {
+			t.Errorf("%v, want %v", v.Inputs.Labels.All(), one.want)
+		}
+	}
+}
+
+// The index remembers at most a fixed number of selections, and does use all of them. Different sets of labels have
+// different keys.
 func TestChoicesAreBounded(t *testing.T) {
 	s := snapshot()
 	x := NewIndex(s)
@@ -95,7 +118,7 @@ func TestChoicesAreBounded(t *testing.T) {
 	}
 }
 
-// An index that nobody asks any more holds no snapshot.
+// An Index that has no user any more does not keep its snapshot in memory.
 func TestIndexHoldsNoSnapshot(t *testing.T) {
 	x, gone := func() (*Index, weak.Pointer[mirror.Snapshot]) {
 		s := snapshot()

@@ -7,13 +7,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// longestIdle bounds IDLE_TIMEOUT of nodes: what is longer is as if it were not there.
+// longestIdle is the maximum IDLE_TIMEOUT of a node. A longer one is ignored.
 const longestIdle = 24 * time.Hour
 
-// listeningOf is how a proxy takes connections; of sidecars alone, since nothing is redirected to others. What of the metadata cannot be
-// read is as if it were not there, as with istiod (pilot/pkg/networking/core, listener_builder.go).
+// listeningOf derives from the metadata and addresses of an Envoy how it accepts connections. Applications without a
+// proxy get the zero value. Malformed metadata is ignored, as in istiod (pilot/pkg/networking/core,
+// listener_builder.go).
 func listeningOf(n Node) (l xds.Listening) {
-	if n.Kind != Sidecar {
+	if n.Kind == Proxyless {
 		return l
 	}
 	v4, v6 := false, false

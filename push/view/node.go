@@ -14,11 +14,10 @@ import (
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal/fields"
-	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Mode is how a proxy gets its traffic.
+// Mode is the way in which traffic is redirected to a proxy.
 type Mode uint8
 
 // The interception modes of the node's metadata (INTERCEPTION_MODE).
@@ -28,21 +27,21 @@ const (
 	None
 )
 
-// Kind is what a proxy is: what front turns hosts into its configuration.
+// Kind is the kind of a proxy. It decides which front of push/plan plans the proxy's configuration.
 type Kind uint8
 
 // The kinds of proxies.
 const (
 	Sidecar   Kind = iota // an Envoy beside a workload
-	Router                // a gateway: nothing is redirected to it, and Sidecars are not for it
-	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc): no proxy at all
+	Router                // a gateway: no traffic is redirected to it, and Sidecars do not apply to it
+	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc)
 )
 
-// traits are the common properties of the views of one kind of proxies.
+// traits are the common properties of the Views of one kind of proxies.
 type traits struct {
-	name     string                                // of the kind in names of scopes; empty: the mode's name
-	outbound networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the outbound side
-	inbound  bool                                  // it serves a workload beside it
+	name     string                                // of the kind in names of scopes; empty: the mode's name is used
+	outbound networkingv1.EnvoyFilter_PatchContext // the context of the outbound side in EnvoyFilters
+	inbound  bool                                  // the proxy has an inbound side, for its workload
 }
 
 // kinds has the traits of each kind.
@@ -52,89 +51,69 @@ var kinds = [...]traits{
 	Proxyless: {"grpc", networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, true},
 }
 
-// Node is what Navarch keeps of the node that a proxy sends: what is used, and nothing else (a stock Envoy sends 61 KB).
+// Node contains the used fields of the core.v3.Node that a proxy sends. All other fields are dropped: a stock Envoy
+// sends 61 KB.
 type Node struct {
-	ID        string // as sent: names the proxy in logs and debug pages, decides nothing
+	ID        string // as sent: names the proxy in logs and debug pages, has no other effect
 	Kind      Kind
-	Name      string // of the pod
+	Name      string // of the Pod
 	Namespace string
 	Domain    string // DNS suffix of services: svc.cluster.local
 	Addresses []string
 	Labels    map[string]string
 	Workload  string // WORKLOAD_NAME, else the node's cluster
-	Service   string // node.cluster: the service that its spans are of
+	Service   string // node.cluster: the service that its spans belong to
 	Account   string // SERVICE_ACCOUNT
-	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
-	// proof. Zero: nobody.
+	// Verified is the authenticated identity; zero for an unauthenticated client. The caller sets it after Parse, since
+	// the node's own statements prove nothing.
 	Verified Identity
-	// Pod is the Pod that its credential is bound to, for whoever has authenticated it to fill in. Empty: to none.
+	// Pod is the Pod that the client's credential is bound to. Empty if it is bound to none. The caller sets it.
 	Pod     string
-	Peer    string // network address that it comes from, for lines of the log; whoever has it fills it in
-	Cluster string // as origins of records have it: empty: the config cluster
-	// ClusterUnproved: nothing that it has shown proves that it is of Cluster, and there are several; for whoever has authenticated it to fill in. It may have no Secrets, which are
-	// a cluster's own.
+	Peer    string // network address of the client, for log lines; the caller sets it
+	Cluster string // as in origins of records: empty for the config cluster
+	// ClusterUnproved means that there are several clusters and nothing proves that the proxy belongs to Cluster. Such a
+	// proxy gets no Secrets, which belong to one cluster each. The caller sets it after authentication.
 	ClusterUnproved bool
-	Network         string
-	Locality        string // region/zone/sub-zone, as far as stated; empty: not known
-	Version         string // ISTIO_VERSION
-	Mode            Mode
-	Caps            xds.Caps
-	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
+	// Routers are the settings of the control plane for routers. The caller sets them.
+	Routers  RouterSettings
+	Network  string
+	Locality string // region/zone/sub-zone, as far as stated; empty if unknown
+	Version  string // ISTIO_VERSION
+	Mode     Mode
+	Caps     xds.Caps
+	// Metadata contains the entries of the metadata whose values are strings, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
-	// Unacted are the keys of its metadata, whatever their values, that store/normal/fields marks as reported, sorted; mostly none.
+	// Unacted lists the keys of its metadata that store/normal/fields marks as reported, whatever their values, sorted.
+	// Mostly empty.
 	Unacted intern.List[string]
-	// ProxyConfig is what it says of itself in PROXY_CONFIG, as far as the control plane acts on it; nil: it sends none. Shared by nodes that say the same.
+	// ProxyConfig are the settings in PROXY_CONFIG that the control plane acts on; nil if the node sends no PROXY_CONFIG.
+	// Nodes with equal settings share the value.
 	ProxyConfig *proxyconfig.Settings
 }
 
-// Identity is a service account that was proved to be the proxy's, by a token or a certificate of the mesh's trust domain.
-type Identity struct {
-	Namespace, Account string
-	// Cluster is the proxy's own, whose Secrets and bindings are asked first; empty: the config cluster. Identities of the mesh name no
-	// cluster: a View fills it in from the node.
-	Cluster string
-	// Bound says that the credential proves which Pod it is, and that the configuration knows that Pod; Labels are then what the
-	// configuration says of its labels ("key=value", sorted), of those that decide who uses a Secret.
-	Bound  bool
-	Labels intern.List[string]
-}
-
-// OfAccount is the identity of all proxies of the service account: what a right is given to.
-func (i Identity) OfAccount() Identity {
-	return Identity{Namespace: i.Namespace, Account: i.Account, Cluster: i.Cluster}
-}
-
-// String is "service account NAMESPACE/ACCOUNT", with the cluster where it is not the config cluster.
-func (i Identity) String() string {
-	return "service account " + i.Namespace + "/" + i.Account + origin.New(i.Cluster, "").Suffix()
-}
-
-// Compare orders identities by namespace, then by account, then by cluster.
-func (i Identity) Compare(o Identity) int {
-	return cmp.Or(cmp.Compare(i.Namespace, o.Namespace), cmp.Compare(i.Account, o.Account), cmp.Compare(i.Cluster, o.Cluster))
-}
-
-// DefaultDomain is assumed where the node's id names no DNS domain.
+// DefaultDomain is used if the node's id names no DNS domain.
 const DefaultDomain = "svc.cluster.local"
 
-// longest is the length in bytes of the longest metadata value that is kept.
+// longest is the maximum length in bytes of a retained metadata key or value.
 const longest = 256
 
-// Bounds of what is kept of a node's texts: of its metadata, and of its labels. Pods have a few dozen of each.
+// Limits of a node's metadata, and separately of its labels. Pods have a few dozen of each.
 const (
 	mostTexts = 512
 	mostBytes = 32 << 10 // keys and values
 )
 
-// texts counts them.
+// texts counts the strings of one group, and their bytes.
 type texts struct{ number, bytes int }
 
+// add counts one entry, and reports whether the group is still within the limits.
 func (t *texts) add(key, value []byte) (room bool) {
 	t.number, t.bytes = t.number+1, t.bytes+len(key)+len(value)
 	return t.number <= mostTexts && t.bytes <= mostBytes
 }
 
+// check returns an error that names the field if the group exceeds a limit.
 func (t *texts) check(field string) error {
 	if t.number > mostTexts || t.bytes > mostBytes {
 		return fmt.Errorf("%s: %d texts of %d bytes; %d and %d at most", field, t.number, t.bytes, mostTexts, mostBytes)
@@ -142,11 +121,12 @@ func (t *texts) check(field string) error {
 	return nil
 }
 
-// text lists the metadata keys that must be strings where they are there.
+// text lists the metadata keys whose values must be strings, if present.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
-	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
+	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR",
+	"OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
-// reported are the keys of metadata that are not acted on, and whose presence is told.
+// reported lists the metadata keys that are not acted on and whose presence is reported.
 var reported = func() map[string]bool {
 	out := map[string]bool{}
 	for row := range fields.In(fields.Metadata) {
@@ -157,11 +137,12 @@ var reported = func() map[string]bool {
 	return out
 }()
 
-// own lists those of text that each proxy has of its own: there is nothing to share.
+// own lists the keys in text whose values differ from proxy to proxy, so that interning them is useless.
 var own = []string{"NAME", "INSTANCE_IPS"}
 
-// Parse reads an encoded core.v3.Node. config is what the config cluster is called: a node that names it, or no cluster, is of it. The
-// error names the field that is malformed and says what is expected there. The bytes are the caller's again afterwards.
+// Parse decodes a core.v3.Node. config is the name of the config cluster: a node that names this cluster, or no
+// cluster, gets an empty Cluster. The error names the malformed field and the expected value. Parse retains none of the
+// bytes of raw.
 func Parse(raw []byte, config string) (Node, error) {
 	w, err := read(raw)
 	if err != nil {
@@ -210,14 +191,14 @@ func Parse(raw []byte, config string) (Node, error) {
 	if n.Caps.Has(xds.CapStatsLog) && !hasScopes(semantic(w.build)) {
 		n.Caps &^= xds.CapStatsLog
 	}
-	if n.Kind == Proxyless { // nothing is redirected to it, and it has none of Envoy's extensions
+	if n.Kind == Proxyless { // no traffic is redirected to it, and it has no extensions of Envoy
 		n.Mode, n.Caps = None, 0
 	}
 	n.agentCaps()
 	return n, nil
 }
 
-// named sets name and namespace, which are in metadata, or in the third part of the id.
+// named sets Name and Namespace from the metadata, else from the third part of the id. The error names the missing one.
 func (n *Node) named(part string) error {
 	short, namespace, _ := strings.Cut(part, ".")
 	n.Name = cmp.Or(n.Metadata["NAME"], short)
@@ -233,8 +214,8 @@ func (n *Node) named(part string) error {
 	return nil
 }
 
-// kindOf tells a proxy's kind by its id and by GENERATOR, as Istio's control plane does (pilot/pkg/xds, findGenerator: the generator
-// of a client that names none is Envoy's).
+// kindOf derives the kind of a proxy from its id and GENERATOR, as Istio's control plane does (pilot/pkg/xds,
+// findGenerator: a client without GENERATOR is an Envoy). The error refuses an unsupported combination.
 func kindOf(id, generator string) (Kind, error) {
 	switch {
 	case generator != "" && generator != "grpc":
@@ -249,10 +230,10 @@ func kindOf(id, generator string) (Kind, error) {
 	return Sidecar, nil
 }
 
-// IsRouter says whether a node's id is a gateway's: a proxy that carries traffic of others.
+// IsRouter reports whether a node's id is that of a gateway: a proxy that carries traffic of other workloads.
 func IsRouter(id string) bool { return strings.HasPrefix(id, "router~") }
 
-// parseID takes apart type~ip~name.namespace~domain.
+// parseID splits type~ip~name.namespace~domain. The error names the malformed part.
 func parseID(id string) (kind, ip, name, domain string, err error) {
 	parts := strings.Split(id, "~")
 	if len(parts) != 4 {
@@ -269,10 +250,10 @@ func parseID(id string) (kind, ip, name, domain string, err error) {
 	return parts[0], parts[1], parts[2], parts[3], nil
 }
 
-// metadata reads the encoded Structs that the metadata came in.
+// metadata sets the fields of n that come from the encoded Structs in parts, which are merged.
 func (n *Node) metadata(parts [][]byte) error {
 	n.Metadata = map[string]string{}
-	given := make([]value, len(text)) // the values of these keys, strings or not
+	given := make([]value, len(text)) // the values of these keys, of any type
 	var labels, config value
 	var kept texts
 	var unacted []string
@@ -291,8 +272,8 @@ func (n *Node) metadata(parts [][]byte) error {
 			case borrow(key) == proxyConfigKey:
 				config = v
 			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
-				delete(n.Metadata, borrow(key)) // what came before
-			case !kept.add(key, v.text): // checked below
+				delete(n.Metadata, borrow(key)) // an earlier value of the key
+			case !kept.add(key, v.text): // over the limit: reported below
 			case i < 0 || slices.Contains(own, text[i]):
 				n.Metadata[words.of(key)] = string(v.text)
 			default:
@@ -330,14 +311,14 @@ func (n *Node) metadata(parts [][]byte) error {
 	return n.labels(labels.fields)
 }
 
-// labels reads the encoded Structs that the labels came in.
+// labels sets n.Labels from the encoded Structs in parts, which are merged.
 func (n *Node) labels(parts [][]byte) error {
 	n.Labels = map[string]string{}
 	var notStrings map[string]value
 	var kept texts
 	for _, part := range parts {
 		err := entries(part, "node.metadata.LABELS", 0, func(key []byte, v value) {
-			if !kept.add(key, v.text) { // checked below
+			if !kept.add(key, v.text) { // over the limit: reported below
 				return
 			}
 			n.Labels[words.of(key)] = words.of(v.text)
@@ -359,17 +340,20 @@ func (n *Node) labels(parts [][]byte) error {
 	if len(notStrings) == 0 {
 		return nil
 	}
-	key := slices.Min(slices.Collect(maps.Keys(notStrings))) // the same of equal nodes
+	key := slices.Min(slices.Collect(maps.Keys(notStrings))) // equal nodes get equal errors
 	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, notStrings[key].describe())
 }
 
-// labelledLocality is where a proxy is by its labels; empty: they do not say. Labels go before the bootstrap, as with istiod (setTopologyLabels), so that a
-// proxy is where the endpoints of its Pod are: agents that do not know a label state the locality of their platform. Istio's own labels go before those that
-// Kubernetes gives to Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
+// labelledLocality returns region/zone/sub-zone by the proxy's labels, or "". As in istiod (setTopologyLabels), labels
+// override the locality of the bootstrap, so that a proxy has the same locality as the endpoints of its Pod. Agents
+// that do not know a label state the locality of their platform. Istio's own labels override those that Kubernetes sets
+// on Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
 func labelledLocality(labels map[string]string) string {
-	return cmp.Or(model.StatedLocality(labels), joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel]))
+	kubernetes := joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel])
+	return cmp.Or(model.StatedLocality(labels), kubernetes)
 }
 
+// parseMode parses INTERCEPTION_MODE. Empty means REDIRECT.
 func parseMode(s string) (Mode, error) {
 	switch s {
 	case "", "REDIRECT":
@@ -382,6 +366,7 @@ func parseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("node.metadata.INTERCEPTION_MODE: %q; want REDIRECT, TPROXY or NONE", s)
 }
 
+// parseAddresses parses the IP address of the id and the comma-separated INSTANCE_IPS, without duplicates.
 func parseAddresses(ip, instanceIPs string) ([]string, error) {
 	var all []string
 	for _, s := range append([]string{ip}, strings.Split(instanceIPs, ",")...) {

@@ -104,7 +104,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What is kept of a node is bounded, and a node with more is refused by name; what nobody reads may be as much as it likes.
+// The stored texts of a node are bounded, and an error names the field that is too long. Fields that are not read have
+// no bound.
 func TestTextsAreBounded(t *testing.T) {
 	many := func(n, length int) string {
 		var all []string
@@ -146,7 +147,8 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 }
 
-// Where a proxy is: what its labels say, as for the endpoints of its Pod, else its bootstrap, which may have asked the platform; a name that cannot stand between slashes is refused.
+// A proxy's locality is read from its labels, by the same rule as for its Pod's endpoints, otherwise from its bootstrap
+// (which may contain the platform's locality). A locality with a part that contains a slash is refused.
 func TestLocality(t *testing.T) {
 	node := func(rest string) string {
 		return `{"id": "sidecar~10.1.0.7~web-1.shop~shop.svc.cluster.local"` + rest + `}`

@@ -7,16 +7,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// closed says whether a policy that could not be understood selects the proxy.
+// closed reports whether a policy that was not understood selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool {
 	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
 		for _, namespace := range []string{n.Namespace, root} {
 			for r := range s.In(kind, namespace) {
-				p := r.(*model.Policy).Spec
-				// A root namespace policy with a selector selects in its own namespace alone where it is a
-				// PeerAuthentication, and everywhere where it is another policy.
-				reaches := namespace == n.Namespace || p.GetMeshWide() || kind != model.KindPeerAuthentication
-				if p.GetClosed() && reaches && model.Matches(p.GetSelector(), n.Labels) {
+				p := r.(*model.Policy)
+				// A root namespace policy with a selector selects in its own namespace alone if it is a
+				// PeerAuthentication, and in every namespace if it is another policy.
+				reaches := namespace == n.Namespace || p.Spec.GetMeshWide() || kind != model.KindPeerAuthentication
+				if p.Spec.GetClosed() && reaches && p.Selects(n.Namespace, n.Labels) {
 					return true
 				}
 			}
@@ -25,8 +25,8 @@ func closed(s *mirror.Snapshot, root string, n Node) bool {
 	return false
 }
 
-// peersOf lists the PeerAuthentications that decide for the proxy: the oldest that selects it, the oldest for all of its
-// namespace, the oldest for the whole mesh
+// peersOf lists the PeerAuthentications that apply to the proxy, by precedence: the oldest that selects it, the oldest
+// of its namespace without a selector, the oldest for the whole mesh
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	var levels [3]*model.Policy
@@ -58,12 +58,12 @@ func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// policiesOf lists the AuthorizationPolicies that select the proxy: of its namespace, and of the root namespace. Order
-// decides nothing.
+// policiesOf lists the AuthorizationPolicies of the proxy's namespace and the root namespace that select the proxy,
+// sorted by key. The order has no effect.
 func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 		for r := range s.In(model.KindAuthorizationPolicy, namespace) {
-			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && p.Selects(n.Namespace, n.Labels) {
 				out = append(out, p.Key)
 			}
 		}
@@ -72,12 +72,13 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// authenticationsOf lists the RequestAuthentications that select the proxy: those of the root namespace, then those of its own, in each by age.
+// authenticationsOf lists the RequestAuthentications that select the proxy: those of the root namespace, then those of
+// the proxy's namespace, each by age.
 func authenticationsOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{root, n.Namespace}) {
 		var found []*model.Policy
 		for r := range s.In(model.KindRequestAuthentication, namespace) {
-			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && p.Selects(n.Namespace, n.Labels) {
 				found = append(found, p)
 			}
 		}

@@ -15,27 +15,30 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// proxyConfigKey is the key of a node's metadata that has its ProxyConfig: as injection wrote it, with the annotation proxy.istio.io/config of the Pod.
+// proxyConfigKey is the key of a node's metadata with its ProxyConfig. Injection writes it, merged with the Pod's
+// annotation proxy.istio.io/config.
 const proxyConfigKey = "PROXY_CONFIG"
 
-// readOfProxyConfig lists the fields of a ProxyConfig that the control plane reads, as JSON and as protobuf have them.
-var readOfProxyConfig = []string{"proxyHeaders", "proxy_headers", "connectionSettings", "connection_settings", "tracing"}
+// readOfProxyConfig lists the fields of a ProxyConfig that the control plane reads, by their JSON and protobuf names.
+var readOfProxyConfig = []string{"proxyHeaders", "proxy_headers", "connectionSettings", "connection_settings", "tracing",
+	"gatewayTopology", "gateway_topology"}
 
-// longestProxyConfig bounds, in bytes as they are encoded, what is read of a node's ProxyConfig.
+// longestProxyConfig is the maximum size of the fields that are read of a node's ProxyConfig, in encoded bytes.
 const longestProxyConfig = 16 << 10
 
-// stated are the ProxyConfigs that many nodes have alike: proxies of one workload say the same.
+// stated caches the decoded ProxyConfigs of nodes: proxies of one workload state the same.
 var stated = configurations{most: 64}
 
-// configurations gives one value for equal bytes. Safe for concurrent use.
+// configurations interns decoded ProxyConfigs: it returns one value for equal bytes. Safe for concurrent use.
 type configurations struct {
-	most int // of them, of longestProxyConfig bytes at most each
+	most int // maximum number of entries, each of longestProxyConfig bytes at most
 
 	mu    sync.Mutex // a leaf: guards known
 	known map[string]*proxyconfig.Settings
 }
 
-// of reads encoded fields of a Struct. What Envoy would refuse is left out: store/normal says so of the Pod's annotation and of the mesh.
+// of returns the settings in encoded fields of a Struct, or the decoding error. Settings that Envoy would reject are
+// left out; store/normal reports them where it reads the Pod's annotation and the mesh configuration.
 func (c *configurations) of(fields []byte) (*proxyconfig.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +67,7 @@ func (c *configurations) of(fields []byte) (*proxyconfig.Settings, error) {
 	return &s, nil
 }
 
-// proxyConfig reads the encoded Structs that the ProxyConfig came in.
+// proxyConfig sets n.ProxyConfig from the encoded Structs in parts, which are merged. The error names the field.
 func (n *Node) proxyConfig(parts [][]byte) error {
 	const what = "node.metadata." + proxyConfigKey
 	var read []byte
@@ -88,17 +91,19 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 		}
 	}
 	if len(read) > longestProxyConfig {
-		return fmt.Errorf("%s: %d bytes of headers, connections and spans; %d at most", what, len(read), longestProxyConfig)
+		return fmt.Errorf("%s: %d bytes of headers, connections, topology and spans; %d at most", what, len(read), longestProxyConfig)
 	}
 	var err error
 	if n.ProxyConfig, err = stated.of(read); err != nil {
-		return fmt.Errorf("%s: want a ProxyConfig: %.200s", what, err.Error()) // it may have the client's text whole
+		// The limit is because protojson may quote the client's whole text.
+		return fmt.Errorf("%s: want a ProxyConfig: %.200s", what, err.Error())
 	}
 	return nil
 }
 
-// settingsOf are what counts for a node, and the mesh's: its own ProxyConfig, where it sends one, else the mesh's defaultConfig; connections that its own
-// says nothing of are the mesh's, too (istio: pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core, resolveConnectionSettings).
+// settingsOf returns the settings that apply to a node, and those of the mesh. A node's own ProxyConfig replaces the
+// mesh's defaultConfig, except that connection settings which it does not state come from the mesh (istio:
+// pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core, resolveConnectionSettings).
 func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Settings) {
 	if of := s.Mesh(); x.mesh != of {
 		x.mesh = of
@@ -109,18 +114,20 @@ func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Se
 		own = *n.ProxyConfig
 		if own.Listeners.Connections == "" {
 			own.Listeners.Connections = x.defaults.Listeners.Connections
+			own.Listeners.Gateway.Edge = x.defaults.Listeners.Gateway.Edge
 		}
 	}
 	return own, x.defaults
 }
 
-// configure adds to a view what a ProxyConfig makes of it.
+// configure sets the fields of a View that ProxyConfigs decide.
 func (v *View) configure(own, mesh proxyconfig.Settings, n Node) {
 	v.Scope.HeaderCase = own.HeaderCase && n.Caps.Has(xds.CapHeaderCase)
 	if n.Kind != Sidecar {
-		return // others have no listeners, and no routes, that this version plans with their own settings
+		return // only sidecars have listeners and routes that are planned with a proxy's own settings
 	}
 	v.Scope.Routes, v.Workload.HeaderCase = own.Routes, v.Scope.HeaderCase
+	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read it
 	v.Inputs.Listeners = proxyconfig.OwnOf(own.Listeners, mesh.Listeners)
 	v.Workload.Listeners = v.Inputs.Listeners
 }

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// withProxyConfig is a node that sends this ProxyConfig; empty: none.
+// withProxyConfig parses a node with this ProxyConfig in its metadata; with an empty text, without one.
 func withProxyConfig(t *testing.T, text string) (Node, error) {
 	t.Helper()
 	if text != "" {
@@ -27,8 +27,9 @@ func withProxyConfig(t *testing.T, text string) (Node, error) {
 	return Parse(message(n), "")
 }
 
-// What a proxy says counts in place of the mesh's, as a whole but for connections; where it comes to the same, it is as if nothing had been said. Nothing
-// else of a ProxyConfig decides anything.
+// A proxy's own ProxyConfig replaces the mesh's defaultConfig; of its connection settings each is replaced separately.
+// If the result equals the mesh's, the view equals the view without a ProxyConfig. Other fields of ProxyConfig do not
+// change the view.
 func TestProxyConfigInViews(t *testing.T) {
 	const headers, connections = `"proxyHeaders": {"server": {"value": "a"}, "attemptCount": {"disabled": true}, "preserveHttp1HeaderCase": true}`, `"connectionSettings": {"httpIdleTimeout": "9s"}`
 	s := snapshot(rec(t, model.KindMesh, "/mesh", "{rootNamespace: istio-system, enableTracing: true, defaultConfig: {"+headers+", "+connections+", tracing: {sampling: 7}}}"))
@@ -50,6 +51,7 @@ func TestProxyConfigInViews(t *testing.T) {
 		"{" + headers + `, "tracing": {"sampling": 8}}`:                                                    false,
 		"{" + headers + `, "tracing": {"sampling": 7}, "connectionSettings": {}}`:                          false,
 		"{" + headers + `, "tracing": {"sampling": 7}, ` + connections + "}":                               true,
+		"{" + headers + `, "tracing": {"sampling": 7}, "gatewayTopology": {"proxyProtocol": {}}}`:          true,
 	} {
 		if got := of(text); (got == mesh) != same {
 			t.Errorf("%s: the view of those who say nothing: %v, want %v", text, got == mesh, same)
@@ -73,7 +75,7 @@ func TestProxyConfigInViews(t *testing.T) {
 	}
 }
 
-// What a client writes is bounded, and what many write alike is kept once.
+// The stored part of a ProxyConfig is bounded, and equal ones of several nodes are stored once.
 func TestProxyConfigOfNodes(t *testing.T) {
 	tags := func(n int) string {
 		return `{"tracing": {"customTags": {"a": {"literal": {"value": "` + strings.Repeat("x", n) + `"}}}}}`
@@ -81,7 +83,7 @@ func TestProxyConfigOfNodes(t *testing.T) {
 	for text, want := range map[string]string{
 		`"text"`: "want an object, got a string", `{"proxyHeaders": 3}`: "want a ProxyConfig", `{"connectionSettings": {"httpIdleTimeout": "soon"}}`: "want a ProxyConfig",
 		`{"connectionSettings": {"httpIdleTimeout": "` + strings.Repeat("x", longestProxyConfig/2) + `"}}`: "want a ProxyConfig",
-		tags(longestProxyConfig):     "bytes of headers, connections and spans; 16384 at most",
+		tags(longestProxyConfig):     "bytes of headers, connections, topology and spans; 16384 at most",
 		tags(longestProxyConfig / 2): "", `{"proxyMetadata": {"A": "` + strings.Repeat("x", longestProxyConfig) + `"}}`: "",
 		`{"proxyHeaders": {"ofLater": 1}}`: "",
 	} {

@@ -10,17 +10,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Served is a port of a ServiceEntry that a workload serves, since an endpoint that the entry states has the workload's address.
+// Served is a port of a ServiceEntry that a workload serves: an endpoint in the entry has the workload's address.
 type Served struct {
 	Service model.Key
 	Port    uint32
-	Target  uint32 // where the workload has it
+	Target  uint32 // the port at which the workload listens
 }
 
 var serving intern.Table[Served]
 
-// servedBy are the ports that ServiceEntries of the node's own namespace have at its addresses, sorted: others cannot make it serve anything, as
-// with Kubernetes Services (istio: pilot/pkg/serviceregistry/serviceentry/controller.go, GetProxyServiceTargets).
+// servedBy lists the ports that ServiceEntries of the node's own namespace define at the node's addresses, sorted.
+// ServiceEntries of other namespaces cannot make a workload serve a port, as with Kubernetes Services (istio:
+// pilot/pkg/serviceregistry/serviceentry/controller.go, GetProxyServiceTargets).
 func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
 	for _, address := range n.Addresses {
 		all = append(all, x.statedIn(s, n.Namespace)[address]...)
@@ -31,7 +32,8 @@ func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
 	return slices.Compact(all)
 }
 
-// statedIn is what the endpoints serve that ServiceEntries of a namespace state, by address; it remembers that as long as the snapshot is the same.
+// statedIn maps addresses to the ports that ServiceEntries of a namespace define there with their own endpoints. The
+// result is cached while the snapshot stays the same.
 func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Served {
 	x.at(s)
 	stated, known := x.stated[namespace]
@@ -63,7 +65,7 @@ func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Serv
 	return stated
 }
 
-// withServed are services of a workload and the ServiceEntries of which it serves ports, the oldest first.
+// withServed lists the given services and the ServiceEntries of the served ports, the oldest first.
 func withServed(s *mirror.Snapshot, services intern.List[model.Key], served []Served) intern.List[model.Key] {
 	var all []*model.Service
 	add := func(key model.Key) {

@@ -11,14 +11,15 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// telemetryOf finds the oldest Telemetry of the proxy's namespace whose selector picks it; zero: none does
-// (https://istio.io/latest/docs/reference/config/telemetry/, scope and inheritance).
+// telemetryOf returns the key of the oldest Telemetry of the proxy's namespace whose selector or targets match, or the
+// zero Key (https://istio.io/latest/docs/reference/config/telemetry/, scope and inheritance).
 func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	var first *model.Telemetry
 	for r := range s.In(model.KindTelemetry, n.Namespace) {
 		t := r.(*model.Telemetry)
 		selector := t.Spec.GetSelector().GetMatchLabels()
-		if len(selector) > 0 && model.Matches(selector, n.Labels) && (first == nil || t.Older(&first.Head) < 0) {
+		if len(selector) > 0 && model.Attaches(t.Key, t.Spec.GetTargetRefs(), selector, n.Namespace, n.Labels) &&
+			(first == nil || t.Older(&first.Head) < 0) {
 			first = t
 		}
 	}
@@ -28,25 +29,28 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// self is how a node names itself in its spans. It sends some where a record says so, or brings a tracer, for its namespace, or for all; and, where
-// the mesh has tracers of bootstraps send (enableTracing), if its ProxyConfig, or the mesh's, has such a tracer.
+// self returns the node's description in its spans. It is zero unless the proxy may send spans: a record of its
+// namespace or of the whole mesh configures tracing, or the mesh enables the tracers of bootstraps (enableTracing) and
+// the ProxyConfig of the node or the mesh has such a tracer.
 func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
 	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
-	if n.Kind != Sidecar || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {
+	if n.Kind == Proxyless || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {
 		return Self{}
 	}
-	return Self{Sends: true, Tracing: proxyconfig.OwnOf(own.Tracing, mesh.Tracing), Name: n.Service, Service: n.Labels["service.istio.io/canonical-name"], Revision: n.Labels["service.istio.io/canonical-revision"],
-		Mesh: n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
+	return Self{Sends: true, Tracing: proxyconfig.OwnOf(own.Tracing, mesh.Tracing), Name: n.Service,
+		Service:  n.Labels["service.istio.io/canonical-name"],
+		Revision: n.Labels["service.istio.io/canonical-revision"],
+		Mesh:     n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
 }
 
-// bringsTracer says whether patches of an EnvoyFilter may give proxies a tracer: one says something of tracing.
+// bringsTracer reports whether patches of an EnvoyFilter may configure a tracer: one of them has a field "tracing".
 func bringsTracer(f *networkingv1.EnvoyFilter) bool {
 	return slices.ContainsFunc(f.GetConfigPatches(), func(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
 		return namesTracing(structpb.NewStructValue(p.GetPatch().GetValue()))
 	})
 }
 
-// namesTracing says whether a field of that name is somewhere in a value.
+// namesTracing reports whether a value contains a field "tracing" at any depth.
 func namesTracing(v *structpb.Value) bool {
 	for name, field := range v.GetStructValue().GetFields() {
 		if name == "tracing" || namesTracing(field) {

@@ -1,17 +1,19 @@
 package view
 
 import (
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/store/model"
 )
 
-// A proxy names itself where a record has it send spans, and nowhere else; of the Telemetries whose selectors pick it the oldest of its namespace
-// counts.
+// A view contains the proxy's name only if a Telemetry makes the proxy send spans. Of the Telemetries of a namespace
+// that select the proxy, the oldest applies.
 func TestTelemetry(t *testing.T) {
 	spans := "{tracing: [{randomSamplingPercentage: 1}]}"
 	picks := "{selector: {matchLabels: {app: web}}, accessLogging: [{disabled: true}]}"
-	node := web("service.istio.io/canonical-name=w")
+	target := "{selector: {matchLabels: {app: web}}, targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: %}], accessLogging: [{disabled: true}]}"
+	node := web("service.istio.io/canonical-name=w", model.GatewayName+"=front")
 	node.Service = "web.shop"
 	for name, c := range map[string]struct {
 		records []model.Record
@@ -32,6 +34,8 @@ func TestTelemetry(t *testing.T) {
 		"logs":                             {[]model.Record{rec(t, model.KindTelemetry, "shop/a", "{accessLogging: [{disabled: true}]}")}, false, ""},
 		"a selector":                       {[]model.Record{rec(t, model.KindTelemetry, "shop/a@2", picks), rec(t, model.KindTelemetry, "shop/b@1", picks)}, false, "b"},
 		"a selector of the root namespace": {[]model.Record{rec(t, model.KindTelemetry, "istio-system/a", picks)}, false, ""},
+		"a Gateway":                        {[]model.Record{rec(t, model.KindTelemetry, "shop/a", strings.ReplaceAll(target, "%", "front"))}, false, "a"},
+		"another Gateway":                  {[]model.Record{rec(t, model.KindTelemetry, "shop/a", strings.ReplaceAll(target, "%", "other"))}, false, ""},
 		"a selector of others":             {[]model.Record{rec(t, model.KindTelemetry, "shop/a", "{selector: {matchLabels: {app: db}}}")}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unique"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -17,44 +18,48 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// View is everything that may decide a proxy's configuration, in layers. Comparable: proxies of equal views get equal
-// configuration, and equal parts are planned once.
+// View contains every fact that may decide a proxy's configuration, in layers. Views are comparable: proxies of equal
+// Views get equal configuration, and equal layers are planned once.
 type View struct {
 	Scope    Scope
 	Inputs   Inputs
 	Workload Workload
-	// Addresses are the proxy's own, where a headless service with TCP ports includes them; else empty.
+	// Addresses are the proxy's own IP addresses, if a headless service with TCP ports includes them. Otherwise the list
+	// is empty.
 	Addresses intern.List[string]
-	// Secrets is the identity as which the proxy asks for Secrets: that which it has proved, where it is of the proxy's
-	// namespace and nothing is doubtful about its cluster. Zero: it may have none, ever.
+	// Secrets is the proved identity with which the proxy requests Secrets. It is zero if the identity is of a namespace
+	// that is not the proxy's, or if the proxy's cluster is unproved. A proxy with the zero Identity gets no Secret.
 	Secrets Identity
 }
 
-// Scope is the outbound side. Nothing in it names a proxy.
+// Scope contains the facts that decide the outbound side. It contains no property of a single proxy.
 type Scope struct {
 	Namespace string
 	Domain    string    // DNS suffix of services
-	Sidecar   model.Key // the Sidecar that applies; zero: none
-	Cluster   string    // the proxy's, see Node; not an input, see the package
+	Sidecar   model.Key // the Sidecar that applies; zero if the proxy has no Sidecar
+	Cluster   string    // the proxy's cluster, as Node.Cluster; the package page says why it is not in Inputs
 	Caps      xds.Caps
 	Mode      Mode
 	Listening xds.Listening
 	Kind      Kind
 	// Gateways are the Gateways of Istio that select a Router, the oldest first. Scopes of other kinds have an empty list.
 	Gateways intern.List[model.Key]
-	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers
-	// questions of the Pod for names (DNS_CAPTURE).
+	// Edge has the inputs of a Router's listeners beside its Gateways. Scopes of other kinds have the zero handle.
+	Edge unique.Handle[Edge]
+	// Automatic is the family of the automatic addresses of ServiceEntries that the proxy's agent resolves names to. It is
+	// NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE).
 	Automatic Family
-	// Resolver is where that agent says that it answers, where the mesh has proxies ask it (ALLOW_ANY_DYNAMIC_DNS, and
-	// DNS_PROXY_ADDR); empty: where agents usually do. See NameServer.
+	// Resolver is the "ip:port" that the agent states for its DNS server (DNS_PROXY_ADDR), in a mesh whose proxies query
+	// it (ALLOW_ANY_DYNAMIC_DNS). It is empty for the default address, and in other meshes. See NameServer.
 	Resolver string
-	// Routes and HeaderCase are what its ProxyConfig, or the mesh's, says of routes, and of the case of headers' names.
+	// Routes and HeaderCase are the settings of routes, and of the case of header names, in the proxy's ProxyConfig, or
+	// else in the mesh's.
 	Routes     proxyconfig.Routes
 	HeaderCase bool
-	Filters    intern.List[Patch] // that reach the outbound side, in order of application
+	Filters    intern.List[Patch] // the patches that apply to the outbound side, in order of application
 }
 
-// String names the scope; equal scopes have equal names, on every replica.
+// String returns the name of the scope. Equal scopes have equal names on every replica.
 func (s Scope) String() string {
 	mode := cmp.Or(kinds[s.Kind].name, [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode])
 	out := fmt.Sprintf("%s.%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Cluster, uint64(s.Caps), mode)
@@ -76,27 +81,31 @@ func (s Scope) String() string {
 	for _, g := range s.Gateways.All() {
 		out += "/" + g.Path()
 	}
+	if s.Edge != (unique.Handle[Edge]{}) {
+		out += "/" + s.Edge.Value().String()
+	}
 	for _, p := range s.Filters.All() {
 		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
 	}
 	return out
 }
 
-// Workload is the inbound side: ports, and what selectors pick. Nothing in it names a proxy, but for Addresses.
+// Workload contains the facts that decide the inbound side: ports, and the objects whose selectors select the proxy. It
+// contains no property of a single proxy, except Addresses.
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
-	Services  intern.List[model.Key] // whose selectors match, and those of Served, the oldest first
-	Served    intern.List[Served]    // what ServiceEntries have at its address
-	Closed    bool                   // a policy that could not be understood selects it
-	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
-	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
-	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the
-	// oldest first.
+	Services  intern.List[model.Key] // the services whose selectors match, and those in Served, the oldest first
+	Served    intern.List[Served]    // the ports that ServiceEntries define at the workload's address
+	Closed    bool                   // a selecting policy was not understood: the workload refuses all connections
+	Peers     intern.List[model.Key] // PeerAuthentications by precedence: of the workload, of its namespace, of the mesh
+	Policies  intern.List[model.Key] // AuthorizationPolicies that select the workload, by key
+	// Authentications are the RequestAuthentications that select the workload: those of the root namespace first, and
+	// within one namespace the oldest first.
 	Authentications intern.List[model.Key]
 	Telemetry       model.Key // as Inputs.Telemetry
 	Self            Self      // as Inputs.Self
-	// Extensions are the WasmPlugins and TrafficExtensions that select it, in order.
+	// Extensions are the WasmPlugins and TrafficExtensions that select the workload, in order of application.
 	Extensions intern.List[Extension]
 	Listeners  proxyconfig.Own[proxyconfig.Listeners] // as Inputs.Listeners
 	HeaderCase bool                                   // as Scope.HeaderCase
@@ -104,21 +113,22 @@ type Workload struct {
 	Mode       Mode
 	Listening  xds.Listening
 	Kind       Kind // a Router has no inbound side
-	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a
-	// proxy alone, which cannot take both that and connections in the clear.
+	// Labelled means that the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an application
+	// without a proxy, whose server accepts either mTLS or plaintext, never both.
 	Labelled bool
-	Filters  intern.List[Patch] // that reach the inbound side, or the bootstrap, in order of application
-	// Bootstrap: its agent asks what patches change of its bootstrap (NAVARCH_BOOTSTRAP).
+	Filters  intern.List[Patch] // the patches that apply to the inbound side or the bootstrap, in order of application
+	// Bootstrap means that the agent requests the changes that patches make to its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
-	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or has
-	// listeners bound there, or it is an application without a proxy, whose server may listen there; else empty.
+	// Addresses are the proxy's own IP addresses, in three cases: its Sidecar forwards inbound traffic to them
+	// (0.0.0.0:port, [::]:port), its Sidecar binds listeners to them, or the proxy is an application without a proxy whose
+	// server may listen there. Otherwise the list is empty.
 	Addresses intern.List[string]
 }
 
-// tlsModeLabel is the label by which endpoints say that they take mTLS.
+// tlsModeLabel is the label by which endpoints declare that they accept mTLS.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// Patch names one patch of an EnvoyFilter.
+// Patch identifies one patch of an EnvoyFilter by the filter's key and the index in spec.configPatches.
 type Patch struct {
 	Filter model.Key
 	Index  int
@@ -130,10 +140,10 @@ var (
 	patches intern.Table[Patch]
 )
 
-// Of is the view of a node at a snapshot.
+// Of derives the View of a node at a snapshot. It reads the whole snapshot; many nodes share an Index.
 func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 
-// View is Of with an index of the same snapshot.
+// View derives the View of a node. The index has to be of the same snapshot.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	v := x.view(s, n)
 	if n.Verified.Namespace == n.Namespace && !n.ClusterUnproved {
@@ -143,26 +153,24 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	return v
 }
 
+// view returns the View of a node without Secrets.
 func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	root := s.Mesh().Spec.GetRootNamespace()
 	if !kinds[n.Kind].inbound {
 		return x.router(s, root, n)
 	}
-	c, served := x.choice(s, root, n), x.servedBy(s, n)
-	if len(served) > 0 {
-		c.services = withServed(s, c.services, served)
-	}
-	if c.picky {
-		c.out, c.in, _ = filtersOf(s, root, n)
-	}
+	c, served := x.chosenFor(s, root, n)
 	caps := n.Caps &^ (extensionCaps | xds.CapHeaderCase)
 	automatic := automaticOf(n)
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automatic, Resolver: resolverOf(s.Mesh().Spec, n, automatic), Filters: c.out},
+			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automatic,
+			Resolver: resolverOf(s.Mesh().Spec, n, automatic), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, n),
-		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Served: serving.List(served...), Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Authentications: c.authentications, Caps: caps &^ xds.CapSelfDiscovery, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
+		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services,
+			Served: serving.List(served...), Closed: c.closed, Peers: c.peers, Policies: c.policies,
+			Authentications: c.authentications, Caps: caps &^ xds.CapSelfDiscovery, Mode: n.Mode,
+			Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -184,26 +192,12 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	return v
 }
 
-// router is the view of a gateway: the outbound side, without Sidecars. EnvoyFilters add its listeners; those of
-// Gateways are not served yet. The workload's layer has the patches of its bootstrap alone.
-func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
-	filters, own, _ := filtersOf(s, root, n)
-	v := View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps &^ (extensionCaps | xds.CapHeaderCase), Mode: None,
-			Kind: Router, Filters: filters},
-		Inputs:   x.inputs(x.labelsOf(n), model.Key{}, n),
-		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router, Filters: own, Bootstrap: asksForBootstrap(n)},
-	}
-	stated, mesh := x.settingsOf(s, n)
-	v.configure(stated, mesh, n)
-	return v
-}
-
-// asksForBootstrap says whether a proxy's agent asks what patches change of its bootstrap.
+// asksForBootstrap reports whether the proxy's agent requests the changes that patches make to its bootstrap.
 func asksForBootstrap(n Node) bool { return n.Metadata["NAVARCH_BOOTSTRAP"] == "xds" }
 
-// sidecarOf finds the Sidecar that applies: in the namespace one that selects the proxy, then one without a selector,
-// then the root namespace's without a selector (https://istio.io/latest/docs/reference/config/networking/sidecar/).
+// sidecarOf returns the key of the Sidecar that applies, or the zero Key. Precedence: the oldest Sidecar of the
+// namespace that selects the proxy, the oldest of the namespace without a selector, the oldest of the root namespace
+// without a selector (https://istio.io/latest/docs/reference/config/networking/sidecar/).
 func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	var selecting, general, fallback *model.Sidecar
 	older := func(have, other *model.Sidecar) *model.Sidecar {
@@ -235,10 +229,10 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress says whether an ingress listener of a Sidecar hands on to the workload's own address, or is bound there
-// because it says no other and nothing is redirected to it; binds, whether one would be for a proxy to which nothing
-// is redirected at all (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener,
-// defaultEndpoint and bind).
+// ownAddress reports two facts about the ingress listeners of a Sidecar. own: one of them forwards to the workload's
+// own address, or is bound to that address because it states no bind and its capture mode is NONE. binds: one of them
+// states no bind, so a proxy without traffic redirection binds it to its own address
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
 func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
 	if !ok {
@@ -252,9 +246,9 @@ func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	return own, binds
 }
 
-// servicesOf lists the services of the namespace whose selectors match: Kubernetes' of the proxy's own cluster, since
-// they select among its pods, and ServiceEntries. It says whether one of them is headless with a port that is not
-// HTTP.
+// servicesOf lists the services of the namespace whose selectors match, the oldest first: ServiceEntries, and the
+// Kubernetes Services of the proxy's own cluster, since these select among the Pods of their cluster. headless reports
+// whether one of them is headless with a port that is not HTTP.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
 	var found []*model.Service
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -274,17 +268,20 @@ func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool
 	return services, headless
 }
 
+// notHTTP reports whether a port carries, or may carry, a protocol that is not HTTP.
 func notHTTP(p *model.ServicePort) bool {
 	switch p.GetProtocol() {
-	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS, model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_MONGO:
+	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS,
+		model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_MONGO:
 		return true
 	default:
 		return false
 	}
 }
 
-// filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former
-// alone. picky: one of them asks for more of the proxy than labels.
+// filtersOf lists the patches that select the proxy, for its outbound and its inbound side. For a gateway, inbound has
+// the patches of its bootstrap alone. picky reports whether one of the patches matches by more than labels: by the
+// proxy's version or its metadata.
 func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
 	var out, in []Patch
 	for _, f := range selectedFilters(s, root, n) {
@@ -306,9 +303,9 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 	return patches.List(out...), patches.List(in...), picky
 }
 
-// selectedFilters lists the EnvoyFilters that select the proxy, of the root namespace and of its own, in order of
-// application: by priority; of equal ones the root namespace's first; then by creation and name, as istiod compares
-// names (pilot/pkg/model/push_context.go): with a dot behind, "a-b" before "a".
+// selectedFilters lists the EnvoyFilters of the root namespace and of the proxy's own that select the proxy, in order
+// of application: by priority, then the root namespace's first, then by creation, then by name. Names compare as in
+// istiod (pilot/pkg/model/push_context.go), with a dot appended: "a-b" is before "a".
 func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.EnvoyFilter) {
 	namespaces := []string{root, n.Namespace}
 	if root == n.Namespace {
@@ -317,7 +314,7 @@ func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.En
 	for _, namespace := range namespaces {
 		for r := range s.In(model.KindEnvoyFilter, namespace) {
 			f := r.(*model.EnvoyFilter)
-			if len(f.Spec.GetTargetRefs()) == 0 && model.Matches(f.Spec.GetWorkloadSelector().GetLabels(), n.Labels) {
+			if model.Attaches(f.Key, f.Spec.GetTargetRefs(), f.Spec.GetWorkloadSelector().GetLabels(), n.Namespace, n.Labels) {
 				found = append(found, f)
 			}
 		}
@@ -332,6 +329,7 @@ func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.En
 	return found
 }
 
+// proxyMatches reports whether the proxy's version and metadata satisfy the match of a patch.
 func proxyMatches(m *networkingv1.EnvoyFilter_ProxyMatch, n Node) bool {
 	if m.GetProxyVersion() != "" {
 		re, err := regexp.Compile(m.GetProxyVersion())

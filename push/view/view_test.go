@@ -17,12 +17,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// rec makes a record named namespace/name@created.
+// rec returns a record named namespace/name@created.
 func rec(t testing.TB, kind model.Kind, name, text string) model.Record {
 	t.Helper()
 	body := map[model.Kind]proto.Message{model.KindSidecar: &networkingv1.Sidecar{}, model.KindEnvoyFilter: &networkingv1.EnvoyFilter{},
 		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindDestinationRule: &networkingv1.DestinationRule{}, model.KindService: &model.ServiceSpec{}, model.KindServiceEntry: &model.ServiceSpec{},
-		model.KindEndpoints: &model.EndpointsSpec{}, model.KindTelemetry: &telemetryv1.Telemetry{}, model.KindMesh: &meshv1.MeshConfig{}}[kind]
+		model.KindEndpoints: &model.EndpointsSpec{}, model.KindTelemetry: &telemetryv1.Telemetry{}, model.KindMesh: &meshv1.MeshConfig{},
+		model.KindGateway: &networkingv1.Gateway{}, model.KindNetworkGateways: &model.NetworkGatewaysSpec{}}[kind]
 	if body == nil {
 		body = &model.PolicySpec{}
 	}
@@ -70,7 +71,8 @@ func TestSidecar(t *testing.T) {
 		{[]string{"istio-system/root", "shop/all@1", "shop/web@2"}, "shop/web"},
 		{[]string{"shop/web@2", "shop/web2@1"}, "shop/web2"},
 		{[]string{"shop/all@2", "shop/all0@1"}, "shop/all0"},
-		{[]string{"istio-system/web", "else/all"}, ""}, // of the root namespace, with a selector: its own proxies only
+		// A Sidecar of the root namespace with a selector selects the proxies of the root namespace only.
+		{[]string{"istio-system/web", "else/all"}, ""},
 		{[]string{"shop/none"}, ""},
 	} {
 		var records []model.Record
@@ -108,7 +110,7 @@ func TestFilters(t *testing.T) {
 		filter("else/x", "", "context: ANY"),
 		filter("shop/zversion@4", "", "context: SIDECAR_OUTBOUND, proxy: {proxyVersion: '^1\\.31.*'}", "context: SIDECAR_OUTBOUND, proxy: {proxyVersion: '^1\\.2.*'}",
 			"context: SIDECAR_OUTBOUND, proxy: {metadata: {CLUSTER_ID: Kubernetes}}", "context: SIDECAR_OUTBOUND, proxy: {metadata: {CLUSTER_ID: other}}", "proxy: {proxyVersion: '('}"),
-		filter("shop/refs", "targetRefs: [{kind: Gateway, name: x}]", "context: ANY"),
+		filter("shop/refs", "targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: x}]", "context: ANY"),
 	)
 	show := func(all []Patch) string {
 		var out []string
@@ -126,9 +128,10 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Which proxies have a patch, and in which of their layers: what is for the whole proxy is of the workload's, of a gateway only if it is for the bootstrap.
+// An EnvoyFilter's patches are part of a proxy's scope layer or workload layer. Patches of whole resources are part of
+// a sidecar's workload layer; of a gateway's, only patches of the bootstrap are.
 func TestLayersOfFilters(t *testing.T) {
-	for text, want := range map[string][2]string{ // of a sidecar, of a gateway
+	for text, want := range map[string][2]string{ // the layers of a sidecar, and of a gateway
 		"applyTo: CLUSTER": {"scope workload", "scope"},
 		"applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}": {"scope", ""},
 		"applyTo: CLUSTER, match: {context: SIDECAR_INBOUND}":  {"workload", ""},
@@ -158,7 +161,8 @@ func TestLayersOfFilters(t *testing.T) {
 	}
 }
 
-// Nothing that names a proxy is in a view, so replicas of a workload share it; what differs and matters splits it.
+// A view contains nothing that identifies a proxy, so that replicas of a workload share one view. A difference that
+// changes resources gives another view.
 func TestViewHasNoIdentity(t *testing.T) {
 	s := snapshot(
 		rec(t, model.KindService, "shop/web", "{hosts: [web], selector: {app: web}, ports: [{number: 80, protocol: PROTOCOL_HTTP}]}"),
@@ -192,7 +196,8 @@ func TestViewHasNoIdentity(t *testing.T) {
 	}
 }
 
-// Policies of the root namespace: without a selector for all; AuthorizationPolicies with one for all that match.
+// PeerAuthentications of the root namespace apply to all proxies if they have no selector; AuthorizationPolicies also
+// apply to all proxies that their selector selects.
 func TestClosed(t *testing.T) {
 	for _, c := range []struct {
 		kind model.Kind
@@ -218,7 +223,41 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// RequestAuthentications that select a proxy: those of the root namespace first, in each the oldest first; one that does not select it, or is closed, splits nothing.
+// A policy with Gateways applies to the proxies of its own namespace that state one of these Gateways by their label,
+// and to no others, whatever its selector.
+func TestPoliciesOfGateways(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		labels     []string
+		applies    bool
+	}{
+		{"shop/a", "{gateways: [front]}", []string{model.GatewayName + "=front"}, true},
+		{"shop/a", "{gateways: [other, front], selector: {" + model.GatewayName + ": other}}", []string{model.GatewayName + "=front"}, true},
+		{"shop/a", "{gateways: [other]}", []string{model.GatewayName + "=front"}, false},
+		{"shop/a", "{gateways: [front]}", nil, false},
+		{"istio-system/a", "{gateways: [front]}", []string{model.GatewayName + "=front"}, false},
+		{"else/a", "{gateways: [front]}", []string{model.GatewayName + "=front"}, false},
+	} {
+		for _, n := range []Node{web(c.labels...), router()} {
+			if n.Labels = web(c.labels...).Labels; n.Kind == Router {
+				n.Namespace = "shop"
+			}
+			for _, kind := range []model.Kind{model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
+				v := Of(snapshot(rec(t, kind, c.name, c.text)), n)
+				w := v.Workload
+				if n.Kind == Router {
+					w = v.Scope.Edge.Value().Workload
+				}
+				if got := w.Policies.Len()+w.Authentications.Len() == 1; got != c.applies {
+					t.Errorf("%v %s %s at labels %v: applies %v", kind, c.name, c.text, c.labels, got)
+				}
+			}
+		}
+	}
+}
+
+// The RequestAuthentications that select a proxy: those of the root namespace first, within a namespace the oldest
+// first. A record that does not select the proxy, or whose namespace is closed to it, does not change the view.
 func TestAuthentications(t *testing.T) {
 	tokens := func(name, text string) model.Record {
 		return rec(t, model.KindRequestAuthentication, name, text)
@@ -241,7 +280,8 @@ func TestAuthentications(t *testing.T) {
 	}
 }
 
-// The index follows edits: what it says of a node after each is what it says when read from scratch; and it says when that may be another.
+// After each edit the index returns the view that is computed from scratch for each node, and it reports every node
+// whose view may have changed.
 func TestIndexFollows(t *testing.T) {
 	source := func(name, labels string) model.Record {
 		return rec(t, model.KindVirtualService, "shop/"+name, "http: [{match: [{sourceLabels: {"+labels+"}}]}]")
@@ -282,7 +322,8 @@ func TestIndexFollows(t *testing.T) {
 	}
 }
 
-// A proxy's own workload is of the oldest service that selects it, in its own region, of its generation of Pods; nobody else has one.
+// A proxy's own workload is the one of the oldest service that selects it, in the proxy's region and its generation of
+// Pods; a proxy that no service selects has no own workload.
 func TestOwnWorkload(t *testing.T) {
 	s := snapshot(rec(t, model.KindService, "shop/web@1", "{hosts: [web.shop], selector: {app: web}}"), rec(t, model.KindService, "shop/all@2", "{hosts: [all.shop], selector: {app: web}}"))
 	n := web("rollouts-pod-template-hash=5d4f")
@@ -317,7 +358,8 @@ func TestOwnWorkload(t *testing.T) {
 	}
 }
 
-// Of labels whose values are named, other values make no other view: there may be as many as workloads.
+// A label's value is part of a view only if a rule names this value: the number of views does not grow with the number
+// of values.
 func TestOnlyNamedValuesAreInputs(t *testing.T) {
 	s := snapshot(rec(t, model.KindDestinationRule, "shop/r", "{host: x, workloadSelector: {matchLabels: {tier: x}}}"))
 	if a, b := Of(s, web("tier=w")), Of(s, web("tier=z")); a != b || a.Inputs != (Inputs{}) {

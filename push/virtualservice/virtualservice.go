@@ -1,13 +1,14 @@
-// Package virtualservice walks VirtualServices: the destinations that they send to, the gateways that they are for,
+// Package virtualservice reads VirtualServices: the destinations that they route to, the gateways that they apply to,
 // and the properties of a proxy that they match.
 //
-// Owns: nothing.  Reads: the record that it is given.  Never: a snapshot, a proxy; it decides nothing.
+// Owns: nothing.  Reads: the record that is passed to it.  Never: a snapshot, a proxy; it decides nothing.
 package virtualservice
 
 import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -21,10 +22,10 @@ const Mesh = "mesh"
 type Ref struct {
 	Host   string
 	Subset string
-	Port   uint32 // 0: not stated
+	Port   uint32 // 0 if it states no port
 }
 
-// RefOf is one destination; false where it names nothing.
+// RefOf returns the Ref of a destination. The result is false if the destination names no host.
 func RefOf(d *networkingv1.Destination) (Ref, bool) {
 	if d.GetHost() == "" {
 		return Ref{}, false
@@ -42,12 +43,43 @@ func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	return refs
 }
 
-// Hosts are the hosts that a VirtualService sends to, of all protocols.
+// SetHosts lists the hosts that an http rule, or one of its routes, gives to requests in place of their own.
+func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
+	if host := rule.GetRewrite().GetAuthority(); host != "" {
+		hosts = append(hosts, host)
+	}
+	of := func(h *networkingv1.Headers) {
+		for _, by := range []map[string]string{h.GetRequest().GetSet(), h.GetRequest().GetAdd()} {
+			for name, host := range by {
+				if strings.EqualFold(name, ":authority") || strings.EqualFold(name, "host") {
+					hosts = append(hosts, host)
+				}
+			}
+		}
+	}
+	of(rule.GetHeaders())
+	for _, r := range rule.GetRoute() {
+		of(r.GetHeaders())
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
+// Hosts returns the set of hosts that a VirtualService routes to, in rules of all protocols.
 func Hosts(vs *model.VirtualService) map[string]struct{} {
 	hosts := map[string]struct{}{}
+	for ref := range Refs(vs) {
+		hosts[ref.Host] = struct{}{}
+	}
+	return hosts
+}
+
+// Refs returns the set of destinations that a VirtualService routes to, in rules of all protocols.
+func Refs(vs *model.VirtualService) map[Ref]struct{} {
+	refs := map[Ref]struct{}{}
 	add := func(d *networkingv1.Destination) {
-		if d.GetHost() != "" {
-			hosts[d.GetHost()] = struct{}{}
+		if ref, ok := RefOf(d); ok {
+			refs[ref] = struct{}{}
 		}
 	}
 	for _, rule := range vs.Spec.GetHttp() {
@@ -65,10 +97,10 @@ func Hosts(vs *model.VirtualService) map[string]struct{} {
 			add(d.GetDestination())
 		}
 	}
-	return hosts
+	return refs
 }
 
-// RuleSendsTo says whether a destination is one of an http rule.
+// RuleSendsTo reports whether an http rule routes or mirrors requests to a destination.
 func RuleSendsTo(rule *networkingv1.HTTPRoute, ref Ref) bool {
 	for d := range ruleDestinations(rule) {
 		if of, ok := RefOf(d); ok && of == ref {
@@ -78,7 +110,7 @@ func RuleSendsTo(rule *networkingv1.HTTPRoute, ref Ref) bool {
 	return false
 }
 
-// ruleDestinations are those of the routes and mirrors of one http rule.
+// ruleDestinations yields the destinations of the routes and mirrors of one http rule.
 func ruleDestinations(rule *networkingv1.HTTPRoute) iter.Seq[*networkingv1.Destination] {
 	return func(yield func(*networkingv1.Destination) bool) {
 		for _, d := range rule.GetRoute() {
@@ -97,15 +129,15 @@ func ruleDestinations(rule *networkingv1.HTTPRoute) iter.Seq[*networkingv1.Desti
 	}
 }
 
-// source is what matches of all protocols say of where requests and connections come from.
+// source is the part of a match of any protocol that restricts the source of requests and connections.
 type source interface {
 	GetGateways() []string
 	GetSourceLabels() map[string]string
 	GetSourceNamespace() string
 }
 
-// SourceLabels are the labels that rules of all protocols compare with those of the proxy, for whatever gateways they
-// are; some may come several times.
+// SourceLabels yields the labels that matches of all protocols and gateways compare with those of the proxy. Labels may
+// repeat.
 func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
@@ -120,16 +152,18 @@ func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	}
 }
 
-// RequestLabelKeys lists the keys of the labels that matches of http rules for a gateway compare, each once, sorted.
+// RequestLabelKeys lists the keys of the labels that matches of http rules for a gateway compare, sorted and without
+// duplicates.
 func RequestLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, requestMatches(vs))
 }
 
-// ConnectionLabelKeys is RequestLabelKeys for tcp and tls rules.
+// ConnectionLabelKeys is like RequestLabelKeys, for tcp and tls rules.
 func ConnectionLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, connectionMatches(vs))
 }
 
+// labelKeys lists the label keys in those of the matches that apply to a gateway, sorted and without duplicates.
 func labelKeys(vs *model.VirtualService, gateway string, matches iter.Seq[source]) []string {
 	var keys map[string]bool
 	for m := range matches {
@@ -146,7 +180,7 @@ func labelKeys(vs *model.VirtualService, gateway string, matches iter.Seq[source
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// requestMatches are the matches of the http rules.
+// requestMatches yields the matches of the http rules.
 func requestMatches(vs *model.VirtualService) iter.Seq[source] {
 	return func(yield func(source) bool) {
 		for _, rule := range vs.Spec.GetHttp() {
@@ -157,7 +191,7 @@ func requestMatches(vs *model.VirtualService) iter.Seq[source] {
 	}
 }
 
-// connectionMatches are the matches of the tcp and tls rules.
+// connectionMatches yields the matches of the tcp and tls rules.
 func connectionMatches(vs *model.VirtualService) iter.Seq[source] {
 	return func(yield func(source) bool) {
 		for _, rule := range vs.Spec.GetTcp() {
@@ -173,6 +207,7 @@ func connectionMatches(vs *model.VirtualService) iter.Seq[source] {
 	}
 }
 
+// each yields the matches. The result is false if yield ended the iteration.
 func each[M source](matches []M, yield func(source) bool) (more bool) {
 	for _, m := range matches {
 		if !yield(m) {
@@ -182,10 +217,10 @@ func each[M source](matches []M, yield func(source) bool) (more bool) {
 	return true
 }
 
-// Connects says whether a VirtualService has rules for connections, tcp or tls.
+// Connects reports whether a VirtualService has tcp or tls rules.
 func Connects(vs *model.VirtualService) bool { return len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 }
 
-// ReadsNamespace says whether any match of any protocol has a sourceNamespace.
+// ReadsNamespace reports whether any match of any protocol has a sourceNamespace.
 func ReadsNamespace(vs *model.VirtualService) bool {
 	for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
 		for m := range matches {
@@ -197,15 +232,15 @@ func ReadsNamespace(vs *model.VirtualService) bool {
 	return false
 }
 
-// For says whether a VirtualService is for a gateway: Mesh, or the namespace/name of a Gateway. One that names no
-// gateways is for the mesh.
+// For reports whether a VirtualService applies to a gateway, which is Mesh or the namespace/name of a Gateway. A
+// VirtualService that names no gateways applies to Mesh.
 func For(vs *model.VirtualService, gateway string) bool {
 	names := vs.Spec.GetGateways()
 	return len(names) == 0 && gateway == Mesh || slices.Contains(names, gateway)
 }
 
-// MatchFor says whether a match that names these gateways is for a gateway: the gateways of a match override those of
-// its VirtualService (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
+// MatchFor reports whether a match applies to a gateway. match lists the gateways of the match, which override those of
+// the VirtualService (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
 func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 	if len(match) == 0 {
 		return For(vs, gateway)
@@ -213,9 +248,11 @@ func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 	return slices.Contains(match, gateway)
 }
 
-// CatchesAll says whether a match of an http rule matches all requests; nil: a rule without matches does.
+// CatchesAll reports whether a match of an http rule matches all requests. nil stands for a rule without matches, which
+// does.
 func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
-	if len(m.GetHeaders())+len(m.GetWithoutHeaders())+len(m.GetQueryParams()) > 0 || m.GetMethod() != nil || m.GetAuthority() != nil || m.GetScheme() != nil {
+	if len(m.GetHeaders())+len(m.GetWithoutHeaders())+len(m.GetQueryParams()) > 0 ||
+		m.GetMethod() != nil || m.GetAuthority() != nil || m.GetScheme() != nil {
 		return false
 	}
 	switch uri := m.GetUri().GetMatchType().(type) {
@@ -227,4 +264,15 @@ func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
 		return uri.Regex == ".*"
 	}
 	return false
+}
+
+// ConnectedGateways lists the Gateways (namespace/name) that a VirtualService with tcp or tls rules is bound to, each
+// once, sorted. The list is empty without such rules.
+func ConnectedGateways(vs *model.VirtualService) (names []string) {
+	if !Connects(vs) {
+		return nil
+	}
+	names = slices.DeleteFunc(slices.Clone(vs.Spec.GetGateways()), func(name string) bool { return name == Mesh })
+	slices.Sort(names)
+	return slices.Compact(names)
 }

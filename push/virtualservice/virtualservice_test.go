@@ -70,7 +70,7 @@ http:
 	}
 }
 
-// A VirtualService without gateways is for the mesh; the gateways of a match override those of its VirtualService.
+// A VirtualService without gateways applies to the mesh; the gateways of a match replace those of the VirtualService.
 func TestGateways(t *testing.T) {
 	without, with := service(t, "{}"), service(t, "gateways: [mesh, shop/front]")
 	bound := service(t, "gateways: [shop/front]")

@@ -5,11 +5,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// unmarshallable is no UTF-8: an Any with this type URL is refused by every encoder.
+// unmarshallable is not valid UTF-8: every encoder refuses an Any with this type URL.
 const unmarshallable = "\xff"
 
-// Any packs a message deterministically: equal messages, equal bytes. A message that does not marshal gives an Any that
-// does not either, so the fault comes out as the error of Encode and not as a broken resource.
+// Any encodes a message deterministically: equal messages make equal bytes. A message that does not marshal makes an
+// Any that does not marshal either, so that the fault becomes an error of Encode instead of an invalid resource.
 func Any(m proto.Message) *anypb.Any {
 	b, err := deterministic.Marshal(m)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestAny(t *testing.T) {
 	}
 }
 
-// A message that does not marshal is an error of Encode, not a broken resource.
+// A message that does not marshal is an error of Encode, not an invalid resource.
 func TestAnyOfNoMessage(t *testing.T) {
 	bad := Any(structpb.NewStringValue("\xff"))
 	if r, err := Encode(Cluster, "a", bad); err == nil {

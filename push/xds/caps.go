@@ -2,11 +2,12 @@ package xds
 
 import "slices"
 
-// Caps is what a proxy is able to do, as far as a builder asks: one bit for each extension that Navarch may send. A
-// proxy that does not list an extension in node.extensions is never sent it (Envoy would refuse the whole listener:
-// "Didn't find a registered implementation").
+// Caps are the capabilities of a proxy, as bits. There is one bit for each extension that Navarch may send, and some
+// for the proxy's agent and bootstrap. An extension that the proxy does not list in node.extensions is never sent to
+// it, because Envoy would refuse the whole listener ("Didn't find a registered implementation").
 type Caps uint64
 
+// The capabilities. Those without a comment are Envoy's extension of this name.
 const (
 	CapMetadataExchange Caps = 1 << iota // istio.metadata_exchange (HTTP)
 	CapALPN                              // istio.alpn
@@ -35,37 +36,41 @@ const (
 	CapDatadog
 	CapSkyWalking
 	CapOpenTelemetry
-	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
-	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
+	// CapIdentity is not an extension: the proxy has a certificate of the mesh, by SDS over the static cluster SDSCluster
+	// of its bootstrap. Resources that name the cluster must not be sent to a proxy without it.
 	CapIdentity
 	CapJWT             // envoy.filters.http.jwt_authn
 	CapExtAuthzHTTP    // envoy.filters.http.ext_authz
 	CapExtAuthzNetwork // envoy.filters.network.ext_authz
-	// CapFileSecrets is no extension either: the agent behind SDSCluster reads files that a secret's name says, as Istio's does
-	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
+	// CapFileSecrets is not an extension: the agent behind SDSCluster serves secrets from the files in their names, as
+	// Istio's agent does (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
 	CapFileSecrets
-	// CapFileLists is none either: the secret of authorities may name a file of their revocation lists too (FileAuthorities), as Navarch's agents read it.
+	// CapFileLists is not an extension: the name of a secret of authorities may also have a file of their revocation lists
+	// (FileAuthorities). Only Navarch's agents support that.
 	CapFileLists
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
-	// CapWasmFetch is no extension: the proxy's agent fetches modules of WebAssembly, and images that have one (Istio's agent does).
+	// CapWasmFetch is not an extension: the proxy's agent fetches modules of WebAssembly, and images with a module, as
+	// Istio's agent does.
 	CapWasmFetch
-	CapHeaderCase // the formatter of HTTP/1 headers that keeps their case
-	// CapStatsLog is the access logger envoy.access_loggers.stats of an Envoy that has its scopes, which bound how much it counts: 1.39 and newer.
+	CapHeaderCase // the formatter that preserves the case of HTTP/1 header names
+	// CapStatsLog is the access logger envoy.access_loggers.stats of Envoy 1.39 and newer, which has scopes that limit the
+	// number of its statistics.
 	CapStatsLog
-	// CapSelfDiscovery is no extension: the proxy's bootstrap has the cluster LocalCluster, by which Envoy knows how its own workload is spread over zones.
+	// CapSelfDiscovery is not an extension: the proxy's bootstrap has the cluster LocalCluster, from which Envoy computes
+	// the distribution of its own workload over zones.
 	CapSelfDiscovery
 )
 
-// The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
-// them).
+// Istio's names of the secrets of a proxy with CapIdentity, and of the cluster of its bootstrap that serves them.
 const (
 	SDSCluster = "sds-grpc"
 	SDSDefault = "default"
 	SDSRoot    = "ROOTCA"
 )
 
+// extensions maps the registered name of an extension to its capability.
 var extensions = map[string]Caps{
 	"istio.alpn":                            CapALPN,
 	"istio.stats":                           CapIstioStats,
@@ -105,8 +110,8 @@ var extensions = map[string]Caps{
 	"envoy.clusters.dynamic_forward_proxy":       CapDynamicForward,
 }
 
-// StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
-// Envoy has, and nothing of Istio's own.
+// StockCaps are the capabilities of a proxy that lists no extensions at all. Examples are an offline node file and a
+// test client. They are those of a stock Envoy, without Istio's own extensions.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
@@ -114,13 +119,15 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
 	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
-// AgentCaps are those of a proxy in a Pod whose Envoy and agent are of this version's image (of Envoy since 1.39), with a certificate of the mesh.
+// AgentCaps are the capabilities of a proxy whose Envoy (1.39 or newer) and agent are of this version's image. Such a
+// proxy has a certificate of the mesh.
 const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists
 
-// CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
+// CapOf returns the capability of an extension by its registered name; 0 if Navarch never sends the extension.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions are the names of the extensions in c, sorted. CapIdentity and CapWasmFetch are none.
+// Extensions returns the registered names of the extensions in c, sorted. Capabilities that are not extensions, such as
+// CapIdentity, are left out.
 func Extensions(c Caps) []string {
 	var names []string
 	for name, bit := range extensions {
@@ -132,5 +139,5 @@ func Extensions(c Caps) []string {
 	return names
 }
 
-// Has says whether all of the wanted bits are there.
+// Has reports whether c has all of the bits of want.
 func (c Caps) Has(want Caps) bool { return c&want == want }

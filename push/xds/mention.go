@@ -2,18 +2,20 @@ package xds
 
 import (
 	"bytes"
+	"slices"
 
 	"navarch.io/navarch/store/protowalk"
 )
 
-// mention holds the names in a resource. They are found when the first stream asks for them, and shared by all streams.
+// mention holds the names in a resource. It is computed at the first use, and shared by all streams.
 type mention struct {
 	names  map[string]struct{}
-	guards bool
+	guards bool // the result of Guards
 }
 
-// Names says whether the body has a string field with the name of a cluster or a secret. Names that look like a host,
-// an address, a path or a type URL are not found, because route configurations are full of these.
+// Names reports whether a string field of the body equals name, the name of a cluster or a secret. Names that look like
+// a host, an address, a path or a type URL are never found (MayName), because route configurations contain many of
+// them. It returns false for a nil Resource.
 func (r *Resource) Names(name string) bool {
 	if r == nil {
 		return false
@@ -22,7 +24,8 @@ func (r *Resource) Names(name string) bool {
 	return is
 }
 
-// EachName iterates over the names that Names finds, in any order, and over some that are of other things.
+// EachName iterates over the names that Names finds, in any order. Some of them may not be names of clusters or
+// secrets.
 func (r *Resource) EachName(yield func(string) bool) {
 	for name := range r.mentions().names {
 		if !yield(name) {
@@ -31,51 +34,66 @@ func (r *Resource) EachName(yield func(string) bool) {
 	}
 }
 
-// NumNames is the number of names that EachName yields.
+// NumNames returns the number of names that EachName yields.
 func (r *Resource) NumNames() int { return len(r.mentions().names) }
 
-// Guards says whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or TLS. False of
-// nil.
+// Guards reports whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or TLS. It
+// returns false for a nil Resource.
 func (r *Resource) Guards() bool { return r != nil && r.mentions().guards }
 
 // guards are parts of the type URLs of filters that authorise or authenticate, and of TLS contexts.
-var guards = [][]byte{[]byte(".filters.http.rbac."), []byte(".filters.network.rbac."), []byte(".jwt_authn."), []byte(".ext_authz."), []byte(".transport_sockets.tls.")}
+var guards = [][]byte{
+	[]byte(".filters.http.rbac."), []byte(".filters.network.rbac."), []byte(".jwt_authn."), []byte(".ext_authz."),
+	[]byte(".transport_sockets.tls."),
+}
 
+// mentions returns the names in the resource, which it computes at the first call.
 func (r *Resource) mentions() *mention {
 	if known := r.mentioned.Load(); known != nil {
 		return known
 	}
 	m := &mention{names: map[string]struct{}{}}
 	collect(r.head, maxDepth, func(name string) { m.names[name] = struct{}{} })
+	m.guards = guarded(r.head)
 	for _, f := range r.tail {
-		for _, name := range f.names() {
+		of := f.mentions()
+		for _, name := range of.names {
 			m.names[name] = struct{}{}
 		}
-	}
-	for _, g := range guards {
-		m.guards = m.guards || bytes.Contains(r.head, g)
+		m.guards = m.guards || of.guards
 	}
 	r.mentioned.Store(m)
 	return m
 }
 
-// names are the names in a fragment, found out once.
-func (f *Fragment) names() []string {
-	if known := f.named.Load(); known != nil {
-		return *known
-	}
-	var names []string
-	collect(f.Bytes, maxDepth, func(name string) { names = append(names, name) })
-	f.named.Store(&names)
-	return names
+// guarded reports whether encoded bytes have a filter that authorises or authenticates, or TLS.
+func guarded(encoded []byte) bool {
+	return slices.ContainsFunc(guards, func(g []byte) bool { return bytes.Contains(encoded, g) })
 }
 
-// maxDepth is how many messages inside of each other are searched; protobuf's own limit is the same.
+// mentioned holds the names in a fragment, and whether it guards.
+type mentioned struct {
+	names  []string
+	guards bool
+}
+
+// mentions searches the fragment on the first call, and keeps the result.
+func (f *Fragment) mentions() *mentioned {
+	if known := f.found.Load(); known != nil {
+		return known
+	}
+	m := &mentioned{guards: guarded(f.Bytes)}
+	collect(f.Bytes, maxDepth, func(name string) { m.names = append(m.names, name) })
+	f.found.Store(m)
+	return m
+}
+
+// maxDepth is the depth to which nested messages are searched; it is also protobuf's own limit.
 const maxDepth = 100
 
 // collect calls found with every string of an encoded message that may be a name. Without a schema a string cannot be
-// told from a message, so every field of a length is searched as both; what is no message ends where it is found to be
-// none.
+// told from a message, so every length-delimited field is searched as both. Bytes that are not a message are read up to
+// the first error.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {
@@ -91,13 +109,15 @@ func collect(message []byte, depth int, found func(string)) {
 	})
 }
 
-// maxNamed is the length of the longest name that is found, bytes.
+// maxNamed is the length of the longest name that is found, in bytes.
 const maxNamed = 512
 
-// MayName says whether Names finds a name.
+// MayName reports whether Names can find a name. Such a name is printable ASCII without spaces, and has at most 512
+// bytes. It contains "|" or "://", or begins like a name of SNICluster, or contains none of the characters "./:*" of
+// hosts, addresses, paths and type URLs.
 func MayName(name string) bool { return mayName([]byte(name)) }
 
-// mayName says whether a string may be the name of a cluster or a secret.
+// mayName is MayName for bytes.
 func mayName(s []byte) bool {
 	if len(s) == 0 || len(s) > maxNamed {
 		return false
@@ -107,5 +127,6 @@ func mayName(s []byte) bool {
 			return false
 		}
 	}
-	return bytes.IndexByte(s, '|') >= 0 || bytes.Contains(s, []byte("://")) || !bytes.ContainsAny(s, "./:*")
+	return bytes.IndexByte(s, '|') >= 0 || bytes.Contains(s, []byte("://")) || bytes.HasPrefix(s, []byte(sniPrefix)) ||
+		!bytes.ContainsAny(s, "./:*")
 }

@@ -9,9 +9,11 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// filter is a listener with one network filter.
+// filter returns a listener with one network filter.
 func filter(t *testing.T, config *anypb.Any) *Resource {
 	t.Helper()
 	r, err := Encode(Listener, "10.0.0.1_80", &listenerv3.Listener{Name: "10.0.0.1_80", FilterChains: []*listenerv3.FilterChain{{
@@ -22,7 +24,7 @@ func filter(t *testing.T, config *anypb.Any) *Resource {
 	return r
 }
 
-// A name is found wherever it is a field, in messages inside of messages, and not where it is a part of another name.
+// A name is found in every field, also in nested messages, but not as a part of another name.
 func TestNames(t *testing.T) {
 	listener := filter(t, Any(&tcpv3.TcpProxy{StatPrefix: "p", ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: "outbound|80||a.example.com"}}))
 	host, err := EncodeFragment("a:80", 2, &routev3.VirtualHost{Name: "a:80", Domains: []string{"a", "a.shop"}, Routes: []*routev3.Route{{
@@ -58,7 +60,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What authorises, authenticates or encrypts is found by its type, also where its configuration is discovered.
+// Filters that authorise or authenticate, and TLS, are found by their type, also where their configuration is
+// discovered, and in the fragments of a rope.
 func TestGuards(t *testing.T) {
 	for url, want := range map[string]bool{
 		"envoy.extensions.filters.http.rbac.v3.RBAC":                                        true,
@@ -74,10 +77,19 @@ func TestGuards(t *testing.T) {
 		if got := filter(t, &anypb.Any{TypeUrl: "type.googleapis.com/" + url}).Guards(); got != want {
 			t.Errorf("%s: %v", url, got)
 		}
+		config := &listenerv3.Filter_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/" + url}}
+		f, err := EncodeFragment("chain", 3, &listenerv3.FilterChain{Filters: []*listenerv3.Filter{{ConfigType: config}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rope, err := EncodeRope(Listener, "l", &listenerv3.Listener{Name: "l"}, []*Fragment{f})
+		if err != nil || rope.Guards() != want {
+			t.Errorf("%s in a chain of a rope: %v, %v", url, rope.Guards(), err)
+		}
 	}
 }
 
-// Bytes that are no message, and messages inside of messages without end, are searched without harm.
+// Bytes that are not a message, and deeply nested messages, are searched without a failure.
 func TestNamesOfAnything(t *testing.T) {
 	deep := []byte("x")
 	for range 300 {
@@ -88,5 +100,64 @@ func TestNamesOfAnything(t *testing.T) {
 		if r.Names("outbound|80||a") {
 			t.Errorf("%.20q: a name is found", b)
 		}
+	}
+}
+
+// Replaced finds the fragments that have other contents under the same name: not new ones, not equal ones, wherever
+// they are, also among those that are joined.
+func TestReplaced(t *testing.T) {
+	all := map[string]*Fragment{}
+	rope := func(fragments ...string) *Resource {
+		t.Helper()
+		var tail []*Fragment
+		for _, f := range fragments {
+			if f == "+" { // joins all before it
+				tail = []*Fragment{{Parts: tail}}
+				continue
+			}
+			if all[f] == nil {
+				var err error
+				if all[f], err = EncodeFragment(f[:1], 2, wrapperspb.String("outbound|80|"+f[1:]+"|h")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tail = append(tail, all[f])
+		}
+		r, err := EncodeRope(Route, "r", &emptypb.Empty{}, tail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	before := rope("a1", "b1", "c1", "d1", "e1")
+	for _, c := range []struct {
+		now  *Resource
+		want string
+	}{
+		{before, ""},
+		{rope("a1", "b1", "c2", "d1", "e1"), " c1>2"},
+		{rope("a2", "b1", "c1", "d1", "e2"), " a1>2 e1>2"},
+		{rope("a1", "b1", "c1", "d1", "e1", "f1"), ""},
+		{rope("a1", "c1", "d1", "e1"), ""},
+		{rope("0a", "a1", "b2", "d1", "e1"), " b1>2"},
+		{rope(), ""},
+		{rope("a1", "b2", "+", "c1", "d1", "e1"), " b1>2"},
+		{rope("a1", "f1", "b1", "c1", "+", "d1", "e2"), " e1>2"},
+	} {
+		got := ""
+		for now, was := range c.now.Replaced(before) {
+			for _, version := range []string{"1", "2"} {
+				if now.Names("outbound|80|"+version+"|h") == was.Names("outbound|80|"+version+"|h") {
+					t.Errorf("%s: version %s", now.Name, version)
+				}
+			}
+			got += " " + now.Name + "1>2"
+		}
+		if got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	for range before.Replaced(nil) {
+		t.Error("nil was replaced")
 	}
 }

@@ -17,90 +17,96 @@ import (
 // Hash is the first 128 bits of a SHA-256.
 type Hash [16]byte
 
-// Fragment is encoded bytes that several resources share, with their hash: an encoded virtual host, as the
-// `virtual_hosts` field of a RouteConfiguration. Same content, same pointer (push/pool sees to it).
+// Fragment is encoded bytes that several resources share, with their hash. An example is a virtual host, as the field
+// `virtual_hosts` of a RouteConfiguration. Fragments with equal content are one pointer; push/pool ensures it.
 type Fragment struct {
-	Name  string
-	Bytes []byte // frozen; tag and length of the field included
-	Hash  Hash
-	// Parts are the fragments that this one was made of. While it is alive, their pool has them; nil: none.
+	Name  string // of the virtual host, for instance; empty: several are joined, and Parts has them
+	Bytes []byte // immutable; with tag and length of the field
+	Hash  Hash   // of Bytes
+	// Parts are the fragments from which this one was joined; nil: it was not joined. The reference keeps them in their
+	// pool.
 	Parts []*Fragment
+	// Needs are the resources that Envoy asks for once it has one with this fragment; see Resource.
+	Needs []Ref
 
-	named atomic.Pointer[[]string] // see names
+	found atomic.Pointer[mentioned] // see mentions
 }
 
-// Ref names another resource.
+// Ref is the type and name of another resource.
 type Ref struct {
 	Type Type
 	Name string
 }
 
-// Resource is one resource, encoded once and shared by every stream that sends it. Immutable. The body is a rope:
-// protobuf fields may be concatenated, so a body may be a head and fragments after it.
+// Resource is one resource, encoded once and shared by every stream that sends it. It is immutable. The body is a rope,
+// a head and fragments after it, because the concatenation of protobuf fields is a message.
 type Resource struct {
 	Type Type
 	Name string
-	// Version is the hash of the body in hexadecimal, equal on every replica. A rope's version is the hash of its
-	// pieces' hashes.
+	// Version is a hash of the body in hexadecimal, equal on every replica. For a rope it is the hash of the hashes of its
+	// pieces. EncodeAs sets another version.
 	Version string
-	// Needs are the resources that Envoy asks for once it has this one: a cluster's endpoints, a listener's routes.
+	// Needs are the resources that Envoy requests after this one: a cluster's endpoints, a listener's routes.
 	Needs []Ref
-	// Secrets are what a cluster warms for beside its endpoints: names of secrets, from here or from the proxy's agent.
+	// Secrets are the names of the secrets that Envoy waits for while it warms a cluster, from here or from the proxy's
+	// agent.
 	Secrets []string
-	// WarmsUnseen: a cluster that Envoy warms for something else, for instance until its hosts are health-checked. Only
-	// its acknowledgement says that it is warm.
+	// WarmsUnseen states that Envoy warms a cluster for reasons that the control plane cannot observe, for instance until
+	// its hosts are health-checked. Only the acknowledgement shows that the cluster is warm.
 	WarmsUnseen bool
-	// Confidential: it holds a private key or a credential, which goes to nobody but the clients that have a right to it.
+	// Confidential states that the body has a private key or a credential, which is sent only to authorised clients.
 	Confidential bool
-	// StandIn replaces this version for a client that has refused it, or from which it is withheld, and
-	// the client has no other that is good; nil: nothing is. Of configurations that something else waits for without end
-	// (push/build/extension).
+	// StandIn replaces this version for some clients; nil: it has no replacement. They are clients that have refused this
+	// version, or from which it is withheld, and that have no earlier good version. Configurations that listeners wait for
+	// without limit have a StandIn (push/build/extension).
 	StandIn *Resource
 
-	standsIn bool // it is a StandIn
+	standsIn bool // it is the StandIn of another resource
 
 	head []byte
-	tail []*Fragment // shared: not to be changed
-	size int         // of the body, bytes
-	url  string      // of the body; empty: the type's
+	tail []*Fragment // shared: immutable
+	size int         // length of the body in bytes
+	url  string      // type URL of the body; empty: that of Type
 
 	flatten sync.Once
 	wire    [][]byte
 	box     sync.Once
 	boxed   mem.BufferSlice
-	runs    atomic.Pointer[[]*run] // what it was the first of, when it was last sent with others
+	runs    atomic.Pointer[[]*run] // runs that begin with this resource, the latest first
 
 	mentioned atomic.Pointer[mention]
 }
 
-// With is the resource with a stand-in of the same name, which belongs to it alone. For builders: before anybody else
-// has either.
+// With sets the stand-in of a resource and returns the resource. The stand-in has the same name and belongs to this
+// resource alone. Builders call it before they publish either.
 func (r *Resource) With(standIn *Resource) *Resource {
 	r.StandIn, standIn.standsIn = standIn, true
 	return r
 }
 
-// StandsIn says whether it is a StandIn.
+// StandsIn reports whether the resource is a StandIn; false for nil.
 func (r *Resource) StandsIn() bool { return r != nil && r.standsIn }
 
-// flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent: a
-// writev of hundreds of pieces per stream costs more than one copy for all of them.
+// flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent. A
+// writev of hundreds of pieces per stream costs more than one copy for all streams.
 const flattenAbove = 32
 
+// deterministic are the options of every encoding: equal messages make equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// Encode makes a resource of a message. An error is a fault of the builder (a message that does not marshal).
+// Encode encodes a message as a resource. needs are the resources that Envoy requests after it. The error names a
+// message that does not marshal (a string that is not UTF-8), which is a fault of the builder.
 func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, "", m, needs)
 }
 
-// EncodeAs is Encode for what is confidential, with a version of the caller's, since of a private key nobody is to
-// see a hash. It has to differ wherever the message does, and be equal on every replica. Errors are those of Encode.
+// EncodeAs is Encode for confidential messages, with a version of the caller. A hash of a private key must not be
+// published. The version must differ if the messages differ, and be equal on every replica. Errors are those of Encode.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, version, m, needs)
 }
 
-// VersionOf is a version for EncodeAs of some parts: of each what is public, or a MAC.
+// VersionOf returns a version for EncodeAs: a hash of parts, each of which is public or a MAC.
 func VersionOf(parts ...[]byte) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -110,8 +116,8 @@ func VersionOf(parts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// EncodeAny makes a resource of no type of Envoy's: its body is an encoded message of any type, which is copied. An
-// error is a name or type URL that is not UTF-8, or no type URL.
+// EncodeAny makes a resource whose type is not Envoy's. Its body is a copy of an encoded message of any type. The error
+// is a name or type URL that is not UTF-8, or an empty type URL.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
 		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
@@ -122,14 +128,14 @@ func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	return r, nil
 }
 
-// shareBody makes the body a part of what Delta sends, so that it is there once.
+// shareBody makes the body a part of the bytes of Delta, so that it is in memory once.
 func (r *Resource) shareBody() {
 	wire := r.Delta()[0]
 	at := len(wire) - r.tailSize() - r.size
 	r.head = wire[at : at+r.size : at+r.size]
 }
 
-// bodyURL is the type URL of the body.
+// bodyURL returns the type URL of the body.
 func (r *Resource) bodyURL() string {
 	if r.url != "" {
 		return r.url
@@ -137,13 +143,14 @@ func (r *Resource) bodyURL() string {
 	return r.Type.URL()
 }
 
-// scratch are the buffers (*[]byte) that messages are encoded in before their length is known.
+// scratch has the buffers (*[]byte) into which messages are encoded before their length is known.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxScratch is the length of the longest buffer that is kept, bytes.
+// maxScratch is the length of the longest buffer that is kept, in bytes.
 const maxScratch = 1 << 20
 
-// encode makes a resource whose body is there once: within what Delta sends. version empty: the hash of the body.
+// encode makes a resource whose body is in memory once, inside the bytes of Delta. An empty version means the hash of
+// the body; a resource with a stated version is confidential.
 func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resource, error) {
 	buf := scratch.Get().(*[]byte)
 	b, err := deterministic.MarshalAppend((*buf)[:0], m)
@@ -157,19 +164,19 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 	}
 	r := &Resource{Type: t, Name: name, Version: version, Needs: needs, Confidential: confidential, head: b, size: len(b)}
 	r.shareBody()
-	if cap(b) <= maxScratch && !confidential { // of private keys nothing is left behind
+	if cap(b) <= maxScratch && !confidential { // a buffer with a private key is not reused
 		*buf = b
 		scratch.Put(buf)
 	}
 	return r, nil
 }
 
-// tailSize is the length of what follows the body in Delta.
+// tailSize returns the length in bytes of the field after the body in Delta.
 func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name)) }
 
-// EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order. The slice is
-// kept and must not be changed: an edit of one virtual host among thousands makes a rope, and copies no list.
-// An error: a string of head is not UTF-8.
+// EncodeRope makes a resource of a head message and the fragments that follow it on the wire, in this order. It keeps
+// the slice tail, which callers must not change: so an edit of one virtual host among thousands copies no list. The
+// error is a string of head that is not UTF-8.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {
@@ -177,7 +184,7 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	}
 	r := &Resource{Type: t, Name: name, Needs: needs, head: b, tail: tail, size: len(b)}
 	sum, h := sha256.New(), hash(b)
-	var block [64 * len(h)]byte // hashing is dearer by the call than by the byte
+	var block [64 * len(h)]byte // few calls with many bytes cost less than many calls
 	pending := append(block[:0], h[:]...)
 	for _, f := range tail {
 		r.size += len(f.Bytes)
@@ -192,8 +199,8 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	return r, nil
 }
 
-// JoinRope makes a resource of no type of Envoy's: its body, a message of the type URL, is the fragments in this
-// order. The slice is kept and must not be changed.
+// JoinRope makes a resource whose type is not Envoy's. Its body, a message of the type URL, is the fragments in this
+// order. It keeps the slice, which callers must not change.
 func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	r := &Resource{Type: Unknown, Name: name, tail: fragments, url: url}
 	sum := sha256.New()
@@ -205,7 +212,7 @@ func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	return r
 }
 
-// EncodeFragment encodes a message as field `number` of a message to come. An error: a string of it is not UTF-8.
+// EncodeFragment encodes a message as the field number of an outer message. The error is a string that is not UTF-8.
 func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -216,7 +223,7 @@ func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fra
 	return &Fragment{Name: name, Bytes: field, Hash: hash(field)}, nil
 }
 
-// EncodePart encodes some fields of a message to come, for JoinFragment. An error: a string is not UTF-8.
+// EncodePart encodes some fields of an outer message, for JoinFragment. The error is a string that is not UTF-8.
 func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -225,10 +232,12 @@ func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
 }
 
-// JoinFragment is EncodeFragment for a message of which one repeated field is encoded already: the parts are its
-// elements, in order, tags included. m has the other fields. The bytes are those of the whole message. An error: a
-// string of m is not UTF-8.
-func JoinFragment(name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment) (*Fragment, error) {
+// JoinFragment is EncodeFragment for a message with a repeated field that is encoded already. The parts are the
+// elements of that field, in order, with their tags, and m has the other fields. The bytes equal those of encoding the
+// whole message. The error is a string of m that is not UTF-8.
+func JoinFragment(
+	name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment,
+) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode fragment %s: %w", name, err)
@@ -254,7 +263,7 @@ func JoinFragment(name string, number protowire.Number, m proto.Message, field p
 	return &Fragment{Name: name, Bytes: out, Hash: hash(out), Parts: parts}, nil
 }
 
-// HashOf is the hash of a message, equal for equal messages. An error: a string is not UTF-8.
+// HashOf returns the hash of a message, equal for equal messages. The error is a string that is not UTF-8.
 func HashOf(m proto.Message) (Hash, error) {
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
@@ -268,23 +277,25 @@ func HashOf(m proto.Message) (Hash, error) {
 	return hash(b), nil
 }
 
+// hash returns the Hash of bytes.
 func hash(b []byte) Hash {
 	sum := sha256.Sum256(b)
 	return Hash(sum[:16])
 }
 
-// Size is the length of the body in bytes.
+// Size returns the length of the body in bytes.
 func (r *Resource) Size() int { return r.size }
 
-// Body is a copy of the encoded message, for debugging and tests; the push path never calls it.
+// Body returns a copy of the encoded message, for debugging and tests; the push path never calls it.
 func (r *Resource) Body() []byte {
 	b := make([]byte, 0, r.size)
 	return r.appendBody(b)
 }
 
-// Any is a copy of the body in an Any, for debugging and tests.
+// Any returns a copy of the body in an Any, for debugging and tests.
 func (r *Resource) Any() *anypb.Any { return &anypb.Any{TypeUrl: r.bodyURL(), Value: r.Body()} }
 
+// appendBody appends the body to b.
 func (r *Resource) appendBody(b []byte) []byte {
 	b = append(b, r.head...)
 	for _, f := range r.tail {
@@ -293,7 +304,7 @@ func (r *Resource) appendBody(b []byte) []byte {
 	return b
 }
 
-// segments is the body as slices after those that are given.
+// segments appends the pieces of the body to wire.
 func (r *Resource) segments(wire [][]byte) [][]byte {
 	wire = append(wire, r.head)
 	for _, f := range r.tail {
@@ -302,14 +313,14 @@ func (r *Resource) segments(wire [][]byte) [][]byte {
 	return wire
 }
 
-// Delta is the resource as one `resources` field (number 2) of a DeltaDiscoveryResponse: slices to be sent in order,
-// shared by all streams, never changed. No bytes are copied after the first call.
+// Delta returns the resource as one field `resources` (number 2) of a DeltaDiscoveryResponse: slices to send in order.
+// All streams share them, and callers must not change them. No bytes are copied after the first call.
 func (r *Resource) Delta() [][]byte {
 	r.flatten.Do(func() { r.wire = r.encodeDelta() })
 	return r.wire
 }
 
-// encodeDelta frames the body: Resource{version=1, resource=2 Any{type_url=1, value=2}, name=3}.
+// encodeDelta encodes the body as Resource{version=1, resource=2 Any{type_url=1, value=2}, name=3}.
 func (r *Resource) encodeDelta() [][]byte {
 	url := r.bodyURL()
 	anySize := anyHeaderSize(url, r.size) + r.size
@@ -333,7 +344,8 @@ func (r *Resource) encodeDelta() [][]byte {
 	return append(r.segments(append(make([][]byte, 0, len(r.tail)+3), head)), tail)
 }
 
-// State is the resource as one `resources` field (number 2, an Any) of a state-of-the-world DiscoveryResponse.
+// State returns the resource as one field `resources` (number 2, an Any) of a state-of-the-world DiscoveryResponse. The
+// result is slices to send in order, which callers must not change.
 func (r *Resource) State() [][]byte {
 	url := r.bodyURL()
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)
@@ -342,10 +354,12 @@ func (r *Resource) State() [][]byte {
 	return r.segments(append(make([][]byte, 0, len(r.tail)+2), head))
 }
 
+// anyHeaderSize returns the length in bytes of an Any without its value, for a value of this length.
 func anyHeaderSize(url string, value int) int {
 	return protowire.SizeTag(1) + protowire.SizeBytes(len(url)) + protowire.SizeTag(2) + protowire.SizeVarint(uint64(value))
 }
 
+// appendAnyHeader appends an Any up to its value, of this length.
 func appendAnyHeader(b []byte, url string, value int) []byte {
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendString(b, url)

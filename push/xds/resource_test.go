@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// rope is a route configuration of n virtual hosts, as a message and as a resource of shared fragments.
+// rope returns a route configuration of n virtual hosts, as a message and as a resource of shared fragments.
 func rope(t *testing.T, n int) (*routev3.RouteConfiguration, *Resource) {
 	t.Helper()
 	whole := &routev3.RouteConfiguration{Name: "80"}
@@ -35,7 +35,7 @@ func rope(t *testing.T, n int) (*routev3.RouteConfiguration, *Resource) {
 	return whole, r
 }
 
-// What is sent is byte by byte what deterministic protobuf makes of the messages of discovery.proto.
+// The sent bytes equal the deterministic encoding of the messages of discovery.proto.
 func TestWireIsCanonical(t *testing.T) {
 	c := &clusterv3.Cluster{Name: "c", AltStatName: "stat"}
 	plain, err := Encode(Cluster, "c", c)
@@ -100,7 +100,7 @@ func TestMentions(t *testing.T) {
 	}
 }
 
-// All streams share one encoding, whoever asks first.
+// All streams share one encoding, whichever uses it first.
 func TestWireIsShared(t *testing.T) {
 	_, r := rope(t, 500)
 	var first [8]*byte
@@ -136,7 +136,7 @@ func TestParsers(t *testing.T) {
 	}
 }
 
-// The body of a resource is there once: within what is sent of it, which is no longer than it has to be.
+// The body of a resource is in memory once, inside the sent bytes, which have no unused capacity.
 func TestBodyIsThereOnce(t *testing.T) {
 	for _, size := range []int{0, 10, 100_000} {
 		m := &clusterv3.Cluster{Name: string(bytes.Repeat([]byte("x"), size))}

@@ -8,15 +8,16 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Mentions says whether the body holds a string, for instance the name of a cluster: never no where the message has it
-// in a field, sometimes yes where it is only part of another string.
+// Mentions reports whether the body contains a string, for instance the name of a cluster. It is true if the message
+// has the string in a field, and may be true if the string is only a part of another one.
 func (r *Resource) Mentions(s string) bool {
 	text := []byte(s)
-	return bytes.Contains(r.head, text) || slices.ContainsFunc(r.tail, func(f *Fragment) bool { return bytes.Contains(f.Bytes, text) })
+	contains := func(f *Fragment) bool { return bytes.Contains(f.Bytes, text) }
+	return bytes.Contains(r.head, text) || slices.ContainsFunc(r.tail, contains)
 }
 
-// Buffers is Delta in the form that gRPC sends, made once and shared by all streams; not to be changed. Releasing the
-// buffers does nothing.
+// Buffers returns Delta in the form that gRPC sends. It is made once and shared by all streams; callers must not change
+// it. Releasing the buffers has no effect.
 func (r *Resource) Buffers() mem.BufferSlice {
 	r.box.Do(func() {
 		for _, b := range r.Delta() {
@@ -26,5 +27,85 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	return r.boxed
 }
 
-// Pieces iterates over the fragments that follow the head.
+// Replaced iterates over the fragments that replace another fragment of the same name in an earlier version of the
+// resource, with the replaced one. Of joined fragments without a name it compares the parts. nil has nothing that is
+// replaced. Its cost is a comparison of pointers for each fragment, and for each part of joined fragments that differ.
+func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
+	return func(yield func(now, was *Fragment) bool) {
+		if before == nil {
+			return
+		}
+		was, now := before.tail, r.tail
+		for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
+			was, now = was[1:], now[1:]
+		}
+		for len(was) > 0 && len(now) > 0 && was[len(was)-1] == now[len(now)-1] {
+			was, now = was[:len(was)-1], now[:len(now)-1]
+		}
+		byName := make(map[string]*Fragment, len(was))
+		for f := range named(was) {
+			byName[f.Name] = f
+		}
+		for f := range named(now) {
+			if old := byName[f.Name]; old != nil && old.Hash != f.Hash && !yield(f, old) {
+				return
+			}
+		}
+	}
+}
+
+// named iterates over fragments, with the parts of joined fragments without a name in their place.
+func named(all []*Fragment) iter.Seq[*Fragment] {
+	return func(yield func(*Fragment) bool) {
+		for _, f := range all {
+			of := []*Fragment{f}
+			if f.Name == "" && f.Parts != nil {
+				of = f.Parts
+			}
+			for _, one := range of {
+				if !yield(one) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Apart returns the bodies of two versions of a resource without the fragments that both have. Its cost is proportional
+// to the number of fragments, and to the size of those that differ.
+func (r *Resource) Apart(before *Resource) (was, now []byte) {
+	both := map[*Fragment]bool{}
+	for _, f := range before.tail {
+		both[f] = false
+	}
+	for _, f := range r.tail {
+		if _, is := both[f]; is {
+			both[f] = true
+		}
+	}
+	rest := func(of *Resource) []byte {
+		body := slices.Clone(of.head)
+		for _, f := range of.tail {
+			if !both[f] {
+				body = append(body, f.Bytes...)
+			}
+		}
+		return body
+	}
+	return rest(before), rest(r)
+}
+
+// EachName iterates over the names in the fragment that Resource.Names finds, in any order and perhaps repeatedly.
+func (f *Fragment) EachName(yield func(string) bool) {
+	for _, name := range f.mentions().names {
+		if !yield(name) {
+			return
+		}
+	}
+}
+
+// Names is Resource.Names for a fragment.
+func (f *Fragment) Names(name string) bool { return slices.Contains(f.mentions().names, name) }
+
+// Pieces iterates over the fragments after the head.
 func (r *Resource) Pieces() iter.Seq[*Fragment] { return slices.Values(r.tail) }

@@ -7,27 +7,31 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// run is resources that follow one another in a response, encoded as one piece: a response of a thousand resources is a
-// thousand pieces otherwise, each of which gRPC touches ten times for every stream. It hangs on its first resource, so
-// that streams, scopes and views that send the same resources share it. Immutable, as is a list of them.
+// run is a sequence of resources in responses, encoded as one piece. A response with a thousand resources would
+// otherwise have a thousand pieces, each of which gRPC accesses ten times for every stream. A run is stored in its
+// first resource, so that streams, scopes and views that send the same resources share it. It is immutable, and so is a
+// list of runs.
 type run struct {
 	set  []*Resource
-	wire mem.Buffer // nil: the resources were met together once; they are joined when they are met again
-	size int        // of the encoding, bytes
+	wire mem.Buffer // nil: the sequence was sent once; its encoding is joined when it is sent again
+	size int        // length of the encoding in bytes
 }
 
 const (
-	// runBytes is the greatest length of a run. Most end before: at a resource whose name says so.
+	// runBytes is the greatest length of a run, in bytes. Most runs are shorter: they end where startsRun reports the
+	// next resource.
 	runBytes = 64 << 10
-	// runCut is how many resources lie between two whose names begin a run, in the mean. Where a run begins depends on
-	// one name only, so that an edit, or a resource that one proxy alone has, breaks up one run and leaves the others.
+	// runCut is the mean number of resources between two with startsRun. The start of a run depends on one name only, so
+	// that an edit, or a resource that only one proxy has, changes one run and not the others.
 	runCut = 64
-	// runsOfLead is how many runs a resource leads at most: proxies that see other services may have others after it. The last ones stay.
+	// runsOfLead is the greatest number of runs that begin with one resource: proxies with other services may have other
+	// resources after it. The latest runs are kept.
 	runsOfLead = 4
 )
 
-// Pack is resources as `resources` fields (number 2) of a DeltaDiscoveryResponse, in the order of the set, and the length
-// in bytes. The pieces are shared by all streams and never changed; the slice is the caller's.
+// Pack encodes resources as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the order of set, and returns
+// their length in bytes. The pieces are shared by all streams, and callers must not change them; the caller owns the
+// slice.
 func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	if len(set) == 1 {
 		return slices.Clone(set[0].Buffers()), set[0].WireSize()
@@ -37,13 +41,13 @@ func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 		if u := lead.runOf(set); u != nil {
 			if u.wire == nil {
 				joined := u.join()
-				lead.leads(joined, u)
+				lead.addRun(joined, u)
 				u = joined
 			}
 			bufs, size, set = append(bufs, u.wire), size+u.size, set[len(u.set):]
 			continue
 		}
-		n, bytes := meet(set)
+		n, bytes := recordRun(set)
 		bufs = slices.Grow(bufs, n)
 		for _, r := range set[:n] {
 			bufs = append(bufs, r.Buffers()...)
@@ -53,7 +57,8 @@ func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	return bufs, size
 }
 
-// runOf is the run that a set begins with, the resource first; nil: it leads none of these.
+// runOf returns the run with which a set begins, or nil if no known run does. The receiver is the first resource of the
+// set.
 func (r *Resource) runOf(set []*Resource) *run {
 	if all := r.runs.Load(); all != nil {
 		for _, u := range *all {
@@ -65,9 +70,9 @@ func (r *Resource) runOf(set []*Resource) *run {
 	return nil
 }
 
-// leads puts a run first among those of the resource; of another one's in the place, if there is one. Where two streams do so at once,
-// one run is forgotten, and met again.
-func (r *Resource) leads(u, inPlaceOf *run) {
+// addRun puts a run first in the list of the resource's runs, and removes the run inPlaceOf. If two streams do so at
+// once, one of the runs is lost and recorded again later.
+func (r *Resource) addRun(u, inPlaceOf *run) {
 	all := []*run{u}
 	if known := r.runs.Load(); known != nil {
 		for _, one := range *known {
@@ -79,15 +84,16 @@ func (r *Resource) leads(u, inPlaceOf *run) {
 	r.runs.Store(&all)
 }
 
-// begins says whether a set starts with the run.
+// begins reports whether a set starts with the run.
 func (u *run) begins(set []*Resource) bool {
 	return len(u.set) <= len(set) && slices.Equal(u.set, set[:len(u.set)])
 }
 
-// meet remembers the run that a set begins with: how many resources, and of what length. One is nothing to remember.
-func meet(set []*Resource) (n, size int) {
+// recordRun records the run with which a set begins, without an encoding. It returns the number of its resources and
+// their length in bytes. A single resource is not recorded.
+func recordRun(set []*Resource) (n, size int) {
 	n, size = 1, set[0].WireSize()
-	for n < len(set) && set[0].joins() && set[n].joins() && !set[n].cuts() {
+	for n < len(set) && set[0].joinable() && set[n].joinable() && !set[n].startsRun() {
 		more := set[n].WireSize()
 		if size+more > runBytes {
 			break
@@ -95,11 +101,12 @@ func meet(set []*Resource) (n, size int) {
 		n, size = n+1, size+more
 	}
 	if n > 1 {
-		set[0].leads(&run{set: slices.Clone(set[:n]), size: size}, nil)
+		set[0].addRun(&run{set: slices.Clone(set[:n]), size: size}, nil)
 	}
 	return n, size
 }
 
+// join returns the run with its encoding.
 func (u *run) join() *run {
 	flat := make([]byte, 0, u.size)
 	for _, r := range u.set {
@@ -110,14 +117,14 @@ func (u *run) join() *run {
 	return &run{set: u.set, size: u.size, wire: mem.SliceBuffer(flat)}
 }
 
-// joins says whether a resource may be part of a run: large ones are pieces of their own without a copy, and of private
-// keys there is no second one.
-func (r *Resource) joins() bool { return r.Type != Secret && r.size <= runBytes/4 }
+// joinable reports whether a resource may be part of a run. Large resources are pieces of their own without a copy, and
+// private keys must not be copied.
+func (r *Resource) joinable() bool { return r.Type != Secret && r.size <= runBytes/4 }
 
-// cuts says whether a resource is the first of a run wherever it is sent.
-func (r *Resource) cuts() bool { return xxhash.Sum64String(r.Name)%runCut == 0 }
+// startsRun reports whether a resource always begins a new run.
+func (r *Resource) startsRun() bool { return xxhash.Sum64String(r.Name)%runCut == 0 }
 
-// WireSize is the length of Delta in bytes.
+// WireSize returns the length of Delta in bytes.
 func (r *Resource) WireSize() (size int) {
 	for _, b := range r.Delta() {
 		size += len(b)

@@ -11,7 +11,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 )
 
-// many is n resources by name; edition is in their bytes.
+// many returns n resources by name; edition is in their bytes.
 func many(t testing.TB, ty Type, n, size, edition int) []*Resource {
 	t.Helper()
 	all := make([]*Resource, n)
@@ -26,7 +26,7 @@ func many(t testing.TB, ty Type, n, size, edition int) []*Resource {
 	return all
 }
 
-// singly is what Pack should give, made of single resources.
+// singly returns the expected result of Pack, joined from single resources.
 func singly(set []*Resource) []byte {
 	var b []byte
 	for _, r := range set {
@@ -45,7 +45,7 @@ func packed(t *testing.T, what string, set []*Resource) (pieces int) {
 	return len(bufs)
 }
 
-// Whatever is sent, in whatever company and order of events, its bytes are those of its resources one after the other.
+// For any sets of resources and any order of calls, the bytes of Pack are those of its resources one after the other.
 func TestPackIsConcatenation(t *testing.T) {
 	editions := [][]*Resource{many(t, Cluster, 300, 10, 0), many(t, Cluster, 300, 10, 1)}
 	for seed := range uint64(300) {
@@ -66,8 +66,8 @@ func TestPackIsConcatenation(t *testing.T) {
 	}
 }
 
-// A thousand resources that are sent together again and again are a few pieces, which all share; an edit of one, or a
-// resource that only one proxy has, breaks up one of them.
+// A thousand resources that are sent together repeatedly are a few shared pieces; an edit of one, or a resource that
+// only one proxy has, changes one of them.
 func TestRunsAreFewAndShared(t *testing.T) {
 	set := many(t, Cluster, 1000, 500, 0)
 	if n := packed(t, "first", set); n != 1000 {
@@ -102,7 +102,8 @@ func TestRunsAreFewAndShared(t *testing.T) {
 	}
 }
 
-// Several kinds of proxies have other resources among those that all have: the runs of each kind stay, however they take turns.
+// Several kinds of proxies have different resources among the common ones: the runs of each kind are kept, in any order
+// of the kinds.
 func TestRunsOfSeveralKinds(t *testing.T) {
 	kinds := make([][]*Resource, 3)
 	shared := many(t, Cluster, 1000, 500, 0)
@@ -127,7 +128,7 @@ func TestRunsOfSeveralKinds(t *testing.T) {
 	}
 }
 
-// Of what is large there is one copy, and of private keys too.
+// Large resources and private keys are in memory once.
 func TestWhatIsNotJoined(t *testing.T) {
 	for what, set := range map[string][]*Resource{"large": many(t, Cluster, 10, runBytes/4, 0), "secrets": many(t, Secret, 10, 10, 0)} {
 		for range 3 {

@@ -1,5 +1,5 @@
-// Package xds is the vocabulary of the push side: resource types, resources as encoded bytes, names
-// that tools rely on, and what a proxy is able to do.
+// Package xds has the common types of the push side. They are resource types, resources as encoded bytes, names that
+// tools rely on, and the capabilities of proxies.
 //
 // Owns: nothing; values are immutable.  Reads: store/protowalk.  Never: the snapshot, a stream.
 //
@@ -10,22 +10,24 @@
 // do not break up the pieces that all proxies have (manifest.Stack.Layers).
 package xds
 
-// Type is a resource type. In which order they are sent push/delta says (order in compose.go).
+// Type is a resource type. The order in which types are sent is that of push/delta (order in compose.go).
 type Type uint8
 
+// The types that Navarch serves.
 const (
 	Cluster Type = iota
 	Endpoint
 	Listener
 	Route
 	Secret
-	Extension // configuration of a filter that a listener names, and does not have itself
-	NumTypes  // how many there are; not a type
+	Extension // configuration of a filter that Envoy requests by the name in a listener
+	NumTypes  // the number of types; not a type
 )
 
 // Unknown is returned by ParseURL for types that Navarch does not serve.
 const Unknown = NumTypes
 
+// types has the names of each type.
 var types = [NumTypes]struct{ url, short, noun string }{
 	Cluster:   {"type.googleapis.com/envoy.config.cluster.v3.Cluster", "CDS", "cluster"},
 	Endpoint:  {"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "EDS", "endpoint"},
@@ -35,10 +37,10 @@ var types = [NumTypes]struct{ url, short, noun string }{
 	Extension: {"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "ECDS", "extension"},
 }
 
-// URL is the type URL on the wire.
+// URL returns the type URL on the wire.
 func (t Type) URL() string { return types[t].url }
 
-// String is the short name of the discovery service: CDS, EDS, LDS, RDS, SDS, ECDS.
+// String returns the short name of the discovery service: CDS, EDS, LDS, RDS, SDS, ECDS.
 func (t Type) String() string {
 	if t >= NumTypes {
 		return "unknown"
@@ -46,15 +48,15 @@ func (t Type) String() string {
 	return types[t].short
 }
 
-// Noun is the name on command lines: cluster, endpoint, listener, route, secret, extension.
+// Noun returns the name on command lines: cluster, endpoint, listener, route, secret, extension.
 func (t Type) Noun() string { return types[t].noun }
 
-// Wildcard says whether a subscription of this type is "all that there is": Envoy lists no names for CDS and LDS, and
-// where names are listed on a reconnect they still mean all (reference: consul#12174). On a state-of-the-world stream, where Envoy never
-// lists any, names mean themselves: gRPC's clients subscribe so.
+// Wildcard reports whether a subscription to this type is for all resources. Envoy lists no names for CDS and LDS, and
+// names that it lists after a reconnect still mean all (reference: consul#12174). On a state-of-the-world stream, where
+// Envoy never lists names, a list of names means these resources only: gRPC's clients subscribe so.
 func (t Type) Wildcard() bool { return t == Cluster || t == Listener }
 
-// ParseURL is the inverse of URL; Unknown for any other.
+// ParseURL returns the type with a type URL, or Unknown.
 func ParseURL(url string) Type {
 	for t := range types {
 		if types[t].url == url {
@@ -64,7 +66,7 @@ func ParseURL(url string) Type {
 	return Unknown
 }
 
-// ParseNoun is the inverse of Noun; Unknown for any other.
+// ParseNoun returns the type with a name of Noun, or Unknown.
 func ParseNoun(noun string) Type {
 	for t := range types {
 		if types[t].noun == noun {

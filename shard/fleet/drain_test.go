@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A replica that has more than its share sees that a push is under way to many of its streams, or that joins wait, or that etcd is away, so that
-// nobody knows who leads; and when that is over.
+// A replica with more than its share detects that a push is in progress to many of its streams, that joins wait, or
+// that etcd is away, so that the leader is unknown; and it detects the end of each.
 func TestDrainSeesAStorm(t *testing.T) {
 	const streams = 100
 	etcd := kvtest.Start(t)
@@ -48,7 +48,7 @@ func TestDrainSeesAStorm(t *testing.T) {
 	}
 	a.cfg.Away, a.lastAway = nil, time.Time{}
 
-	// One is sent to, and as it does not acknowledge, nobody else is.
+	// One stream receives a push; as it does not acknowledge, no other stream does.
 	server := serve.New(serve.Config{Planner: servetest.OneCluster(), AgentTypes: []serve.AgentType{a.AgentType()}, Log: quiet,
 		Budget: fanout.Budget{Streams: 1, Bytes: 1, Slow: time.Hour}, AckDeadline: time.Hour})
 	a.Serves(server)
@@ -70,7 +70,7 @@ func TestDrainSeesAStorm(t *testing.T) {
 	a.admission = place.NewAdmission(place.AdmissionConfig{Pace: place.PaceConfig{Cores: 1, Most: .01}})
 	waiting, over := context.WithCancel(t.Context())
 	var joins sync.WaitGroup
-	for range 2 { // the first is let in
+	for range 2 { // the first is admitted
 		joins.Go(func() { _ = a.admission.Wait(waiting, place.CostHolds) })
 	}
 	servetest.Soon(t, "a join that waits is one", storm)

@@ -4,31 +4,32 @@
 // Owns: this replica's record and placement, by shard/member and shard/place; the placement that each agent was
 // notified of.
 // Reads: the ring, the streams of push/serve.
-// Never: decides who owns a shard (place.Lead), nor when to move or close streams (place.Moves, place.Drain,
+// Never: decides who owns a shard (place.Lead), or when to move or close streams (place.Moves, place.Drain,
 // place.Leaving).
 //
 // # One of a fleet
 //
 // A stream waits for place.Admission before it is planned, and counts in member.Streams until it has left its view.
-// place.Drain decides when to send a stream away. SIGTERM ends nothing by itself: Fleet.Depart runs first, with all
-// loops alive, and only then does their context end.
+// place.Drain decides when to send a stream away. After SIGTERM all loops run on during Fleet.Depart, and only then
+// does their context end.
 //
 // The owner that an agent receives (navarch.io/owner) comes from one Placement, the newest that its stream was
-// notified of. A newer placement is passed on at once where the proxy stays. Where the proxy has to move, place.Moves
-// has the pace (notify.go):
+// notified of. If the proxy stays, its agent is notified of a newer placement at once. If the proxy has to move,
+// place.Moves sets the pace (notify.go):
 //
-//   - while goroutines do not wait for a processor, 100 a second to one replica, from all others together;
-//   - while they do, 10 from each replica, or a hundredth of its streams;
-//   - from a replica that leaves, all in the first half of its grace period.
+//   - while goroutines do not wait for a processor, it rises to 100 a second to one replica, from all others together;
+//   - while they wait, it falls to 10 a second from each replica, or to a hundredth of its streams if that is more;
+//   - a replica that leaves notifies all its agents in the first half of its grace period.
 //
 // While replicas have two versions (obs.Version), a replica sends agents only to replicas of its own version, until it
-// leaves. The ring may give a shard from a new replica to an old one; its proxies stay. An agent whose replica crashes
-// may reconnect to any other replica. An agent that has to move begins within 2 s.
+// leaves. The ring may move a shard from a new replica to an old one; the shard's proxies stay. An agent whose replica
+// crashes may reconnect to any other replica. An agent that has to move begins within 2 s after its notification.
 //
-// A new replica is ready (prewarm.go) once prewarmed proxies have planned the namespaces that it will own, with a
-// scope for each Sidecar that selects workloads, as proxies of this version's image have them. EnvoyFilters that
-// select, and other clusters, networks and capabilities, are not prewarmed. The prewarmed proxies stay until the ramp
-// is over. One process with an embedded etcd runs the same parts and owns all shards.
+// A new replica is ready (prewarm.go) once prewarmed proxies have planned the namespaces that it will own, or after 20
+// seconds of planning. For each Sidecar with a workload selector they plan a scope, too. The prewarmed proxies have the
+// capabilities of this version's image. Workload selectors of EnvoyFilters, and other clusters, networks and
+// capabilities, are not prewarmed. The prewarmed proxies stay until a minute after the ramp. One process with an
+// embedded etcd runs the same parts and owns all shards.
 package fleet
 
 import (
@@ -59,7 +60,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config of a replica.
+// Config configures New.
 type Config struct {
 	Store    *kv.Store
 	Name     string       // of this replica
@@ -68,15 +69,15 @@ type Config struct {
 	Embedded bool         // etcd is in this process, so there are no other replicas
 	Zone     string       // of this replica
 	Domain   string       // DNS suffix of services (svc.cluster.local) in the mesh
-	Revision func() int64 // revision of the snapshot that it serves
-	Away     func() bool  // reports that etcd does not answer; nil: it always does
-	// Lease is the time of silence after which other replicas take its proxies. Ramp is the time in which a new replica
-	// grows to its full share; 0: at once.
+	Revision func() int64 // revision of the snapshot that this replica serves
+	Away     func() bool  // reports that etcd does not answer; nil: etcd always answers
+	// Lease is the time of silence after which other replicas take over its shards, in whole seconds; 0: 10 s. Ramp is
+	// the time in which the share of a new replica grows (member.Weight); 0: at once.
 	Lease, Ramp time.Duration
-	DrainAfter  time.Duration // streams are closed after this time above its share
+	DrainAfter  time.Duration // streams are closed after this time above its share; 0: 60 s
 	Grace       time.Duration // longest duration of an orderly stop
-	MostJoins   float64       // per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits them
-	Contained   bool          // its memory is limited by a container
+	MostJoins   float64       // per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits joins
+	Contained   bool          // a container limits its memory
 	Off         Loops         // control loops that are off
 	Log         *slog.Logger
 }
@@ -84,7 +85,7 @@ type Config struct {
 // Loops selects the control loops on the load of a machine; see the package comment of shard/place.
 type Loops struct{ Joins, Moves, Drain bool }
 
-// Server is the part of the xDS server (serve.Server) that a fleet uses.
+// Server is a fleet's part of the xDS server (serve.Server).
 type Server interface {
 	AgentResourceChangedFor(typeURL string, of func(v serve.Proxy, listens bool) bool)
 	// SendAway closes up to n streams without a subscription to the type (all: with one, too), and returns their
@@ -107,8 +108,8 @@ type Fleet struct {
 	server    Server // set before any task runs
 	warmed    atomic.Bool
 	leaving   atomic.Bool
-	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: the time by which all agents are notified
-	lastAway  time.Time                 // the last time at which drain saw etcd away
+	notifyBy  atomic.Pointer[time.Time] // deadline for notifying all agents, while this replica leaves; nil: none
+	lastAway  time.Time                 // the last time at which etcd did not answer; owned by drain
 
 	mu     sync.Mutex // a leaf lock: guards owners
 	owners map[owner]*serve.AgentResource
@@ -122,11 +123,11 @@ type owner struct {
 	self    bool
 }
 
-// errLeaving refuses proxies at a replica that is leaving.
+// errLeaving refuses proxies while this replica leaves.
 var errLeaving = errors.New("this replica is being stopped")
 
-// New returns a replica that is not ready. Serves and Tasks must be called before other methods. Errors: an invalid
-// name or duration.
+// New returns a replica, not ready yet. Serves must be called before the Tasks run, and before Depart and Gauges.
+// Errors name the missing or invalid field: Store, Revision, Name, Address, Zone or Lease.
 func New(c Config) (*Fleet, error) {
 	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}}
 	var err error
@@ -156,10 +157,10 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Serves sets the server of the streams, which may use AgentType from then on.
+// Serves sets the server of the streams. The server, which is configured with AgentType, is made after the Fleet.
 func (f *Fleet) Serves(server Server) { f.server = server }
 
-// joined counts the result of a stream's admission.
+// joined counts a stream's admission by its result.
 func joined(_ time.Duration, err error) {
 	result := "admitted"
 	switch status.Code(err) {
@@ -172,7 +173,7 @@ func joined(_ time.Duration, err error) {
 	obs.Joins.WithLabelValues(result).Inc()
 }
 
-// Tasks returns the loops of a replica that serves m's snapshots through planner.
+// Tasks returns the loops of this replica, for serving m's snapshots through planner.
 func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	return []loop.Task{
 		{Name: "member", Run: f.member.Run},
@@ -184,7 +185,8 @@ func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	}
 }
 
-// AgentType is the resource type that names the owner of an agent's proxy.
+// AgentType returns the resource type with the owner of an agent's proxy. A proxy that no Fleet admitted has no such
+// resource.
 func (f *Fleet) AgentType() serve.AgentType {
 	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.Proxy) *serve.AgentResource {
 		s, ok := seatOf(v)
@@ -195,8 +197,8 @@ func (f *Fleet) AgentType() serve.AgentType {
 	}}
 }
 
-// answer returns the owner of a proxy. A replica has one address: an agent on the other kind of connection (plain or
-// TLS) could not use it, and receives none, so it stays.
+// answer returns the owner of a proxy, encoded. A replica has one address, either plain or TLS. An agent on the other
+// kind of connection could not use it. Such an agent receives no address, so its proxy stays.
 func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
 	address, self := p.Owner(namespace, workload)
 	if secure != f.cfg.Secure {
@@ -208,7 +210,7 @@ func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload stri
 // maxOwners bounds the cache of encoded owners.
 const maxOwners = 4096
 
-// resource returns the encoded resource of an owner, which all its receivers share.
+// resource returns the encoded resource of an owner. All its receivers share it; nil: it cannot be encoded.
 func (f *Fleet) resource(o owner) *serve.AgentResource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +233,7 @@ func (f *Fleet) resource(o owner) *serve.AgentResource {
 type seat struct {
 	namespace, workload string
 	leave               func()
-	notified            atomic.Pointer[place.Placement] // placement that its agent was notified by; nil: the agent has not subscribed
+	notified            atomic.Pointer[place.Placement] // newest that the agent knows or need not know; nil: none yet
 }
 
 // Join implements join.Fleet.
@@ -242,7 +244,7 @@ func (f *Fleet) Join(namespace, workload string) join.Seat {
 // Leave implements join.Seat.
 func (s *seat) Leave() { s.leave() }
 
-// seatOf returns the seat of a proxy; false: no fleet admitted it.
+// seatOf returns the seat of a proxy; false: no Fleet admitted the proxy.
 func seatOf(v serve.Proxy) (*seat, bool) {
 	joined, ok := v.(*join.Proxy)
 	if !ok {
@@ -255,7 +257,8 @@ func seatOf(v serve.Proxy) (*seat, bool) {
 // Above implements join.Fleet.
 func (f *Fleet) Above() error { return f.member.Above() }
 
-// Admit implements join.Fleet: it blocks until a stream is admitted. Errors are gRPC statuses.
+// Admit implements join.Fleet: it blocks until a stream is admitted. Errors are gRPC statuses: Unavailable while this
+// replica leaves, else those of place.Admission.Wait.
 func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
 	if f.leaving.Load() {
 		return status.Error(codes.Unavailable, errLeaving.Error())
@@ -268,19 +271,19 @@ func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error
 	return f.admission.Wait(ctx, cost)
 }
 
-// Ready returns why no stock proxies may be sent here; nil: they may.
+// Ready returns why this replica should receive no new streams; nil: it is ready. Reasons: it leaves, is not warm yet,
+// or does not read the level of the stored configuration.
 func (f *Fleet) Ready() error {
 	switch {
 	case f.leaving.Load():
 		return errLeaving
 	case !f.warmed.Load():
-		return errors.New("the views of the proxies that will come are being planned")
+		return errors.New("the views of expected proxies are being planned")
 	}
 	return f.member.Above()
 }
 
-// drain closes streams of proxies that do not follow the ring, a few per second, while this replica has much more than
-// its share. Each closing is decided at its time.
+// drain closes streams of stock agents, a few per second, while this replica has much more than its share.
 func (f *Fleet) drain(ctx context.Context) error {
 	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2, Off: f.cfg.Off.Drain})
 	timer := time.NewTimer(time.Second)
@@ -299,9 +302,9 @@ func (f *Fleet) drain(ctx context.Context) error {
 	}
 }
 
-// drainInput inspects single streams only if there are too many. While etcd is away, neither the leader nor the others'
-// streams are known: the share is outdated, and closed streams would come back. The leader's age therefore counts from
-// the end of the outage, and until then no stream is closed for the balance.
+// drainInput returns the input of place.Drain. It inspects single streams only if there are too many. While etcd is
+// away, neither the leader nor the others' streams are known: the share is outdated, and closed streams would come
+// back. The leader's age therefore counts from the end of the outage. Until then it is 0, so that no stream is closed.
 func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
 	if f.cfg.Away != nil && f.cfg.Away() {
@@ -320,9 +323,10 @@ func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	return in
 }
 
-// Depart performs the orderly stop. The others take over, and the streams are sent to them over the grace period; the
-// caller ends the rest. Without another replica or any stream it returns when the ring is without this replica: within
-// milliseconds, and at once without a leader.
+// Depart performs the orderly stop, and returns at its end or when ctx ends. The other replicas take over the shards,
+// and the streams are sent to them over the grace period. The caller ends the remaining streams. Without another ready
+// replica or any stream, Depart returns when the ring no longer names this replica: usually within milliseconds, at the
+// latest after the Notice of place.Leaving. Without a leader it does not wait for the ring.
 func (f *Fleet) Depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()
@@ -348,7 +352,7 @@ func (f *Fleet) Depart(ctx context.Context) {
 			return
 		}
 		var changed <-chan struct{}
-		if !handedOver { // leaving waits for it
+		if !handedOver { // the next placement may hand over
 			changed = placement.Superseded()
 		}
 		select {
@@ -360,7 +364,7 @@ func (f *Fleet) Depart(ctx context.Context) {
 	}
 }
 
-// Gauges sets the fleet's metrics as of now.
+// Gauges sets the metrics of the fleet to their values at now.
 func (f *Fleet) Gauges(now time.Time) {
 	placement, numbers, admission := f.replica.Placement(), f.replica.Numbers(), f.admission.State()
 	s := place.SignalsOf(place.Measures{

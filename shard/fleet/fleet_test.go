@@ -73,9 +73,10 @@ func ownerOf(t *testing.T, r *serve.AgentResource) (address string, self bool) {
 	return body.Fields["address"].GetStringValue(), body.Fields["self"].GetBoolValue()
 }
 
-// Two replicas tell agents the same owner; the answer is one resource for all that get it; who came by a kind of connection
-// that the owner's address does not take is told to stay. One that leaves lets nobody in, waits for what it has to be taken
-// over, and hangs up on what is left at the end of its time; one without streams, or alone, goes at once.
+// Two replicas notify agents of the same owner, and the response is one shared resource. An agent on a kind of
+// connection that the owner's address does not accept receives no owner. A replica that leaves admits no stream, waits
+// until its shards are taken over, and closes the remaining streams at the end of its grace. A replica without streams,
+// or a single one, leaves at once.
 func TestFleetOfTwo(t *testing.T) {
 	etcd := kvtest.Start(t)
 	a, b := replica(t, etcd, "a", time.Hour), replica(t, etcd, "b", 6*time.Second)
@@ -129,25 +130,26 @@ func TestFleetOfTwo(t *testing.T) {
 	}
 }
 
-// A replica that joins a fleet whose level its build does not read serves nobody before the leader has lowered that (issue 12, item 13): it is
-// not ready, and lets no stream in (push/join asks Above).
+// A replica whose build does not read the fleet's level serves no proxies before the leader has lowered the level: it
+// is not ready, and admits no stream (push/join calls Above).
 func TestLevelAboveTheBuild(t *testing.T) {
 	etcd := kvtest.Start(t)
 	etcd.Put(member.LevelPath, string(member.LevelValue(model.Level+1)))
 	f := replica(t, etcd, "a", time.Hour)
-	f.warmed.Store(true)
-	servetest.Soon(t, "it is not ready", func() bool { return f.Ready() != nil && f.Above() != nil })
+	if f.ready(t.Context(), true); f.Ready() == nil || f.Above() == nil {
+		t.Error("it is ready before the levels are compared")
+	}
 	etcd.Put(member.LevelPath, string(member.LevelValue(model.Level)))
 	servetest.Soon(t, "the level is lowered, and it serves", func() bool { return f.Ready() == nil && f.Above() == nil })
 }
 
-// Who waits to be let in is a part of the load that the leader makes rings by: it is to be served by somebody.
+// Proxies that wait for admission count as load when the leader makes rings: a replica has to serve them.
 func TestWhoWaitsIsLoad(t *testing.T) {
 	f := &Fleet{admission: place.NewAdmission(place.AdmissionConfig{Pace: place.PaceConfig{Cores: 1, Most: .01}})}
 	waiting, over := context.WithCancel(t.Context())
 	defer over()
 	var joins sync.WaitGroup
-	for range 2 { // at one in 100 s nobody is let in by now, and a third would not wait
+	for range 2 { // at one in 100 s no stream is admitted by now, and a third would not wait
 		joins.Go(func() { _ = f.Admit(waiting, serve.Client{Holds: true}, view.Node{Namespace: "shop", Workload: "web"}) })
 	}
 	servetest.Soon(t, "who waits is load", func() bool { return f.streams.Load(nil).Namespaces["shop"].Streams == 2 })

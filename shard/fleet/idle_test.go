@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A replica's record says which snapshot it serves. It does not follow the store's revision, which each write moves, that of
-// the record too: what is the same is not written again, so an idle replica writes nothing.
+// A replica's record states the snapshot that it serves, without the store's revision, which each write changes,
+// including that of the record. An unchanged record is not written again, so an idle replica writes nothing.
 func TestRecordOfAnIdleReplica(t *testing.T) {
 	etcd := kvtest.Start(t)
 	m, err := mirror.New(mirror.Config{Source: etcd.Store, Logger: quiet, CheckEvery: 10 * time.Millisecond})

@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// notify notifies agents of new placements. Proxies that stay are notified at once. Proxies that move are notified at
-// the pace of place.Moves, because each makes a new connection at its owner.
+// notify notifies agents of new placements. Agents of proxies that stay are notified at once. Agents of proxies that
+// move are notified at the pace of place.Moves, because each makes a new connection to the owner.
 func (f *Fleet) notify(ctx context.Context) error {
 	pace := place.NewMoves(place.MovesConfig{Off: f.cfg.Off.Moves})
 	var waits obs.RunQueue
 	tick := time.NewTicker(pace.StepEvery())
 	defer tick.Stop()
 	first := make(chan struct{})
-	close(first) // the first placement is passed on like any other
+	close(first) // agents are notified of the first placement as of any other
 	superseded, left := (<-chan struct{})(first), 0
 	for {
 		var ticks <-chan time.Time
@@ -30,7 +30,7 @@ func (f *Fleet) notify(ctx context.Context) error {
 			return ctx.Err()
 		case <-superseded:
 			if left == 0 {
-				waits.Since(.9) // discard the measurements before
+				waits.Since(.9) // discard older measurements
 			}
 			placement := f.replica.Placement()
 			superseded, left = placement.Superseded(), f.pass(placement, 0)
@@ -45,8 +45,8 @@ func (f *Fleet) notify(ctx context.Context) error {
 	}
 }
 
-// pass notifies agents of a placement, at most n of those whose proxies must move. left counts the moving ones that
-// remain.
+// pass notifies agents of a placement, of moving proxies at most n. left counts the moving proxies whose agents remain
+// to be notified.
 func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
 	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.Proxy, listens bool) bool {
@@ -59,11 +59,11 @@ func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 // round is the state of one pass.
 type round struct {
 	placement *place.Placement
-	n, left   int // moves that are permitted still; moves that remain
+	n, left   int // moves that are still permitted; moves that remain for later
 }
 
-// turn notifies an agent if the pace permits, and reports whether it did. An agent without subscription is not
-// notified.
+// turn records the placement for a stream, unless its move has to wait. It reports whether the agent must be sent the
+// new owner: the agent has subscribed, and the owner differs.
 func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {
@@ -77,14 +77,14 @@ func (r *round) turn(s *seat, listens bool) bool {
 	return is && listens
 }
 
-// notifiedOf returns the placement that the agent was notified by: the present one at its first request.
+// notifiedOf returns the recorded placement. Without one it records present.
 func (s *seat) notifiedOf(present *place.Placement) *place.Placement {
 	s.notified.CompareAndSwap(nil, present)
 	return s.notified.Load()
 }
 
-// update reports whether a placement gives another owner than the agent knows, and whether the proxy must move. An
-// agent that knows none receives the newest with its first request.
+// update compares a placement with the recorded one. is: the owner differs. goes: the owner differs, and the proxy must
+// move to another replica. A seat without a recorded placement records p, and both results are false.
 func (s *seat) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)
 	if before == p {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// placements are those of a replica b: without a ring, with a second replica a, and when a has left.
+// placements returns placements of a replica b: without a ring, with a second replica a, and after a has left.
 func placements(t *testing.T) (none, two, one *place.Placement) {
 	t.Helper()
 	etcd := kvtest.Start(t)
@@ -32,8 +32,8 @@ func placements(t *testing.T) (none, two, one *place.Placement) {
 	return none, two, b.replica.Placement()
 }
 
-// Agents are notified of another owner as many at a time as is said; where the proxy is to stay, and where nobody has asked, it is
-// for nothing; and who asks for the first time is notified by the newest placement.
+// At most the given number of agents is notified of another owner. Agents whose proxy stays, and agents without a
+// request, do not count. A first request is answered from the newest placement.
 func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	none, two, one := placements(t)
 	var all []*seat
@@ -59,7 +59,7 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 		}
 		return notified, r
 	}
-	// Of 60 that knew no owner: who stays is notified at once, who goes in turn.
+	// Of 60 agents without a known owner: those whose proxy stays are notified at once, the others in turn.
 	if notified, r := pass(two, 0, true); notified != 60-others || r.left != others {
 		t.Errorf("with none to go: %d notified, %d left", notified, r.left)
 	}
@@ -72,11 +72,11 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	if notified, r := pass(two, 1000, true); notified != 0 || r.left != 0 {
 		t.Errorf("when all were notified: %d notified, %d left", notified, r.left)
 	}
-	// All are to stay at b: those who were to go are notified.
+	// All proxies now stay at b: the agents of those that were to move are notified.
 	if notified, r := pass(one, 0, true); notified != others || r.left != 0 {
 		t.Errorf("all stay: %d notified, %d left", notified, r.left)
 	}
-	// Who has not asked costs no turn, and is notified by the newest when it does.
+	// An agent that has not requested its owner costs no turn, and receives the newest owner when it does.
 	if notified, r := pass(two, 0, false); notified != 0 || r.left != 0 {
 		t.Errorf("nobody listens: %d notified, %d left", notified, r.left)
 	}
@@ -86,7 +86,7 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	}
 }
 
-// passing is a server without streams that says when a placement is passed on.
+// passing is a server without streams that records each placement passed on.
 type passing struct {
 	Server
 	passed chan struct{}

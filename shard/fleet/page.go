@@ -15,9 +15,9 @@ type page struct {
 	Split   []string     `json:"split_namespaces,omitempty"`
 	Members []memberLine `json:"members"`
 	Streams int          `json:"streams"`
-	Share   float64      `json:"share"` // target number of streams of this replica, by weight
+	Share   float64      `json:"share"` // target number of streams of this replica: its weighted part of all
 	Ready   int          `json:"ready"` // number of ready replicas
-	// Owners maps each shard to the index of its owner in Members, -1: none; only with ?owners=1.
+	// Owners has for each shard the index of its owner in Members (-1: none); only with ?owners=1.
 	Owners []int16 `json:"owners,omitempty"`
 }
 
@@ -29,10 +29,10 @@ type memberLine struct {
 	Owns    string `json:"owns"` // ranges of shards, at most maxRanges
 }
 
-// maxRanges bounds the listed ranges of one replica; ?owners=1 has all shards.
+// maxRanges bounds the listed ranges of one replica; ?owners=1 lists all shards.
 const maxRanges = 12
 
-// ranges formats an ascending list of shards: "0-31, 40, 52-60".
+// ranges formats an ascending list of shards: "0-31, 40, 52-60". Beyond maxRanges it counts the remaining shards.
 func ranges(shards []int) string {
 	var parts []string
 	for i := 0; i < len(shards); {
@@ -52,7 +52,7 @@ func ranges(shards []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Page returns the content of /debug/fleet; with owners it has the owner of each shard.
+// Page returns the content of /debug/fleet, for encoding as JSON. With owners it includes the owner of each shard.
 func (f *Fleet) Page(owners bool) any {
 	r, n := f.replica.Ring(), f.replica.Numbers()
 	p := page{Self: f.cfg.Name, Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
@@ -61,7 +61,7 @@ func (f *Fleet) Page(owners bool) any {
 	return p
 }
 
-// assign sets the shards of each member of a ring.
+// assign adds the members of a ring with their shards, and with owners the owner of each shard.
 func (p *page) assign(r *ring.Ring, owners bool) {
 	at := map[string]int{}
 	for i, m := range r.Members() {

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// What a replica owns is one line for a person, however many shards and gaps there are; tools ask for the list.
+// The page shows the shards of a replica as one line, for any number of shards and gaps; tools request the list.
 func TestFleetPageIsForPeople(t *testing.T) {
 	every := func(step int) (shards []int) {
 		for s := 0; s < ring.Shards; s += step {

@@ -11,24 +11,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Bounds of warming. A replica that could not plan everything in time becomes ready all the same.
+// Bounds of warming. A replica becomes ready after these times even if it could not plan everything.
 const (
 	warmPoll   = 20 * time.Millisecond
 	warmFleet  = 3 * time.Second  // to receive the fleet
 	warmWithin = 20 * time.Second // to plan
-	warmScopes = 512
-	warmKept   = time.Minute // beyond the ramp, until the real proxies hold the plans
+	warmScopes = 512              // most prewarmed proxies
+	warmKept   = time.Minute      // after the ramp, until the real proxies hold the plans
 )
 
-// warm plans the scopes that this replica will own, and then declares it ready. It joins prewarmed proxies: for each
-// namespace one without labels, and one for each Sidecar with a workload selector. They hold the shared plans until the
-// real proxies do. Workload selectors of EnvoyFilters, other clusters and other networks are not prewarmed.
+// warm plans the future scopes of this replica, and then declares the replica ready. It joins prewarmed proxies: for
+// each namespace one without labels, and one for each Sidecar with a workload selector. The prewarmed proxies hold
+// the shared plans until the real proxies do.
 func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
 	if err := until(ctx, func() bool { return m.Ready() == nil }); err != nil {
 		return err
 	}
 	hear, cancel := context.WithTimeout(ctx, warmFleet)
-	_ = until(hear, f.replica.Counted) // etcd may be away: then nothing is expected
+	heard := until(hear, f.replica.Counted) == nil // if etcd is away, no namespaces are expected
 	cancel()
 	began := time.Now()
 	prewarmed := f.prewarm(ctx, m, planner)
@@ -38,8 +38,7 @@ func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	if len(prewarmed) > 0 {
 		f.log.Info("the namespaces that this replica will own are planned", "namespaces", len(prewarmed), "took", time.Since(began))
 	}
-	f.warmed.Store(true)
-	f.member.Ready()
+	f.ready(ctx, heard)
 	select {
 	case <-time.After(f.cfg.Ramp + warmKept):
 	case <-ctx.Done():
@@ -51,6 +50,19 @@ func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 	return ctx.Err()
 }
 
+// ready declares the replica ready. If the fleet was heard, it first waits, for warmFleet at most, until the fleet's
+// level was compared with that of this build.
+func (f *Fleet) ready(ctx context.Context, heard bool) {
+	f.member.Ready()
+	if heard {
+		compare, cancel := context.WithTimeout(ctx, warmFleet)
+		defer cancel()
+		_ = until(compare, f.member.Compared)
+	}
+	f.warmed.Store(true)
+}
+
+// prewarm joins the prewarmed proxies, as many as are planned within warmWithin.
 func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (prewarmed []*plan.Proxy) {
 	planning, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
@@ -64,11 +76,11 @@ func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes returns the nodes of prewarmed proxies, at most warmScopes. They belong to the config cluster and have
-// this version's capabilities and the mesh's DNS suffix. First comes a node without labels for each namespace, in the
-// order given. Then come nodes with the labels that each Sidecar selects.
+// prewarmNodes returns the nodes of prewarmed proxies, at most warmScopes. The nodes belong to the config cluster, and
+// have this version's capabilities and the mesh's DNS suffix. First comes a node without labels for each namespace, in
+// the order given. Then come nodes with the labels that each Sidecar selects.
 func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes []view.Node) {
-	// Injection passes the mesh's metadata to proxies: with DNS in the agent their scope has automatic addresses.
+	// Injection passes the mesh's metadata to proxies. With DNS capture their scope has automatic addresses.
 	metadata := map[string]string{"DNS_CAPTURE": s.Mesh().Spec.GetDefaultConfig().GetProxyMetadata()["ISTIO_META_DNS_CAPTURE"]}
 	add := func(namespace string, labels map[string]string) {
 		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels, Metadata: metadata,
@@ -87,7 +99,7 @@ func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes
 	return nodes[:min(len(nodes), warmScopes)]
 }
 
-// until polls until done returns true. It returns the error of ctx.
+// until polls until done returns true. If ctx ends before, it returns the error of ctx.
 func until(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(warmPoll)
 	defer tick.Stop()

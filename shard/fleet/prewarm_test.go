@@ -35,8 +35,8 @@ func sidecars(t *testing.T, all map[string]map[string]string) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// Whatever labels its proxies have, the scope of a proxy is one that a prewarmed proxy has planned before a replica says that it is
-// ready; most namespaces come before the Sidecars of any, and there is an end to it.
+// For any labels of its proxies, the scope of a proxy was planned by a prewarmed proxy before a replica reports ready.
+// Most namespaces precede the Sidecars of any, and the number is bounded.
 func TestPrewarmedHaveTheScopes(t *testing.T) {
 	s := sidecars(t, map[string]map[string]string{
 		"shop default": nil, "shop web": {"app": "web"}, "shop db": {"app": "db", "tier": "1"}, "bank web": {"app": "web"}, "other x": {"app": "web"},

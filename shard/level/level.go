@@ -1,19 +1,19 @@
-// Package level decides which level of stored configuration the fleet uses (model.Level): the highest that every
-// replica reads. Kinds and fields of a newer build take effect when the last replica runs that build. They are
+// Package level decides the level of stored configuration (model.Level). It is the highest level that every replica
+// reads. Kinds and fields of a newer build take effect when the last replica runs that build. They are
 // withdrawn before a replica of an older build serves again.
 //
 // Owns: level/current, which only the leader writes.
 // Reads: shard/member.
-// Never: raises the level while a replica joins that cannot read it (one transaction compares all of them); lowers it
-// before the store is without the newer content.
+// Never: raises the level while a replica joins that cannot read it (the transaction fails if any record changed);
+// lowers it before the newer content is removed from the store.
 //
 // Records that only a newer build can read are stored once every replica can read them. Replicas state in their
-// records which level they read. The leader writes the lowest of these to level/current, in a transaction that fails
-// if the record of a replica changed meanwhile. A replica compares the level in the transaction by which it becomes
-// ready. If the level is above what the replica reads, the replica is not ready and admits no stream until the leader
-// has removed the records that need the level, and lowered it. After a change of the level the ingester compares
-// everything. Records of closing kinds (store/model) belong to no level: they are stored at once, and close what they
-// cover on replicas that do not know them.
+// records the newest level that they read. The leader writes the lowest of these levels to level/current, in a
+// transaction that fails if the record of a replica changed meanwhile. A replica compares the level in the transaction
+// by which it becomes ready. If the stored level is newer, the replica is not ready and admits no stream until the
+// leader has removed the records that need the level, and lowered the level. After a change of the level the ingester
+// compares the whole store with the sources. Records of closing kinds (store/model) belong to no level: they are stored
+// at once. Replicas that do not know such a kind admit no proxy that the record covers.
 package level
 
 import (
@@ -51,7 +51,7 @@ func Read(ctx context.Context, store *kv.Store) (Current, error) {
 
 var folder = member.LevelPath[:strings.IndexByte(member.LevelPath, '/')+1]
 
-// Lowest returns the level that a fleet should use: the lowest of what its replicas and the leader read.
+// Lowest returns the newest common level of the leader, given its newest one, and all replicas of a fleet.
 func Lowest(leader uint32, fleet []member.Record) uint32 {
 	least := leader
 	for _, r := range fleet {
@@ -60,12 +60,12 @@ func Lowest(leader uint32, fleet []member.Record) uint32 {
 	return least
 }
 
-// Config of the loop that maintains the level.
+// Config configures Lead. Current may be zero; the other fields are required.
 type Config struct {
 	Store   *kv.Store
 	Reads   uint32        // the newest level that the leader's build reads
 	Current Current       // result of Read at the begin of the term
-	Use     func(Use)     // starts to rewrite the stored content for a level
+	Use     func(Use)     // starts to rewrite the stored content for a level; called once for each change
 	Used    func() uint32 // level of the stored content; 0: it is being written
 	Log     *slog.Logger
 }
@@ -73,10 +73,11 @@ type Config struct {
 // Use is the level for stored content.
 type Use struct {
 	Level uint32
-	Below bool // the stored content may have a level that the leader's build cannot read
+	Below bool // the stored level is newer than the leader's build reads
 }
 
-// First returns the level with which a leader starts. A store without a level was written by a build without levels.
+// First returns the level at the start of a leader's term, whose build reads levels up to reads. A store without a
+// level counts as level 1: a build without levels wrote it.
 func (c Current) First(reads uint32) Use {
 	return Use{min(max(c.Level, 1), reads), c.Level > reads}
 }
@@ -84,8 +85,8 @@ func (c Current) First(reads uint32) Use {
 // every is the pause between two checks whether the stored content has reached a lower level.
 const every = 100 * time.Millisecond
 
-// Lead maintains the level for one epoch. It returns kv.ErrDeposed when another leads, otherwise an error when ctx ends
-// or the fleet cannot be followed.
+// Lead maintains the level for one epoch. It returns an error that wraps kv.ErrDeposed when another process leads, and
+// ctx's error when ctx ends. Failed reads and writes of the level are logged and repeated.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,7 +127,7 @@ type leader struct {
 	stale    bool // Current may differ from the stored level
 }
 
-// step moves the level towards its target; pending: it is not there yet.
+// step moves the level towards its target. pending: another step is needed, without a change of the fleet.
 func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -154,7 +155,7 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	switch {
 	case errors.Is(err, kv.ErrDeposed):
 		return false, fmt.Errorf("write level %d: %w", target, err)
-	case errors.Is(err, kv.ErrConflict): // a replica has written its record: the fleet's update follows
+	case errors.Is(err, kv.ErrConflict): // a replica has written its record: the next fleet follows
 		l.stale = true
 		return true, nil
 	case err != nil:
@@ -162,13 +163,13 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 		l.stale = true
 		return true, nil
 	}
-	l.Log.Info("level of the stored configuration", slog.Uint64("level", uint64(target)), slog.Uint64("before", uint64(l.Current.Level)))
+	l.Log.Info("level of stored configuration changed", slog.Uint64("level", uint64(target)), slog.Uint64("before", uint64(l.Current.Level)))
 	l.Current = Current{target, revision}
 	l.notify(target)
 	return false, nil
 }
 
-// notify calls Use once for each new level.
+// notify calls Use, except with the argument of the last call.
 func (l *leader) notify(level uint32) {
 	if use := (Use{level, l.Current.Level > l.Reads}); use != l.notified {
 		l.notified = use

@@ -66,7 +66,7 @@ func join(t *testing.T, store *kv.Store, name string, reads uint32) (m *member.M
 	return m, leave
 }
 
-// eventually waits for what a loop of its own does in etcd.
+// eventually waits for the effect of another loop in etcd.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
@@ -76,12 +76,12 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// The level goes up when all read the next one; a replica that reads less does not get ready before what needs the higher one is gone
-// from the store; it goes up again when that replica has left.
+// The level rises when all replicas read the next one. A replica that reads less is not ready before the records of the
+// higher level are removed from the store. The level rises again when that replica has left.
 func TestLevelFollowsTheFleet(t *testing.T) {
 	s := kvtest.Start(t)
 	var using atomic.Uint32
-	var written atomic.Bool // what is stored is brought to a level at once
+	var written atomic.Bool // stored records are changed to a level at once
 	written.Store(true)
 	cfg := Config{Store: s.Store, Reads: 2, Log: quiet, Use: func(u Use) { using.Store(u.Level) }, Used: func() uint32 {
 		if !written.Load() {
@@ -124,7 +124,8 @@ func TestLevelFollowsTheFleet(t *testing.T) {
 	}
 }
 
-// A replica that joins between the leader's look at the fleet and its raising of the level is seen: nothing is raised.
+// A replica that joins between the leader's read of the fleet and its write of the level is detected: the level is not
+// raised.
 func TestRaiseSeesWhoJoins(t *testing.T) {
 	s := kvtest.Start(t)
 	l := leader{epoch: s.Elect("leader"), Config: Config{Store: s.Store, Reads: 2, Log: quiet, Use: func(Use) {}, Used: func() uint32 { return 0 }}}

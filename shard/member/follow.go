@@ -9,14 +9,16 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Fleet is all replicas with a record, sorted by name. Immutable.
+// Fleet is the list of all replicas with a record. Immutable.
 type Fleet struct {
-	Members  []Record
-	Revision int64 // of etcd
+	Members  []Record // sorted by name
+	Revision int64    // etcd's, as in kv.Folder
 }
 
-// Follow sends the fleet now and after each change, until ctx ends; then it closes the channel. A slow reader receives
-// only the newest fleet. If a replica's record does not decode, its last good record is used and the error logged.
+// Follow returns a channel of fleets: the present one and one after each change. While etcd does not answer, none
+// arrives. A slow reader receives only the newest fleet. The channel is closed when ctx ends. If a record does not
+// decode, the error is logged and the replica's last good record stays in use. A replica without a good record is left
+// out. An error is a mistake of this build (kv.Store.Follow).
 func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Fleet, error) {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {
@@ -39,14 +41,14 @@ func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Flee
 	return fleets, nil
 }
 
-// reading is a decoded record and its revision.
+// reading is the last read of one path, with the last good record.
 type reading struct {
 	record   Record
 	revision int64
 	good     bool
 }
 
-// read decodes the records that are new in a folder.
+// read decodes the changed records of a folder, and returns the fleet and the new value of known.
 func read(folder kv.Folder, known map[string]reading, log *slog.Logger) (Fleet, map[string]reading) {
 	fleet, now := Fleet{Revision: folder.Revision}, make(map[string]reading, len(folder.Blobs))
 	for _, blob := range folder.Blobs {
@@ -54,7 +56,7 @@ func read(folder kv.Folder, known map[string]reading, log *slog.Logger) (Fleet, 
 		if last.revision != blob.Revision {
 			record, err := Decode(blob.Raw)
 			if name := strings.TrimPrefix(blob.Path, Folder); err == nil && record.Name != name {
-				err = fmt.Errorf("it says that it is %q", record.Name)
+				err = fmt.Errorf("the record names replica %q", record.Name)
 			}
 			last.revision = blob.Revision
 			if err == nil {

@@ -2,11 +2,11 @@ package member
 
 import "fmt"
 
-// LevelPath is the blob with the level of stored configuration in use (model.Level). Leaders write it (shard/level),
-// and a replica compares it when it becomes ready.
+// LevelPath is the path of the blob with the level of stored configuration in use (model.Level). Leaders write this
+// blob (shard/level). A replica compares the level with its own when it becomes ready.
 const LevelPath = "level/current"
 
-// LevelValue encodes a level. The order of bytes is that of the numbers, so that etcd can compare them.
+// LevelValue encodes a level as ten digits. Encoded levels sort like the numbers, so that etcd can compare them.
 func LevelValue(level uint32) []byte { return fmt.Appendf(nil, "%010d", level) }
 
 // ParseLevel is the inverse of LevelValue. An error: raw is not an encoded level.

@@ -14,39 +14,41 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Config of a replica's record.
+// Config configures New.
 type Config struct {
 	Store   *kv.Store
 	Name    string // unique in the mesh: the pod's name
-	Address string // host:port that agents dial
+	Address string // host:port that agents dial; empty: unknown
 	Zone    string
 	Version string
 	Level   uint32        // the newest level of stored configuration that this build reads
 	Weight  uint32        // 0: ring.FullWeight
-	Lease   time.Duration // whole seconds; 0: 10 s. After a crash the shards are reassigned when it ends.
-	Ramp    time.Duration // time from ready to the full weight; 0: 60 s, negative: at once
+	Lease   time.Duration // whole seconds; 0: 10 s. Shards of a crashed replica are reassigned after it.
+	Ramp    time.Duration // ramp of Weight; 0: 60 s, negative: full weight at once
 	Streams *Streams
-	// Revision returns the revision of the snapshot that is served. It is not the store's newest, which every write
-	// raises, also that of this record. Ring returns the present ring. Both are called often.
+	// Revision returns the revision of the snapshot that is served. The store's newest revision would not do: every
+	// write raises it, also a write of this record. Ring returns the present ring. Both are called often.
 	Revision func() int64
 	Ring     func() *ring.Ring
 	Log      *slog.Logger // nil: slog's default
 }
 
-// Member maintains one record in etcd.
+// Member maintains this replica's record in etcd. Any goroutine may call its methods.
 type Member struct {
 	cfg  Config
 	wake chan struct{}
 
 	mu              sync.Mutex // a leaf lock: guards the fields below
 	state           State
-	ready           time.Time // time when it became ready; zero: not yet
+	ready           time.Time // since when the replica is ready; zero: it is not
 	above           bool      // this build cannot read the fleet's level
+	compared        bool      // the fleet's level was compared with that of this build
 	self            Record    // the constant fields
 	leavingRecorded chan struct{}
 }
 
-// New validates the configuration. The error names the invalid field; Store, Streams, Revision and Ring share one error.
+// New returns a Member without sending a request. Run must be called. The error names the invalid field; Store,
+// Streams, Revision and Ring share one error.
 func New(cfg Config) (*Member, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second
@@ -61,7 +63,7 @@ func New(cfg Config) (*Member, error) {
 	case cfg.Store == nil || cfg.Streams == nil || cfg.Revision == nil || cfg.Ring == nil:
 		return nil, errors.New("member: a store, a counter, a revision and a ring are needed")
 	case cfg.Name == "" || strings.Contains(cfg.Name, "/") || len(cfg.Name) > ring.MaxName:
-		return nil, fmt.Errorf("member: name %q: want one without slashes", cfg.Name)
+		return nil, fmt.Errorf("member: name %q is empty, too long or has a slash", cfg.Name)
 	case len(cfg.Address) > ring.MaxName || len(cfg.Zone) > ring.MaxName || len(cfg.Version) > ring.MaxName:
 		return nil, fmt.Errorf("member: address, zone or version is longer than %d bytes", ring.MaxName)
 	case cfg.Weight > ring.FullWeight:
@@ -80,11 +82,10 @@ func New(cfg Config) (*Member, error) {
 // Ready declares the replica warm: it may own shards. A replica that leaves does not become ready again.
 func (m *Member) Ready() { m.set(Ready) }
 
-// Leave declares that the replica leaves: its shards are to be reassigned. LeavingRecorded is closed when others can
-// see it.
+// Leave declares that the replica leaves: its shards are to be reassigned.
 func (m *Member) Leave() { m.set(Leaving) }
 
-// LeavingRecorded returns a channel that is closed when the record in etcd says that the replica leaves.
+// LeavingRecorded returns a channel. It is closed once Run has written the state Leaving to etcd.
 func (m *Member) LeavingRecorded() <-chan struct{} { return m.leavingRecorded }
 
 func (m *Member) set(s State) {
@@ -102,7 +103,7 @@ func (m *Member) set(s State) {
 	}
 }
 
-// Record returns the target content of the record.
+// Record returns the target content of the record at now. The record in etcd may be older, or Warming (Above).
 func (m *Member) Record(now time.Time) Record {
 	r := m.self
 	m.mu.Lock()
@@ -119,8 +120,8 @@ func (m *Member) Record(now time.Time) Record {
 	return r
 }
 
-// Run maintains the record until ctx ends, and then removes it. It returns the error of ctx; errors of etcd are logged
-// and retried.
+// Run maintains the record until ctx ends, and then removes it with its lease. It returns the error of ctx. After an
+// error of etcd it logs and tries again.
 func (m *Member) Run(ctx context.Context) error {
 	for pause := 250 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
@@ -142,7 +143,7 @@ func (m *Member) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lease maintains the record under one lease. The error says why the lease ended.
+// lease maintains the record under one lease. It returns the reason for its end, which is never nil.
 func (m *Member) lease(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, m.cfg.Lease)
 	lease, err := m.cfg.Store.Lease(asking, m.cfg.Lease)
@@ -154,7 +155,7 @@ func (m *Member) lease(ctx context.Context) error {
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if err := lease.Release(release); err != nil {
-			m.cfg.Log.Debug("the replica's lease was not given back, it ends by itself", slog.Any("error", err))
+			m.cfg.Log.Debug("the replica's lease was not released, it expires by itself", slog.Any("error", err))
 		}
 	}()
 	var w writes
@@ -164,12 +165,13 @@ func (m *Member) lease(ctx context.Context) error {
 		now := time.Now()
 		if next := m.Record(now); w.due(now, next) {
 			writing, cancel := context.WithTimeout(ctx, m.cfg.Lease)
+			asked := next.State
 			next, err = m.write(writing, lease, next)
 			cancel()
 			if err != nil {
 				return err
 			}
-			w.written(now, next)
+			w.written(now, asked, next)
 			m.notify(next)
 		}
 		select {
@@ -183,8 +185,8 @@ func (m *Member) lease(ctx context.Context) error {
 	}
 }
 
-// write writes a record, and returns its content in etcd. A replica stays Warming while the fleet's level is above its
-// own: the same transaction compares both.
+// write writes a record, and returns the written content. While the fleet's level is above the replica's own, the
+// content is Warming instead of Ready: the same transaction compares the levels.
 func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, error) {
 	var bound kv.Bound
 	if r.State == Ready {
@@ -192,18 +194,28 @@ func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, 
 	}
 	_, err := lease.PutWhile(ctx, Folder+r.Name, r.Encode(), bound)
 	above := errors.Is(err, kv.ErrConflict)
+	if above || err == nil && r.State == Ready {
+		m.mu.Lock()
+		m.above, m.compared = above, true
+		m.mu.Unlock()
+	}
 	if above {
 		r.State = Warming
 		_, err = lease.Put(ctx, Folder+r.Name, r.Encode())
 	}
-	m.mu.Lock()
-	m.above = above
-	m.mu.Unlock()
 	return r, err
 }
 
-// Above returns an error while this replica cannot serve, because the stored content has a level that its build does
-// not read.
+// Compared reports whether a write of the record has compared the levels (Above).
+func (m *Member) Compared() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.compared
+}
+
+// Above returns an error while this build does not read the level of the stored configuration. Then this replica must
+// not serve. The last write that compared the levels, as Ready, determines the result: nil before the first one. A
+// failed write changes nothing.
 func (m *Member) Above() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,7 +223,7 @@ func (m *Member) Above() error {
 		return nil
 	}
 	return fmt.Errorf("the stored configuration has a level above %d, the newest that this build reads:"+
-		" it serves when the leader has lowered it", m.self.Level)
+		" this replica serves once the leader has lowered the level", m.self.Level)
 }
 
 func (m *Member) notify(r Record) {

@@ -74,7 +74,7 @@ func seen(t *testing.T, fleets <-chan member.Fleet, what string, want func(map[s
 	}
 }
 
-// A replica appears warming, becomes ready when it is told so, says that it leaves, and is gone when it stopped.
+// A replica begins as warming, becomes ready on request, then leaves, and is gone after it stopped.
 func TestLifeOfAMember(t *testing.T) {
 	s := kvtest.Start(t)
 	fleets, err := member.Follow(t.Context(), s.Store, quiet)
@@ -106,7 +106,7 @@ func TestLifeOfAMember(t *testing.T) {
 	seen(t, fleets, "gone", func(f map[string]member.Record) bool { return len(f) == 0 })
 }
 
-// A lease that is lost is taken again; a process that is cut off from etcd is gone when its lease ends.
+// A lost lease is acquired again; a process that is cut off from etcd is gone when its lease ends.
 func TestLeases(t *testing.T) {
 	s := kvtest.Start(t)
 	fleets, err := member.Follow(t.Context(), s.Store, quiet)
@@ -122,7 +122,7 @@ func TestLeases(t *testing.T) {
 	if err != nil || len(leases.Leases) != 2 {
 		t.Fatalf("%+v, %v", leases, err)
 	}
-	for _, lease := range leases.Leases { // somebody takes the leases away
+	for _, lease := range leases.Leases { // another process revokes the leases
 		if _, err := s.Client().Revoke(within(t), clientv3.LeaseID(lease.ID)); err != nil {
 			t.Fatal(err)
 		}
@@ -136,6 +136,49 @@ func TestLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen(t, fleets, "b crashed", func(f map[string]member.Record) bool { return len(f) == 1 && f["a"].Name == "a" })
+}
+
+// failures counts the warnings of a Member: etcd does not accept its record.
+type failures struct {
+	slog.Handler
+	count atomic.Int64
+}
+
+func (f *failures) Enabled(context.Context, slog.Level) bool { return true }
+
+func (f *failures) Handle(context.Context, slog.Record) error { f.count.Add(1); return nil }
+
+// A replica that cannot read the fleet's level stays refused while etcd is away.
+func TestAboveOutlastsEtcd(t *testing.T) {
+	s := kvtest.Start(t)
+	s.Put(member.LevelPath, string(member.LevelValue(2)))
+	failed := &failures{Handler: slog.DiscardHandler}
+	m, err := member.New(member.Config{Store: s.Connect(), Name: "a", Level: 1, Lease: time.Second, Ramp: -1, Streams: &member.Streams{},
+		Revision: func() int64 { return 0 }, Ring: func() *ring.Ring { return nil }, Log: slog.New(failed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = m.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	m.Ready()
+	for deadline := within(t); !m.Compared(); time.Sleep(5 * time.Millisecond) {
+		if deadline.Err() != nil {
+			t.Fatal("the levels were not compared")
+		}
+	}
+	s.Stop()
+	m.Leave() // is written at once
+	for deadline := within(t); failed.count.Load() < 1; time.Sleep(5 * time.Millisecond) {
+		if deadline.Err() != nil {
+			t.Fatal("no write has failed")
+		}
+	}
+	if m.Above() == nil {
+		t.Error("it serves what it cannot read")
+	}
 }
 
 func TestConfig(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package member maintains this replica's record in etcd, and follows the records of all replicas: their addresses,
-// states and loads.
+// Package member maintains this replica's record in etcd, and follows the records of all replicas. A record has the
+// address, state and load of its replica.
 //
 // Owns: members/<name>, under a lease.
 // Reads: shard/ring, the counter of streams.
-// Never: decides about owners; delays the serving of proxies: while etcd is away it retries.
+// Never: decides about owners; delays the serving of proxies while etcd is away.
 package member
 
 import (
@@ -23,14 +23,15 @@ const Folder = "members/"
 // State is a replica's phase.
 type State uint8
 
-// A replica is Warming until its snapshot is complete and the plans that it will own are made. It is Leaving from the
-// moment it was asked to stop.
+// A replica is Warming until its snapshot is complete and its future proxies are planned. It is also Warming while the
+// fleet's level is above its own. It is Leaving from the moment it was asked to stop.
 const (
 	Warming State = iota + 1
 	Ready
 	Leaving
 )
 
+// String returns the state as a word, for messages and metrics.
 func (s State) String() string {
 	switch s {
 	case Warming:
@@ -46,15 +47,15 @@ func (s State) String() string {
 // Record is a replica's own report.
 type Record struct {
 	Name        string // of the process, unique in the mesh
-	Address     string // host:port that agents dial
+	Address     string // host:port that agents dial; empty: unknown
 	Zone        string // may be empty
 	Version     string // of the build
 	Incarnation uint64 // differs at each start of the process
 	State       State
 	Weight      uint32    // 1 to ring.FullWeight; grows while a new replica ramps up
-	Revision    int64     // etcd's revision of the snapshot that it serves
-	Level       uint32    // the newest that its build reads (model.Level); 1 for builds that do not report it
-	Load        ring.Load // its own streams, and those that wait for admission
+	Revision    int64     // etcd's revision of the served snapshot
+	Level       uint32    // the newest that its build reads (model.Level); 1: also if it reports none
+	Load        ring.Load // served streams, and streams that wait for admission
 }
 
 // Member returns the replica as a member of the ring.
@@ -71,13 +72,13 @@ func (r Record) Member() ring.Member {
 //	message Workload  { string name = 1; uint64 streams = 2; }
 const (
 	schema     = 1
-	maxBytes   = 256 << 10 // of a record that is read; written ones stay below 64 KiB (Streams.Load)
+	maxBytes   = 256 << 10 // of a record that is read; written records stay below 64 KiB (Streams.Load)
 	maxEntries = 1 << 14   // namespaces and workloads in one record
 	maxStreams = 1 << 24   // of one entry
 	maxLevel   = 1 << 16
 )
 
-// Encode returns the stored form. Equal records have equal bytes.
+// Encode returns the stored form of the record. Equal records have equal bytes.
 func (r Record) Encode() []byte {
 	b := ring.AppendUint(nil, 1, schema)
 	b = ring.AppendText(b, 2, r.Name)
@@ -107,8 +108,8 @@ func entry(name string, streams int) []byte {
 	return ring.AppendUint(ring.AppendText(nil, 1, name), 2, uint64(streams))
 }
 
-// Decode parses a stored record from untrusted bytes. Errors: the record is too large, malformed or of a newer schema,
-// or has a value out of range.
+// Decode parses a stored record from untrusted bytes. Errors: the record is too large or malformed, its schema is more
+// than one newer, or a value is out of range.
 func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)

@@ -95,7 +95,7 @@ func TestWrites(t *testing.T) {
 		}
 	}
 	expect("the first", 0, true)
-	w.written(at, r)
+	w.written(at, r.State, r)
 	expect("the same", time.Hour, false)
 	r.Revision++
 	expect("a revision", 9*time.Second, false)
@@ -105,7 +105,16 @@ func TestWrites(t *testing.T) {
 	expect("a weight", 2*time.Second, true)
 	r.State = Leaving
 	expect("leaving", 0, true)
-	w.written(at, r)
+	warming := r
+	warming.State = Warming
+	w.written(at, Ready, warming) // the fleet's level is above its own
+	r.State = Ready
+	expect("ready again", 1900*time.Millisecond, false)
+	expect("ready again", 2*time.Second, true)
+	w.written(at, Warming, warming)
+	expect("ready", 0, true)
+	r.State = Leaving
+	w.written(at, r.State, r)
 	r.Load.Rest++
 	expect("load", 5*time.Second, false)
 	w.raw = nil // the lease was lost
@@ -125,7 +134,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// The load that is reported is bounded, and says of every stream where it is, or that it is somewhere.
+// The reported load is bounded, and contains every stream by its place, or in the sum of the others.
 func TestStreamsLoad(t *testing.T) {
 	var s Streams
 	var leave []func()
@@ -173,7 +182,7 @@ func TestStreamsLoad(t *testing.T) {
 	}
 }
 
-// Streams that wait to be let in are a part of the load, and no others.
+// Streams that wait for admission are part of the load, and no others are.
 func TestWaitingIsLoad(t *testing.T) {
 	var s Streams
 	s.Join("shop", "web")

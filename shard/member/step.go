@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Pace of writes. Mirrors receive each write in their watch, and etcd stores it until compaction. Values that change
-// all the time therefore wait; those that others act on at once do not.
+// Pace of writes. Mirrors receive each write in their watch, and etcd stores it until compaction. Load and revision
+// change all the time and therefore wait longest. The states Ready and Leaving are written at once.
 const (
-	statusEvery = 2 * time.Second  // between two writes, if state, address or weight changed
-	loadEvery   = 10 * time.Second // between two writes, if load or revision changed
+	statusEvery = 2 * time.Second  // between two writes, if a field of status changed
+	loadEvery   = 10 * time.Second // between two writes, if only load or revision changed
 )
 
-// rampSteps is the number of steps in which a new replica grows to its full weight.
+// rampSteps is the number of equal steps to the full weight. A ramp has as many parts; the last has the full weight.
 const rampSteps = 4
 
-// Weight returns a replica's weight at a time since it became ready: a fraction of the full weight that grows in steps
-// to all of it at the end of ramp.
+// Weight returns a replica's weight, given the time since it became ready. The weight is a quarter of full at first,
+// and grows by a quarter with each quarter of ramp: it is full after three quarters of ramp, and always without a ramp.
+// The result is at least 1.
 func Weight(since, ramp time.Duration, full uint32) uint32 {
 	if ramp <= 0 || since >= ramp {
 		return full
@@ -25,18 +26,19 @@ func Weight(since, ramp time.Duration, full uint32) uint32 {
 	return max(1, full*min(step, rampSteps)/rampSteps)
 }
 
-// writes decides when a record is written. It has no clock.
+// writes decides when to write a record. It has no clock.
 type writes struct {
-	last Record
-	raw  []byte // encoded last; nil: nothing was written under the present lease
-	at   time.Time
+	last  Record
+	asked State  // of the target content that last was written for
+	raw   []byte // encoded last; nil: nothing was written under the present lease
+	at    time.Time
 }
 
-// due reports whether a record should be written now.
+// due reports whether next should be written now.
 func (w *writes) due(now time.Time, next Record) bool {
 	every := loadEvery
 	switch {
-	case w.raw == nil, next.State == Leaving && w.last.State != Leaving:
+	case w.raw == nil, next.State != w.asked:
 		return true
 	case bytes.Equal(next.Encode(), w.raw):
 		return false
@@ -46,10 +48,12 @@ func (w *writes) due(now time.Time, next Record) bool {
 	return now.Sub(w.at) >= every
 }
 
-// written records the content in etcd.
-func (w *writes) written(now time.Time, r Record) { *w = writes{last: r, raw: r.Encode(), at: now} }
+// written records a write to etcd: the state of its target content, and the written content.
+func (w *writes) written(now time.Time, asked State, r Record) {
+	*w = writes{last: r, asked: asked, raw: r.Encode(), at: now}
+}
 
-// status has the fields that others act on at once.
+// status has the fields of a record with early writes (statusEvery).
 type status struct {
 	address, zone, version string
 	state                  State

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Streams counts this replica's streams, and those that wait for admission, by namespace and workload. The zero value
-// is ready for use. Any goroutine may call its methods.
+// Streams counts this replica's served and waiting streams by namespace and workload. The zero value is ready for use.
+// Any goroutine may call its methods.
 type Streams struct {
 	mu      sync.Mutex // a leaf lock
 	counts  map[proxyKind]int
@@ -20,7 +20,7 @@ type Streams struct {
 // proxyKind is the pair by which a ring distinguishes proxies.
 type proxyKind struct{ namespace, workload string }
 
-// Join counts a stream. leave ends that; repeated calls have no effect.
+// Join counts a served stream until leave is called. Repeated calls of leave have no effect.
 func (s *Streams) Join(namespace, workload string) (leave func()) {
 	kind := proxyKind{namespace, workload}
 	s.add(kind, 1)
@@ -34,8 +34,8 @@ func (s *Streams) add(kind proxyKind, by int) {
 	count(&s.counts, kind, by)
 }
 
-// Wait counts a stream that waits for admission. It is a part of the load, but not of Total. leave ends that and must
-// be called once.
+// Wait counts a stream as waiting for admission until leave is called. leave must be called once. Waiting streams are
+// part of Load, but not of Total and Misplaced.
 func (s *Streams) Wait(namespace, workload string) (leave func()) {
 	kind := proxyKind{namespace, workload}
 	s.wait(kind, 1)
@@ -64,7 +64,8 @@ func (s *Streams) Total() int {
 	return s.total
 }
 
-// Misplaced returns the number of served streams that another replica owns by a ring.
+// Misplaced returns the number of served streams with another owner than self in a ring. Streams without owner do not
+// count.
 func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +78,8 @@ func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	return n
 }
 
-// Bounds of a record's load, which keep the record below 64 KiB. It names the largest namespaces, and the workloads of
-// namespaces that are split or may become so. The rest is one number.
+// Bounds of a record's load, which keep the record below 64 KiB. The load names the largest namespaces, and the largest
+// workloads of namespaces that are split or may become so. The other namespaces are one number.
 const (
 	maxNamespaces = 512
 	maxWorkloads  = 1024
@@ -88,8 +89,8 @@ const (
 	splitPart = 16
 )
 
-// Load returns the load for the record, waiting streams included. r is the present ring, which tells the split
-// namespaces and the number of replicas; nil: none.
+// Load returns the load for the record, waiting streams included. r is the present ring, with the split namespaces and
+// the number of replicas; nil: there is no ring.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
 		name      string
@@ -138,7 +139,7 @@ func (s *Streams) Load(r *ring.Ring) ring.Load {
 	return load
 }
 
-// largest returns the workloads with the most streams, bounded by their number and bytes of names.
+// largest returns the workloads with the most streams: at most number, with at most bytes of names in all.
 func largest(all map[string]int, number, bytes int) map[string]int {
 	names := make([]string, 0, len(all))
 	for name := range all {

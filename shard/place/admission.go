@@ -14,27 +14,29 @@ import (
 
 // AdmissionConfig configures the admission of new streams. A zero field means its default.
 type AdmissionConfig struct {
-	Pace    PaceConfig
-	Longest time.Duration // of a join in the queue; 2 minutes. Waiting costs less than a refusal, after which the client comes back.
-	Queue   int           // joins that may wait; 20,000
-	Every   time.Duration // between two measurements; 1 s
-	Meter   Meter         // nil: this process
-	Waited  func(time.Duration, error)
-	Off     bool // every join is admitted at once, to measure the loop's worth
+	Pace PaceConfig
+	// Longest is the longest wait of a join in the queue; 2 minutes. Waiting costs less than a refusal, after which the
+	// client comes back.
+	Longest time.Duration
+	Queue   int                        // joins that may wait; 20,000
+	Every   time.Duration              // between two measurements; 1 s
+	Meter   Meter                      // nil: this process
+	Waited  func(time.Duration, error) // receives the duration and result of each Wait; nil: not called
+	Off     bool                       // every join is admitted at once, to measure the loop's worth
 }
 
-// Meter measures this process.
+// Meter measures this process. Only the goroutine of Admission.Run calls it.
 type Meter interface {
-	Measure() Measure // since the last call, everything except Cost
+	Measure() Measure // all fields except Cost, for the time since the last call
 	Memory() float64  // Measure.Memory alone, now
 }
 
-// memoryEvery is the interval of memory measurements: joins that come together fill a small container within a second.
+// memoryEvery is the interval of memory measurements. Many joins at once fill a small container within a second.
 const memoryEvery = 50 * time.Millisecond
 
-// Admission admits new streams at a pace that follows the measured headroom: the processors stay busy but not
-// overloaded, and fewer joins are admitted where memory is short. Joins wait rather than being refused. Run must be
-// running.
+// Admission admits new streams at a pace by the measured headroom. The processors stay busy but not overloaded, and
+// fewer joins are admitted while memory is short. Joins wait rather than being refused. Any goroutine may call Wait and
+// State; Run must be running.
 type Admission struct {
 	cfg  AdmissionConfig
 	pace *Pace // owned by Run
@@ -46,17 +48,17 @@ type Admission struct {
 	state AdmissionState
 }
 
-// AdmissionState is the state for metrics and pages.
+// AdmissionState is the state of an Admission, for metrics and pages.
 type AdmissionState struct {
-	Rate     float64       // full joins per second
+	Rate     float64       // cost per second that may be admitted (CostFull: a full join)
 	JoinCost time.Duration // measured CPU time of a full join
 	Waiting  int           // joins that wait
-	Delay    time.Duration // expected wait of a join that comes now
-	Admitted uint64
-	Refused  uint64
+	Delay    time.Duration // expected wait of a join that comes now; Longest while Rate is 0
+	Admitted uint64        // joins admitted so far
+	Refused  uint64        // joins refused so far
 }
 
-// NewAdmission returns an Admission; its Run must be called.
+// NewAdmission returns an Admission. Run must be called before Wait can admit queued joins.
 func NewAdmission(cfg AdmissionConfig) *Admission {
 	cfg.Longest = cmp.Or(cfg.Longest, 2*time.Minute)
 	cfg.Queue = cmp.Or(cfg.Queue, 20_000)
@@ -72,8 +74,9 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	return a
 }
 
-// Wait blocks until a join of a cost (CostFull, CostHolds) is admitted. Errors are gRPC statuses: ResourceExhausted
-// with a RetryInfo if the wait would exceed Longest, else that of ctx.
+// Wait blocks until a join of a cost (CostFull, CostHolds) is admitted. Errors are gRPC statuses. ResourceExhausted,
+// with a RetryInfo: the wait exceeds Longest or is expected to, the queue is full, or memory is full and 32 joins wait.
+// Canceled, DeadlineExceeded: ctx ended.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	if a.cfg.Off {
 		a.mu.Lock()
@@ -111,8 +114,8 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	case err == nil:
 		a.cost += t.cost
 		a.state.Admitted++
-	// refusals have a cost of their own: otherwise they would raise the measured cost of admitted joins, and fewer and
-	// fewer would be admitted
+	// Refusals have a cost of their own: otherwise they would raise the measured cost of admitted joins, and fewer and
+	// fewer joins would be admitted.
 	case t.refused:
 		a.cost += CostRefused
 		a.state.Refused++
@@ -123,8 +126,8 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 }
 
 func exhausted(delay time.Duration) error {
-	s := status.New(codes.ResourceExhausted, "this replica lets new streams in as fast as it can, and too many wait:"+
-		" try again, or another replica")
+	s := status.New(codes.ResourceExhausted, "this replica admits new streams as fast as it can, and too many wait:"+
+		" try again, or connect to another replica")
 	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(min(max(delay/2, time.Second), 30*time.Second))}
 	if with, err := s.WithDetails(retry); err == nil {
 		s = with
@@ -132,7 +135,7 @@ func exhausted(delay time.Duration) error {
 	return s.Err()
 }
 
-// State returns the present state.
+// State returns the present state, for metrics and pages.
 func (a *Admission) State() AdmissionState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,7 +144,7 @@ func (a *Admission) State() AdmissionState {
 	return s
 }
 
-// Run admits waiting joins and measures until ctx ends. It returns the error of ctx.
+// Run admits waiting joins and measures the process until ctx ends. It returns the error of ctx.
 func (a *Admission) Run(ctx context.Context) error {
 	measure := time.NewTicker(a.cfg.Every)
 	defer measure.Stop()
@@ -183,7 +186,7 @@ func (a *Admission) measure() {
 func (a *Admission) apply() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.gate.fill(time.Now()) // at the previous rate
+	a.gate.fill(time.Now()) // the time until now counts at the previous rate
 	a.gate.rate, a.gate.full = a.pace.Rate(), a.pace.Full()
 	a.state.JoinCost = a.pace.Cost()
 }

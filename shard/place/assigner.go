@@ -10,16 +10,16 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Pace of the ring. A replica that is gone is replaced at once; other changes wait until they have lasted.
+// Pace of the ring. Shards of a replica that is gone are reassigned at once. Other changes must last before they count.
 const (
 	writeEvery   = 2 * time.Second  // between two rings
-	joinAfter    = 3 * time.Second  // from ready to joining the ring; doubled each time the replica was lost
+	joinAfter    = 3 * time.Second  // from ready to joining the ring; doubled for each crash of the replica
 	joinAtMost   = 5 * time.Minute  // upper bound of the doubled joinAfter
-	forgiveAfter = 10 * time.Minute // a replica that stays this long counts as never lost
-	forgetAfter  = time.Hour        // forget replicas that are away
-	massHold     = 15 * time.Second // wait if more than half seem gone at once: etcd is then the likelier cause
+	forgiveAfter = 10 * time.Minute // crashes of a replica that is ready this long are forgotten
+	forgetAfter  = time.Hour        // replicas that are away this long are forgotten
+	massHold     = 15 * time.Second // pause if more than half seem gone at once: etcd is then the likelier cause
 	unevenFor    = time.Minute      // duration of uneven load before shards move because of it
-	departedFor  = time.Minute      // the load of a departed replica counts until its proxies are back
+	departedFor  = time.Minute      // the load before a departure counts this long, until the proxies are back
 )
 
 // assigner decides the next ring. It has no clock and no etcd; one goroutine calls its methods.
@@ -27,10 +27,10 @@ type assigner struct {
 	replicas      map[string]*replica
 	wrote         time.Time // time of the last ring
 	uneven        time.Time // since when the load is uneven; zero: it is even
-	massive       time.Time // since when more than half are away; zero: they are not
+	massive       time.Time // since when more than half of the members are away; zero: fewer are away
 	total         ring.Load // as of the last step
 	departed      ring.Load // total load before a replica left ...
-	departedUntil time.Time // ... and until when that counts
+	departedUntil time.Time // ... and until when that load counts
 	damper        damper
 	alone         bool // members of the first ring without a record have ended (LeaderConfig.Alone)
 }
@@ -39,14 +39,14 @@ type assigner struct {
 type replica struct {
 	record  member.Record
 	present bool
-	ready   time.Time // since when; zero: it is not ready
-	was     time.Time // value of ready before it left
+	ready   time.Time // since when the replica is ready; zero: it is not
+	was     time.Time // value of ready before the replica left
 	left    time.Time
 	lost    int       // number of crashes while it was in the ring
 	out     bool      // not in the ring
-	joined  time.Time // when this leader saw it join; zero: never
+	joined  time.Time // when this leader saw it join the ring; zero: never
 	flapped bool      // the damper has counted its departure
-	level   int       // of the damper when it became ready
+	level   int       // damper.level when it became ready
 }
 
 // hold returns how long a replica must be ready before it joins.
@@ -54,8 +54,8 @@ func (r *replica) hold() time.Duration {
 	return min(joinAfter<<min(r.lost, 10), joinAtMost)
 }
 
-// step compares the fleet with the present ring (nil: none), and returns the ring to write, or current if none is due.
-// wake is the latest time of the next step.
+// step compares the fleet with the present ring (nil: none). It returns the ring to write, or current if no ring is
+// due. wake is the latest time of the next step.
 func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring) (next *ring.Ring, wake time.Time) {
 	a.observe(now, fleet, current)
 	wake = now.Add(unevenFor / 4)
@@ -90,8 +90,8 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 	return ring.Assign(current, members, load), wake
 }
 
-// vacated reports whether all members of a ring have left in order. A ring that still named them would tell the next
-// leader that all of them crashed at once.
+// vacated reports whether all members of a ring have left in order. If the ring still named these members, the next
+// leader would assume that all crashed at once.
 func (a *assigner) vacated(current *ring.Ring) bool {
 	for _, m := range current.Members() {
 		if r := a.replicas[m.Name]; r == nil || r.record.State != member.Leaving {
@@ -101,7 +101,7 @@ func (a *assigner) vacated(current *ring.Ring) bool {
 	return len(current.Members()) > 0
 }
 
-// written records that a ring was written.
+// written records a write of the ring.
 func (a *assigner) written(now time.Time) { a.wrote, a.uneven, a.alone = now, time.Time{}, false }
 
 // observe records which replicas came and left.
@@ -145,14 +145,15 @@ func (a *assigner) observe(now time.Time, fleet []member.Record, current *ring.R
 	}
 }
 
-// observeRecord records a replica's present record, and reports whether the replica left meanwhile.
+// observeRecord records a replica's present record. went: the replica is a member of the ring (in), and leaves or has
+// restarted.
 func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record, in bool) (went bool) {
 	r.places(now, in)
 	if restarted := r.present && r.record.Incarnation != record.Incarnation; restarted {
 		a.flap(now, r, in)
 		went = r.depart(in)
 	} else if !r.present && in && r.record.Incarnation == record.Incarnation && !r.was.IsZero() {
-		r.ready, r.lost = r.was, max(r.lost-1, 0) // it lost its lease briefly, and served all the time
+		r.ready, r.lost = r.was, max(r.lost-1, 0) // its lease was lost briefly, and it served all the time
 		a.unflap(r)
 	}
 	switch {
@@ -170,7 +171,7 @@ func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record
 	return went
 }
 
-// depart records that a replica left, and reports whether it was in the ring.
+// depart records a replica's departure. It returns inRing.
 func (r *replica) depart(inRing bool) bool {
 	r.ready, r.was = time.Time{}, r.ready
 	if inRing && r.record.State == member.Ready {
@@ -179,7 +180,8 @@ func (r *replica) depart(inRing bool) bool {
 	return inRing
 }
 
-// members returns the members of the next ring, sorted by name, and when there may be more.
+// members returns the members of the next ring, sorted by name. soon is the time at which the result may change; zero:
+// unknown.
 func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Member, soon time.Time) {
 	var away []ring.Member
 	waiting := map[string]time.Time{}
@@ -222,7 +224,7 @@ func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Me
 	return members, soon
 }
 
-// bootstrap returns all ready replicas, if the ring would otherwise have no members.
+// bootstrap returns all waiting replicas, for a ring without other members.
 func (a *assigner) bootstrap(waiting map[string]time.Time) (members []ring.Member) {
 	for name := range waiting {
 		members = append(members, a.replicas[name].record.Member())
@@ -238,7 +240,8 @@ func find(members []ring.Member, name string) (ring.Member, bool) {
 	return members[i], true
 }
 
-// load returns the present load, combined with the load before a recent departure, since its proxies are not back yet.
+// load returns the present load. After a recent departure it is at least the load before the departure: the proxies of
+// the departed replica are not back yet.
 func (a *assigner) load(now time.Time) ring.Load {
 	if now.After(a.departedUntil) {
 		return a.total
@@ -246,7 +249,7 @@ func (a *assigner) load(now time.Time) ring.Load {
 	return greater(a.total, a.departed)
 }
 
-// greater returns the maximum of each part of two loads.
+// greater returns the maximum of two loads for each namespace and workload, and for the rest.
 func greater(x, y ring.Load) ring.Load {
 	both := ring.Load{Namespaces: maps.Clone(x.Namespaces), Rest: max(x.Rest, y.Rest)}
 	if both.Namespaces == nil {

@@ -49,7 +49,8 @@ func (f *fleet) serve(streams func(namespace int) int) {
 	}
 }
 
-// pass lets seconds go by; the leader looks each second, writes what it decides, and how many rings that were.
+// pass advances the clock by seconds; the leader decides each second, and the result is the number of rings that it
+// wrote.
 func (f *fleet) pass(seconds int) int {
 	f.t.Helper()
 	before := f.writes
@@ -89,7 +90,8 @@ func (f *fleet) expect(what string, names ...string) {
 	}
 }
 
-// The first get the ring at once, others when they were ready for a while; warming ones not; addresses and weights follow.
+// The first get the ring at once, others when they were ready for a while; warming ones not; addresses and weights
+// follow.
 func TestJoin(t *testing.T) {
 	f := newFleet(t)
 	f.pass(5)
@@ -129,7 +131,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Who leaves or crashes is replaced at once, by load: what it served is remembered until it is served again.
+// A replica that leaves or crashes is replaced at once, by load: the shards that it served are remembered until they
+// are served again.
 func TestGoing(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		f := newFleet(t, "a", "b", "c", "d")
@@ -166,7 +169,7 @@ func TestGoing(t *testing.T) {
 	}
 }
 
-// More than half seem gone at once: etcd lost the leases, more likely than not. The ring stands for a while.
+// More than half of the replicas seem to be gone at once: probably etcd lost the leases. The ring stays for a while.
 func TestManyGone(t *testing.T) {
 	f := newFleet(t, "a", "b", "c")
 	f.pass(10)
@@ -193,7 +196,7 @@ func TestManyGone(t *testing.T) {
 	f.expect("they did not come back", "c")
 }
 
-// A replica that comes and goes each minute is left out after a few times; one that then stays is taken in again.
+// A replica that appears and disappears each minute is left out after a few times; once it stays, it is added again.
 func TestFlappingReplica(t *testing.T) {
 	f := newFleet(t, "a", "b", "c", "d")
 	f.pass(10)
@@ -320,8 +323,8 @@ func TestScaleOutAndIn(t *testing.T) {
 	}
 }
 
-// Who is to join while the load is uneven joins in time: the leader asks to be woken for the first that is due, and needs no
-// change of the fleet to look again.
+// A replica that joins while the load is uneven gets its shards in time: the leader schedules its next decision, and
+// needs no change of the fleet for it.
 func TestWakesToLetJoin(t *testing.T) {
 	f := newFleet(t, "a", "b")
 	f.pass(10)

@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Hysteresis of scaling. A replica that leaves soon after it joined received its share in vain. After that has happened
-// twice, newcomers of any name start with half of their share, and after each further time with half of that, down to a
-// few light shards. A newcomer's start value doubles each minute that it stays. So replicas that come and go without
-// end move eight shares in total, and then a few shards each time. The first newcomers, and the next ones after a quiet
-// time, are not delayed. A new leader starts without that memory.
+// Hysteresis of scaling. A replica that leaves soon after it joined received its share in vain. After two such
+// departures, newcomers of any name start with half of their share. Each further departure halves the start again, down
+// to a few light shards. A newcomer's share doubles each minute that it stays. So replicas that come and go without end
+// move at most eight shares in total, and then a few shards each time. The first newcomers, and newcomers after a quiet
+// time, are not delayed. A new leader starts without this memory.
 const (
 	flapsAtOnce = 30 * time.Second // departures within this time are one event: an autoscaler's step
 	growEvery   = time.Minute
-	mostDamped  = 6 // largest number of halvings: a hundred becomes one
+	mostDamped  = 6 // largest number of halvings: a weight of 100 becomes 1
 )
 
 // damper counts replicas that left soon after joining.
@@ -24,7 +24,7 @@ type damper struct {
 	last  time.Time
 }
 
-// went counts a departure, and reports whether it was a new event.
+// went counts a departure. It reports whether the departure was a new event.
 func (d *damper) went(now time.Time) bool {
 	if now.Sub(d.last) > forgiveAfter {
 		d.flaps = 0
@@ -52,7 +52,7 @@ func (r *replica) places(now time.Time, in bool) {
 	r.out = !in
 }
 
-// flap counts a replica's departure once, if it joined the ring recently.
+// flap counts a replica's departure once, if the replica joined the ring recently.
 func (a *assigner) flap(now time.Time, r *replica, in bool) {
 	if in && !r.flapped && !r.joined.IsZero() && now.Sub(r.joined) < forgiveAfter {
 		r.flapped = a.damper.went(now)
@@ -71,8 +71,8 @@ func (r *replica) damped(now time.Time) int {
 	return max(r.level-int(now.Sub(r.ready)/growEvery), 0)
 }
 
-// damp lowers the weights of newcomers. All members together keep half of their weight, so that the others receive at
-// most twice their share. A granted weight is not reduced again.
+// damp lowers the weights of newcomers. All members together keep at least half of their weight, so that the others
+// receive at most twice their share. A weight that the present ring grants is not reduced.
 func (a *assigner) damp(now time.Time, members []ring.Member, current *ring.Ring) {
 	full := uint32(0)
 	for _, m := range members {

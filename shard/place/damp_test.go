@@ -28,7 +28,7 @@ func (f *fleet) leave(orderly bool, names ...string) {
 	}
 }
 
-// shards is how many a replica has.
+// shards counts the shards of a replica.
 func (f *fleet) shards(name string) (n int) {
 	for s := range ring.Shards {
 		if m, _ := f.ring.Holder(s); m.Name == name {
@@ -38,9 +38,9 @@ func (f *fleet) shards(name string) (n int) {
 	return n
 }
 
-// Fault 14: the fleet is scaled out and in again without end. Each step moves its share at most, the first scale-out all of
-// it at once; the moves die away, however the replica goes and whatever its name is. One that then stays has its share within
-// minutes, and after a quiet time nothing is remembered.
+// Fault 14: the fleet is scaled out and in again without end. Each step moves its share at most, the first scale-out
+// all of it at once; the moves die away, however the replica goes and whatever its name is. One that then stays has its
+// share within minutes, and after a quiet time nothing is remembered.
 func TestFlappingScale(t *testing.T) {
 	const n, rounds, share = 5, 10, ring.Shards / 6
 	for name, c := range map[string]struct {
@@ -114,8 +114,8 @@ func (f *fleet) forgives(t *testing.T, share int, serve func()) {
 	}
 }
 
-// What is no flapping is not damped: an autoscaler's steps of several replicas, an upgrade that replaces all, leases that are
-// lost for a moment.
+// Changes without flapping are not damped: several steps of an autoscaler, an upgrade of all replicas, leases lost for
+// a moment.
 func TestNotDamped(t *testing.T) {
 	full := func(t *testing.T, f *fleet) {
 		t.Helper()
@@ -170,8 +170,8 @@ func TestNotDamped(t *testing.T) {
 	})
 }
 
-// Those that are damped leave the others no more than twice their share: an upgrade that is taken back at once, and a fleet
-// most of which is new each time.
+// Damped replicas leave the others at most twice their share: an upgrade that is reverted at once, and a fleet most of
+// whose replicas are new each time.
 func TestDampedFleetIsShared(t *testing.T) {
 	worst := func(t *testing.T, f *fleet) {
 		t.Helper()

@@ -1,5 +1,5 @@
-// Package place turns the fleet into a ring, and the ring into a replica's actions: which proxies it serves, when it
-// admits streams, which it sends away.
+// Package place turns the fleet into a ring, and the ring into a replica's actions. It decides which proxies a replica
+// serves, when it admits streams, and which streams it sends away.
 //
 // # Control loops
 //
@@ -8,18 +8,19 @@
 // experiment LOOP=moves` runs the load harness's scenario with and without a loop in turns, and prints the medians of
 // both (loadtest/RESULTS.md, Control loops).
 //
-//   - joins (Admission, Pace; pace.go): thousands of proxies come at once after another replica was killed or etcd came
-//     back (faults 12 and 13 of cmd/internal/e2e/PROMISES.md). Planning and sending for all of them together fills the
-//     container's memory, and delays all until the last is served. Figure: how long until the admitted proxies have three
-//     more changes (`TestFaultMoreJoinThanMemoryTakes` of cmd/internal/e2e). With enough memory (scenarios `storm` and
-//     `memory`) the loop makes no difference.
+//   - joins (Admission, Pace; pace.go): thousands of proxies come at once after another replica was killed or etcd
+//     came back (faults 12 and 13 of cmd/internal/e2e/PROMISES.md). Planning and sending for all proxies together
+//     fills the container's memory, and delays all until the last is served. Figure: the time until the admitted
+//     proxies have three more changes (`TestFaultMoreJoinThanMemoryTakes` of cmd/internal/e2e). With enough memory
+//     (scenarios `storm` and `memory`) the loop makes no difference.
 //   - moves (Moves; moves.go): a replica joins or leaves, so that a quarter of a fleet changes owner at once. New
 //     connections for all of them at once delay everyone else's pushes. Figure: the p99 of edit to ACK while scaling,
 //     relative to the steady state (scenario `scale`).
-//   - drain (Drain; drain.go): stock agents' proxies do not follow the ring, so a restarted replica stays empty while the
-//     others keep its streams. Without the loop the fleet never becomes even (`TestFleetEvensOut` of cmd/internal/e2e).
+//   - drain (Drain; drain.go): stock agents' proxies do not follow the ring, so a restarted replica stays empty while
+//     the other replicas keep its streams. Without the loop the fleet never becomes even (`TestFleetEvensOut` of
+//     cmd/internal/e2e).
 //
-// The other two control loops are the window of push/fanout and the garbage collector (cmd/navarchd/memory).
+// Two further control loops are elsewhere: the window of push/fanout and the garbage collector (cmd/navarchd/memory).
 //
 // Owns: ring/ (the leader, under its fence); the pace of joins and of draining.
 // Reads: members/, ring/, leader/ through store/kv, shard/member.

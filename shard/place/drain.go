@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// DrainConfig sets the pace at which streams of stock agents, which cannot move by themselves, are closed so that they
-// come back elsewhere. A zero field means its default.
+// DrainConfig configures when and how fast streams of stock agents are closed. Stock agents cannot move a stream, so it
+// is closed to come back elsewhere. A zero field means its default.
 type DrainConfig struct {
-	Above float64       // fraction of this replica's share above which it is uneven; 1.25
-	Until float64       // fraction of its share down to which closing continues; 1.1
-	Slack int           // smallest excess over its share, in streams; 8
+	Above float64       // multiple of this replica's share above which it is uneven; 1.25
+	Until float64       // multiple of its share down to which closing continues; 1.1
+	Slack int           // excess over its share, in streams, above which it is uneven; 8
 	After time.Duration // duration of unevenness before a stream is closed; 60 s
 	Rate  float64       // closed streams per second, at most; 10
-	Part  float64       // closed fraction of the streams per second, at most; 0.02
-	Calm  time.Duration // the leader's smallest age before a stream is closed; 30 s
+	Part  float64       // closed fraction of this replica's streams per second, at most; 0.02
+	Calm  time.Duration // age of the leader from which streams are closed; 30 s
 	Off   bool          // no stream is closed, to measure the loop's worth
 }
 
@@ -23,9 +23,9 @@ type DrainConfig struct {
 type DrainInput struct {
 	Now       time.Time
 	Streams   int           // of this replica
-	Share     float64       // its target number: Numbers.Share; 0: unknown
+	Share     float64       // target number of streams of this replica: Numbers.Share; 0: unknown
 	Peers     int           // other ready replicas: Placement.Peers
-	Movable   int           // its streams that do not follow the ring by themselves
+	Movable   int           // streams of this replica that do not follow the ring by themselves
 	Storm     bool          // a push reaches many streams, or joins wait for admission
 	Mixed     bool          // Numbers.Mixed: during an upgrade a closed stream may come back to the old version
 	LeaderAge time.Duration // Replica.LeaderAge; 0: there is no leader
@@ -35,8 +35,8 @@ type DrainInput struct {
 // Drain decides when to close a stream. It has no clock; one goroutine calls it.
 type Drain struct {
 	cfg    DrainConfig
-	uneven time.Time // since when; zero: even
-	active bool
+	uneven time.Time // since when the replica is uneven; zero: it is even
+	active bool      // uneven for After: closing continues down to Until
 	next   time.Time // earliest time of the next closing
 }
 
@@ -55,8 +55,8 @@ func NewDrain(cfg DrainConfig) *Drain {
 // drainEvery is the interval of steps while no stream is due.
 const drainEvery = time.Second
 
-// Step decides whether to close one stream now, and when to call it again. It plans nothing ahead and accumulates no
-// unused closings.
+// Step decides whether to close one stream now. again is the time until the next call of Step. Unused closings are not
+// accumulated.
 func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
 	if d.cfg.Off || in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {
@@ -84,9 +84,8 @@ func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	return true, min(gap, drainEvery)
 }
 
-// gap returns the time between two closings. No second has more of them than permitted, and up to half of the gap is
-// added at random, so that the streams do not come back in step. A fraction of the streams below one means one closing
-// in several seconds.
+// gap returns the time between two closings. No second has more closings than permitted. Up to half of the gap is added
+// at random, so that the streams do not come back in step. A rate below 1 means one closing in several seconds.
 func (d *Drain) gap(streams int, random float64) time.Duration {
 	rate := min(d.cfg.Rate, d.cfg.Part*float64(streams))
 	if rate > 1 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// run steps a Drain as its loop does, for so long, and says when streams were closed. input is asked at each step, with how many
-// were closed so far.
+// run steps a Drain as its loop does, for a time, and returns the times of closed streams. input is called at each
+// step, with the number of closed streams so far.
 func run(d *Drain, from time.Time, long time.Duration, input func(now time.Time, closed int) DrainInput) (at []time.Time) {
 	for now := from; now.Sub(from) < long; {
 		in := input(now, len(at))
@@ -23,7 +23,7 @@ func run(d *Drain, from time.Time, long time.Duration, input func(now time.Time,
 	return at
 }
 
-// most is how many there are in any second.
+// most returns the largest number of times within one second.
 func most(at []time.Time) (n int) {
 	for i := range at {
 		for j := i; j < len(at) && at[j].Sub(at[i]) < time.Second; j++ {
@@ -33,7 +33,8 @@ func most(at []time.Time) (n int) {
 	return n
 }
 
-// Streams above 1.25 of the share for a minute are closed, at most 10 and at most 2 % of them in any second, down to 1.1 of it.
+// Streams above 1.25 of the share for a minute are closed, at most 10 and at most 2 % of them in any second, down to
+// 1.1 of it.
 func TestDrainPace(t *testing.T) {
 	for streams, limit := range map[int]int{30: 1, 140: 2, 199: 3, 300: 6, 3000: 10} {
 		for _, jitter := range []float64{0, .5, 1, -1} {
@@ -63,7 +64,7 @@ func TestDrainPace(t *testing.T) {
 	if n := len(at); n < 750 || n > 1000 {
 		t.Errorf("%d closed in 100 s", n)
 	}
-	// Whoever calls early is told to wait.
+	// A caller before its time receives the remaining wait.
 	d, now := NewDrain(DrainConfig{After: time.Second}), time.Unix(1e6, 0)
 	at = run(d, now, 2*time.Second, func(at time.Time, _ int) DrainInput { now = at; return good })
 	in := good
@@ -91,7 +92,7 @@ func TestDrainHoldsStill(t *testing.T) {
 		bad := good
 		change(&bad)
 		d, began := NewDrain(DrainConfig{}), time.Unix(1e6, 0)
-		// Two minutes of it, two without; what passes by itself then comes and goes.
+		// Two minutes with the condition, two without; short conditions come and go.
 		long := 4 * time.Minute
 		if bad.Share == good.Share && bad.Peers == good.Peers {
 			long += time.Minute
@@ -125,7 +126,8 @@ func TestDrainHoldsStill(t *testing.T) {
 	}
 }
 
-// A replica that leaves tells the others first, sends its streams away evenly, and ends what is left before the grace is over.
+// A replica that leaves informs the others first, sends its streams away evenly, and closes the rest before the end of
+// the grace.
 func TestLeaving(t *testing.T) {
 	began := time.Unix(1e6, 0)
 	leave := func(streams int, grace time.Duration, in func(after time.Duration) LeavingInput) (left int, first, end time.Duration, greatest int) {

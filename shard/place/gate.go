@@ -6,15 +6,15 @@ import (
 )
 
 // gate is the queue of joins: first come, first served, by two token buckets, of cost and of number. It has no clock;
-// Admission's lock guards it. The buckets differ from golang.org/x/time/rate: a join takes from both or from neither,
-// an expensive join may take more than there is and is paid for afterwards, and the queue computes the wait without
-// taking a token.
+// Admission's lock guards it. The buckets differ from golang.org/x/time/rate. A join takes tokens from both buckets or
+// from neither. An expensive join may take more tokens than there are, and later joins wait for them. The queue
+// computes the wait without taking a token.
 type gate struct {
 	rate    float64 // cost per second; 0: no joins now
 	most    float64 // joins per second; 0: no limit
 	longest time.Duration
 	size    int
-	full    bool // memory is full: few may wait, since each holds its first request
+	full    bool // memory is full: few joins may wait, since each holds its first request
 
 	tokens      float64 // of cost; may be below 0 after an expensive join
 	numbers     float64 // of joins
@@ -27,12 +27,12 @@ type gate struct {
 type ticket struct {
 	cost    float64
 	came    time.Time
-	open    chan struct{} // closed when it is admitted or refused
+	open    chan struct{} // closed when the join is admitted or refused
 	refused bool
-	element *list.Element // nil: it does not wait
+	element *list.Element // in gate.waiting; nil: the join does not wait
 }
 
-// burst is the idle time whose tokens are saved for joins that come at once.
+// burst is the idle time whose tokens are saved, for joins that come together.
 const burst = 200 * time.Millisecond
 
 // fewWait bounds the waiting joins while memory is full.
@@ -49,7 +49,7 @@ func (g *gate) fill(now time.Time) {
 	g.numbers = min(g.numbers+g.most*elapsed, max(g.most*burst.Seconds(), 1))
 }
 
-// take takes the tokens for one join, and reports whether they sufficed.
+// take removes the tokens for one join. false: there are not enough, and none is removed.
 func (g *gate) take(cost float64) bool {
 	if g.rate <= 0 || g.tokens <= 0 || g.most > 0 && g.numbers < 1 {
 		return false
@@ -59,19 +59,20 @@ func (g *gate) take(cost float64) bool {
 	return true
 }
 
-// expected returns the wait of a join that comes now, at the present rate.
+// expected returns the wait of a join that comes now, at the present rate; longest at rate 0.
 func (g *gate) expected() time.Duration {
-	seconds := 0.
-	if g.rate > 0 {
-		seconds = max(g.waitingCost-g.tokens, 0) / g.rate
+	if g.rate <= 0 {
+		return g.longest
 	}
+	seconds := max(g.waitingCost-g.tokens, 0) / g.rate
 	if g.most > 0 {
 		seconds = max(seconds, (float64(g.waiting.Len())-g.numbers)/g.most)
 	}
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// arrive admits a join, queues it, or refuses it: if the queue or the memory is full, or the wait would be too long.
+// arrive admits, queues or refuses a join. It refuses if the queue is full, if memory is full and fewWait joins wait,
+// or if the wait would be too long.
 func (g *gate) arrive(now time.Time, t *ticket) {
 	g.fill(now)
 	t.came, t.open = now, make(chan struct{})
@@ -87,7 +88,7 @@ func (g *gate) arrive(now time.Time, t *ticket) {
 	}
 }
 
-// leave removes a join that no longer waits.
+// leave removes a join from the queue, if it is there.
 func (g *gate) leave(t *ticket) {
 	if t.element == nil {
 		return
@@ -99,8 +100,8 @@ func (g *gate) leave(t *ticket) {
 	}
 }
 
-// advance admits the joins that are due, and refuses those that waited too long. It returns when to call it again;
-// zero: no join waits.
+// advance admits due joins, and refuses joins after a wait of longest. It returns the time of its next call; zero: no
+// join waits.
 func (g *gate) advance(now time.Time) (next time.Time) {
 	g.fill(now)
 	for e := g.waiting.Front(); e != nil; e = g.waiting.Front() {
@@ -118,7 +119,7 @@ func (g *gate) advance(now time.Time) (next time.Time) {
 	return time.Time{}
 }
 
-// soon returns the time until tokens are available.
+// soon returns the time until a join may be admitted; 1 s if the rate is 0.
 func (g *gate) soon() time.Duration {
 	if g.rate <= 0 {
 		return time.Second

@@ -19,20 +19,20 @@ const (
 	ringPath   = ringFolder + "current"
 )
 
-// LeaderConfig configures the loop that writes the ring.
+// LeaderConfig configures Lead.
 type LeaderConfig struct {
 	Store *kv.Store
-	Wrote func(next *ring.Ring, moved int) // called after a ring was written; nil: not called
-	// Alone is the name of the only replica that can exist when Lead begins, because its process has just started the
-	// embedded etcd in a locked directory. Then other replicas' records and shards are removed at once instead of when
-	// their leases end. Replicas that come later are normal. Empty: there may be others.
+	Wrote func(next *ring.Ring, moved int) // called after a ring was written; moved counts shards; may be nil
+	// Alone is the name of the only replica that can exist when Lead begins: its process has just started the embedded
+	// etcd in a locked directory. Then the records of other replicas are removed at once, and their shards reassigned,
+	// instead of when their leases end. Replicas that come later are not affected. Empty: other replicas may exist.
 	Alone string
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Lead writes the ring for one epoch. It follows the fleet, and writes under the epoch's fence. It returns
-// an error that wraps kv.ErrDeposed when another process leads, ctx's error when ctx ends, and errors of following the
-// fleet and the ring. A new epoch starts from the stored ring.
+// Lead writes the ring for one epoch, under the epoch's fence. It starts from the stored ring, and follows the fleet.
+// It returns an error that wraps kv.ErrDeposed when another process leads, and ctx's error when ctx ends. With Alone it
+// also returns errors of the removal of records. A failed write of the ring is logged and repeated.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -85,12 +85,12 @@ type leader struct {
 	assigner assigner
 	fleet    []member.Record
 	current  *ring.Ring
-	revision int64 // of the stored ring; 0: none
+	revision int64 // of the stored ring; 0: no ring is stored
 	counted  bool  // the fleet was read
 	known    bool  // the ring was read
 }
 
-// clear removes the records of replicas that cannot exist when Lead begins, and returns the others.
+// clear removes the records of ended replicas when Lead begins (Alone), and returns the other records.
 func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []member.Record, err error) {
 	if l.cfg.Alone == "" || l.counted {
 		return fleet, nil
@@ -114,7 +114,7 @@ func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []memb
 	return there, nil
 }
 
-// read adopts the stored ring. A ring that does not decode counts as none, so that the next one replaces it.
+// read adopts the stored ring. A ring that does not decode counts as absent, so that the next ring replaces it.
 func (l *leader) read(folder kv.Folder) {
 	var found kv.Blob
 	for _, blob := range folder.Blobs {
@@ -131,7 +131,7 @@ func (l *leader) read(folder kv.Folder) {
 	}
 	r, err := ring.Decode(found.Raw)
 	if err != nil {
-		l.cfg.Log.Error("the stored ring cannot be read, making another", slog.Any("error", err))
+		l.cfg.Log.Error("the stored ring cannot be read; a new ring replaces it", slog.Any("error", err))
 		return
 	}
 	l.current = r
@@ -154,7 +154,7 @@ func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err er
 	case ctx.Err() != nil: // the term ends: the outcome does not matter
 		return wake, nil
 	case err != nil:
-		// A conflict, or etcd is away: the watch brings the stored ring.
+		// After a conflict, or when etcd is back, the watch delivers the stored ring.
 		l.cfg.Log.Warn("the ring was not written, trying again", slog.Uint64("version", next.Version()), slog.Any("error", err))
 		return now.Add(time.Second), nil
 	}

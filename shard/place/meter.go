@@ -23,15 +23,15 @@ const (
 	memoryReleased = "/memory/classes/heap/released:bytes"
 )
 
-// newProcessMeter returns a Meter of this process: CPU by getrusage(2), memory relative to GOMEMLIMIT, and the time
-// that goroutines wait for a processor. One goroutine may use it.
+// newProcessMeter returns a Meter of this process. It measures CPU time by getrusage(2), memory relative to GOMEMLIMIT,
+// and the time that goroutines wait for a processor. One goroutine may use it.
 func newProcessMeter() Meter {
 	m := &processMeter{samples: []metrics.Sample{{Name: memoryTotal}, {Name: memoryReleased}}}
 	m.Measure()
 	return m
 }
 
-// Measure measures the time since the last call.
+// Measure implements Meter. The first call measures the time since newProcessMeter.
 func (m *processMeter) Measure() Measure {
 	now := time.Now()
 	cpu := obs.ProcessorTime()
@@ -40,7 +40,7 @@ func (m *processMeter) Measure() Measure {
 	return out
 }
 
-// Memory returns the memory in use as a fraction of the limit; 0: there is no limit.
+// Memory implements Meter: the memory in use, as a fraction of the limit; 0: there is no limit.
 func (m *processMeter) Memory() float64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit <= 0 || limit == math.MaxInt64 {

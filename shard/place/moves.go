@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// MovesConfig bounds the pace at which agents are notified of another owner; each notified proxy makes a new connection
-// there. A zero field means its default.
+// MovesConfig bounds the pace of notifying agents that their proxies have another owner. Each notified proxy makes a
+// new connection to its owner. A zero field means its default.
 type MovesConfig struct {
-	Most  float64 // moves per second to one replica, from all others together; 100
+	Most  float64 // moves per second to one replica, from all others together; 100; Least and Part take precedence
 	Least float64 // notifications per second on an overloaded machine; 10, as for closed streams (DrainConfig.Rate)
-	Part  float64 // and at least this fraction of the streams; 0.01: a replica that needs relief is often full
+	Part  float64 // least fraction of the streams per second; 0.01: a replica that needs relief is often full
 	Off   bool    // all agents are notified at once, to measure the loop's worth
 }
 
@@ -19,15 +19,16 @@ type MovesInput struct {
 	Now     time.Time
 	Left    int           // streams whose agents are not notified yet
 	Streams int           // of this replica
-	Peers   int           // other ready replicas, all of which may send to the same one
+	Peers   int           // other ready replicas; all may send proxies to the same replica
 	Wait    time.Duration // the 90th percentile of goroutines' recent wait for a processor (obs.RunQueue)
-	By      time.Time     // deadline for all notifications: this replica leaves; zero: none
+	By      time.Time     // deadline for all notifications, while this replica leaves; zero: none
 }
 
-// Moves decides how many agents to notify now. A replica that joins or leaves changes the owner of a quarter of a fleet
-// at once, and the moves delay other streams' pushes. So the pace starts slowly, rises while goroutines do not wait for
-// processors, and falls while they do, whatever loads the machine. Unlike golang.org/x/time/rate it accumulates no
-// unused moves, and returns a number instead of admitting single ones. It has no clock; one goroutine calls it.
+// Moves decides how many agents to notify now. A replica that joins or leaves may change the owner of a quarter of a
+// fleet at once, and the moves delay other streams' pushes. So the pace starts slowly, rises while goroutines do not
+// wait for processors, and falls while they wait, whatever loads the machine. Unlike golang.org/x/time/rate, Moves
+// accumulates no unused moves, and returns a number instead of admitting single moves. It has no clock; one goroutine
+// calls it.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time
@@ -55,7 +56,8 @@ func NewMoves(cfg MovesConfig) *Moves {
 // StepEvery returns the interval of Step while agents are to be notified.
 func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
-// Step returns the number of agents to notify now. Unused moves are not accumulated.
+// Step returns the number of agents to notify now, at most Left. Call it at each StepEvery while agents are left: after
+// a pause of more than a second the pace starts again.
 func (m *Moves) Step(in MovesInput) int {
 	if m.cfg.Off {
 		return in.Left

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Moves starts slowly, gets as fast as the replicas may be together where goroutines find a processor, and as slow as it may
-// where they do not.
+// Moves starts slowly, gets as fast as the replicas may be together where goroutines find a processor, and as slow as
+// it may where they do not.
 func TestMovesPace(t *testing.T) {
 	const idle, middling, full = 0, 1500 * time.Microsecond, 10 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -51,7 +51,8 @@ func TestMovesPace(t *testing.T) {
 	}
 }
 
-// What is not used is not saved up, nor is the pace of other moves kept; nobody is notified twice.
+// Unused moves are not accumulated, and one reason for moves does not use the pace of another; no agent is notified
+// twice.
 func TestMovesSaveNothing(t *testing.T) {
 	m := NewMoves(MovesConfig{})
 	now := time.Unix(1e6, 0)
@@ -71,7 +72,7 @@ func TestMovesSaveNothing(t *testing.T) {
 	}
 }
 
-// A replica that leaves tells all in time, evenly, however full the machine is.
+// A replica that leaves notifies all agents in time and evenly, however busy the machine is.
 func TestMovesOfOneThatLeaves(t *testing.T) {
 	m := NewMoves(MovesConfig{})
 	now := time.Unix(1e6, 0)
@@ -93,8 +94,8 @@ func TestMovesOfOneThatLeaves(t *testing.T) {
 	}
 }
 
-// The agents of a replica that leaves are notified in the first half of its time, and have moved by themselves; the streams of
-// others are closed all the while, and only at the end those that an agent has not moved.
+// The agents of a replica that leaves are notified in the first half of its time, and have moved by themselves; the
+// streams of others are closed all the while, and only at the end those that an agent has not moved.
 func TestLeavingLetsAgentsMove(t *testing.T) {
 	began := time.Unix(1e6, 0)
 	for name, grace := range map[string]time.Duration{"short": 5 * time.Second, "default": 10 * time.Second, "long": 2 * time.Minute} {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A control loop that is off does nothing: what it is worth is measured so.
+// A control loop that is switched off has no effect: its benefit is measured in this way.
 func TestLoopsThatAreOff(t *testing.T) {
 	a := NewAdmission(AdmissionConfig{Pace: PaceConfig{Most: 1}, Off: true})
-	for range 1000 { // Run is not running: nobody would let anybody in
+	for range 1000 { // Run is not running: with the loop on, no stream would be admitted
 		if err := a.Wait(t.Context(), CostFull); err != nil {
 			t.Fatal(err)
 		}

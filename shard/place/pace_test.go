@@ -23,7 +23,7 @@ type machine struct {
 	busy               float64 // in the last second
 }
 
-// second lets in as many of those that wait as the pace says, and returns how many.
+// second admits as many of the waiting proxies as the pace permits, and returns their number.
 func (m *machine) second(waiting float64) float64 {
 	joins := min(m.pace.Rate(), waiting)
 	used := m.other + joins*m.cost
@@ -36,8 +36,8 @@ func (m *machine) second(waiting float64) float64 {
 	return joins
 }
 
-// Whatever a join costs, a storm is let in at the pace that the processors have, after a few seconds of learning: not
-// much slower, and not so fast that they are overrun for long.
+// For any cost of a join, a storm is admitted at the pace that the processors permit, after some seconds of
+// measurement: not much slower, and never so fast that they are overloaded for long.
 func TestPaceFindsTheHeadroom(t *testing.T) {
 	for _, cores := range []float64{1, 2, 16} {
 		for _, cost := range []float64{.0003, .001, .005, .03} {
@@ -57,7 +57,7 @@ func TestPaceFindsTheHeadroom(t *testing.T) {
 				if rate < .7*ideal || rate > 1.2*ideal || overrun > 8 {
 					t.Errorf("%v cores, a join of %v s, %.1f busy: %.0f a second, ideal is %.0f; overrun for %d s", cores, cost, other, rate, ideal, overrun)
 				}
-				// Another load comes: joins give way.
+				// Other load appears: joins slow down.
 				m.other = .7 * cores
 				for range 15 {
 					m.second(math.Inf(1))
@@ -97,7 +97,7 @@ func TestPaceBounds(t *testing.T) {
 	if p.Rate() != 2 {
 		t.Error("no period, and something was learned")
 	}
-	// Above the limit somebody waits for ever, or the kernel kills: that is asked only where it does.
+	// Above the limit joins wait for ever, or the kernel ends the process: this case occurs only there.
 	p.Measured(Measure{Period: time.Second, Memory: 2})
 	if p.Rate() != 2 || p.Overfull() {
 		t.Errorf("memory is above a limit that nobody enforces: %v a second, overfull %t", p.Rate(), p.Overfull())
@@ -111,7 +111,7 @@ func TestPaceBounds(t *testing.T) {
 	}
 }
 
-// Nobody is let in while memory is overfull, and who waits is, a moment after there is room again.
+// No stream is admitted while memory is overfull, and waiting ones are admitted a moment after there is room again.
 func TestOverfullLetsNobodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, meter := admission(t, AdmissionConfig{Pace: PaceConfig{Contained: true}})
@@ -120,6 +120,17 @@ func TestOverfullLetsNobodyIn(t *testing.T) {
 		if rate := a.State().Rate; rate != 0 {
 			t.Errorf("it is overfull, and %v a second are let in", rate)
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range fewWait {
+			go func() { _ = a.Wait(ctx, CostFull) }()
+		}
+		synctest.Wait()
+		s := status.Convert(a.Wait(t.Context(), CostFull))
+		if len(s.Details()) != 1 || s.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() != 30*time.Second {
+			t.Errorf("while it is overfull: %v, %v", s, s.Details())
+		}
+		cancel()
+		synctest.Wait()
 		began := time.Now()
 		time.AfterFunc(10*time.Second, func() { meter.measure.Store(&Measure{Memory: .5}) })
 		if err := a.Wait(t.Context(), CostFull); err != nil {
@@ -131,7 +142,7 @@ func TestOverfullLetsNobodyIn(t *testing.T) {
 	})
 }
 
-// fixed is a meter that says what it is told.
+// fixed is a meter that returns a given measurement.
 type fixed struct{ measure atomic.Pointer[Measure] }
 
 func (f *fixed) Measure() Measure { return *f.measure.Load() }
@@ -175,7 +186,8 @@ func storm(t *testing.T, a *Admission, n int, cost float64) (last time.Duration,
 	return time.Since(began), int(failed.Load())
 }
 
-// Nobody is refused while a wait of some seconds will do; the pace is kept; who holds everything goes four times as fast.
+// No join is refused while a wait of some seconds suffices, and the pace is kept. Proxies that hold everything join
+// four times as fast.
 func TestAdmissionPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}}) // 100 a second
@@ -197,7 +209,7 @@ func TestAdmissionPace(t *testing.T) {
 	})
 }
 
-// What would wait for too long is refused at once, with a time to come back; the queue is bounded.
+// A join that would wait for too long is refused at once, with a time for the next attempt. The queue is bounded.
 func TestAdmissionRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, meter := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085}, Longest: 5 * time.Second})
@@ -228,7 +240,7 @@ func TestAdmissionRefuses(t *testing.T) {
 	})
 }
 
-// worked measures a process of two cores on which a join takes 4 ms, and to refuse one 1.5 ms.
+// worked measures a process of two cores in which a join costs 4 ms, and a refusal 1.5 ms.
 type worked struct {
 	state func() AdmissionState
 	at    time.Time
@@ -248,7 +260,8 @@ func (w *worked) Measure() Measure {
 	return m
 }
 
-// What refusals cost does not look as if joins had become dear, so that fewer are let in and more refused, down to the least.
+// The cost of refusals does not count as the cost of joins; otherwise fewer and fewer joins would be admitted, down to
+// the minimum.
 func TestRefusalsDoNotCauseMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meter := &worked{at: time.Now(), state: func() AdmissionState { return AdmissionState{} }}
@@ -266,7 +279,7 @@ func TestRefusalsDoNotCauseMore(t *testing.T) {
 			})
 		}
 		joining.Wait()
-		if took := time.Since(began); took > time.Minute { // 12 s would do, were nobody refused
+		if took := time.Since(began); took > time.Minute { // 12 s would suffice without refusals
 			t.Errorf("5000 joins at 4 ms took %v of two cores; %+v", took, a.State())
 		}
 		if a.State().Refused < 5000 {
@@ -277,7 +290,8 @@ func TestRefusalsDoNotCauseMore(t *testing.T) {
 	})
 }
 
-// PILOT_MAX_REQUESTS_PER_SECOND caps the number, whatever they cost; who gives up leaves the queue.
+// PILOT_MAX_REQUESTS_PER_SECOND limits the number of joins, whatever their cost; a caller that gives up leaves the
+// queue.
 func TestAdmissionCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := admission(t, AdmissionConfig{Pace: PaceConfig{Cores: 1, FirstCost: .0085, Most: 25}})

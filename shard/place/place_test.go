@@ -122,7 +122,7 @@ func TestPlacement(t *testing.T) {
 	if here := a.streams.Misplaced(a.Ring(), "a"); here != 200-at["a:15010"]/3 {
 		t.Errorf("%d of 200 streams are misplaced, a owns %d", here, at["a:15010"]/3)
 	}
-	for ctx := within(t); a.LeaderAge(time.Now()) == 0 && ctx.Err() == nil; { // who leads comes by a watch of its own
+	for ctx := within(t); a.LeaderAge(time.Now()) == 0 && ctx.Err() == nil; { // the leader is known by a watch of its own
 		runtime.Gosched()
 	}
 	if a.LeaderAge(time.Now()) == 0 || a.Placement().Peers() != 2 || !a.Placement().InRing() {
@@ -144,7 +144,7 @@ func TestPlacement(t *testing.T) {
 	c.eventually(t, "c knows", func(p *Placement) bool { return !p.InRing() && p.Peers() == 1 })
 }
 
-// A replica that is warming knows what it will own, and gets that.
+// A warming replica knows the namespaces that it will own, and then owns them.
 func TestExpected(t *testing.T) {
 	f := newFleet(t, "a", "b")
 	f.pass(10)
@@ -187,7 +187,7 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// An owner that is not there is no owner, until the leader has given its shards away.
+// An owner that is gone does not count as owner, until the leader has reassigned its shards.
 func TestOwnerThatIsAway(t *testing.T) {
 	r := ring.Assign(nil, []ring.Member{{Name: "b", Address: "b:1", Weight: 1}}, ring.Load{})
 	p := &Placement{ring: r, self: "a", fleet: map[string]seat{"a": {"a:1", true, "v1"}}}
@@ -252,7 +252,7 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	})
 	<-first
 	n.eventually(t, "the first ring", of(1))
-	// It is replaced; the fleet changes, and it wants to write what it believes in.
+	// It is replaced; the fleet changes, and it tries to write its own ring.
 	s.Depose(old)
 	deposed := make(chan error, 1)
 	go func() { deposed <- errorOf(t.Context(), s, old) }()
@@ -277,12 +277,12 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	}
 }
 
-// errorOf leads with an epoch until it is told why it may not.
+// errorOf leads with an epoch until Lead returns an error, and returns it.
 func errorOf(ctx context.Context, s *kvtest.Server, epoch kv.Epoch) error {
 	return Lead(ctx, epoch, LeaderConfig{Store: s.Store, Log: quiet})
 }
 
-// What somebody wrote into the place of the ring leaves readers with the last good one, and the leader replaces it.
+// An invalid value of the ring leaves readers with the last valid ring, and the leader replaces it.
 func TestBrokenRing(t *testing.T) {
 	s := kvtest.Start(t)
 	n := startNode(t, s.Connect(), "a")

@@ -22,17 +22,17 @@ type ReplicaConfig struct {
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Replica follows the ring. Any goroutine may call its methods.
+// Replica follows the ring, the fleet and the leader. Any goroutine may call its methods, one of them Run.
 type Replica struct {
 	cfg       ReplicaConfig
 	placement atomic.Pointer[Placement]
 	numbers   atomic.Pointer[Numbers]
 	fleet     atomic.Pointer[[]member.Record]
-	elected   atomic.Int64 // time of the last change of leader, Unix ns; 0: unknown
+	elected   atomic.Int64 // when the present leader was first seen, Unix ns; 0: no leader
 }
 
-// NewReplica validates the configuration. Until Run has read the ring, the Placement has no owners. Errors: the store
-// or the name is missing.
+// NewReplica returns a Replica without a ring. Until Run has read the ring, its Placement names no owners. Error: the
+// store or the name is missing.
 func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Store == nil || cfg.Self == "" {
 		return nil, errors.New("placement: a store and the name of this replica are needed")
@@ -52,13 +52,13 @@ func (r *Replica) Placement() *Placement { return r.placement.Load() }
 // Ring returns the present ring; nil: none.
 func (r *Replica) Ring() *ring.Ring { return r.Placement().ring }
 
-// Numbers returns the fleet's totals by its records, which are some seconds old.
+// Numbers returns the fleet's totals from the replicas' records, which lag by some seconds; zero until Counted.
 func (r *Replica) Numbers() Numbers { return *r.numbers.Load() }
 
-// Counted reports whether the fleet has been read; before that Expected returns nothing.
+// Counted reports whether the fleet has been read; before that Expected returns nil.
 func (r *Replica) Counted() bool { return r.fleet.Load() != nil }
 
-// LeaderAge returns how long this replica has seen the present leader; 0: no leader is known.
+// LeaderAge returns the time for which this replica has seen the present leader; 0: no leader is known.
 func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	since := r.elected.Load()
 	if since == 0 {
@@ -67,8 +67,10 @@ func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	return max(now.Sub(time.Unix(0, since)), 0)
 }
 
-// Expected returns the namespaces of which this replica will own a part once it has joined, those with most streams
-// first. It plans them before it becomes ready. This is a forecast by present loads; correctness does not depend on it.
+// Expected forecasts this replica's namespaces after it has joined, by descending number of streams; nil before
+// Counted. A namespace counts if this replica will own a part of it. The caller plans these namespaces before the
+// replica becomes ready. The forecast assumes the present loads and this replica's full weight, and omits namespaces
+// and workloads that no record names. Correctness does not depend on it.
 func (r *Replica) Expected() []string {
 	records := r.fleet.Load()
 	if records == nil {
@@ -144,7 +146,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	}
 }
 
-// oldestOf returns the revision of the oldest candidate, which is the leader. 0: no candidate.
+// oldestOf returns the revision of the oldest candidate, which is the leader's; 0: there is no candidate.
 func oldestOf(folder kv.Folder) (oldest int64) {
 	for _, candidate := range folder.Blobs {
 		if oldest == 0 || candidate.Revision < oldest {
@@ -154,7 +156,7 @@ func oldestOf(folder kv.Folder) (oldest int64) {
 	return oldest
 }
 
-// read decodes the ring of a folder. If it does not decode, the present ring stays.
+// read decodes the ring of a folder. Without a ring that decodes, it returns the present ring.
 func (r *Replica) read(folder kv.Folder) *ring.Ring {
 	for _, blob := range folder.Blobs {
 		if blob.Path != ringPath {
@@ -164,12 +166,12 @@ func (r *Replica) read(folder kv.Folder) *ring.Ring {
 		if err == nil {
 			return next
 		}
-		r.cfg.Log.Error("the stored ring cannot be read; the last one stays in use", slog.Any("error", err))
+		r.cfg.Log.Error("the stored ring cannot be decoded; the previous ring stays in use", slog.Any("error", err))
 	}
 	return r.Ring()
 }
 
-// publish replaces the placement if its answers may differ.
+// publish replaces the placement, and closes the old one's Superseded, if the answers may differ.
 func (r *Replica) publish(next *ring.Ring, fleet map[string]seat) {
 	old := r.Placement()
 	if old.ring.Version() == next.Version() && sameRing(old.ring, next) && sameSeats(old.fleet, fleet) {
@@ -183,7 +185,7 @@ func sameRing(a, b *ring.Ring) bool {
 	return a == b || a != nil && b != nil && string(a.Encode()) == string(b.Encode())
 }
 
-// count sums up the fleet.
+// count computes the Numbers of a fleet.
 func (r *Replica) count(fleet []member.Record) {
 	var n Numbers
 	weights, own, version := 0, 0, ""
@@ -210,16 +212,16 @@ func (r *Replica) count(fleet []member.Record) {
 
 // Numbers are the fleet's totals.
 type Numbers struct {
-	Ready   int     // ready replicas, this one included
-	Streams int     // of all replicas
-	Share   float64 // this replica's weighted share of the streams; 0 while it is not ready
-	Mixed   bool    // the ready replicas have several versions
+	Ready   int     // ready replicas, including this one if it is ready
+	Streams int     // of all replicas, ready or not; streams that wait for admission are included
+	Share   float64 // this replica's part of Streams by its weight; 0 while it is not ready
+	Mixed   bool    // the ready replicas do not all have one version
 }
 
-// Mean returns the streams per ready replica.
+// Mean returns Streams per ready replica; without ready replicas, Streams.
 func (n Numbers) Mean() float64 { return float64(n.Streams) / float64(max(n.Ready, 1)) }
 
-// Placement maps proxies to their owners. Immutable; Superseded is closed when there is a newer one.
+// Placement maps proxies to their owners. It is immutable; Superseded is closed when a newer one replaces it.
 type Placement struct {
 	ring  *ring.Ring
 	self  string
@@ -227,7 +229,7 @@ type Placement struct {
 	over  chan struct{}
 }
 
-// seat is a placement's knowledge of one replica.
+// seat is the part of a replica's record for a placement.
 type seat struct {
 	address string
 	ready   bool
@@ -254,10 +256,15 @@ func sameSeats(a, b map[string]seat) bool {
 	return true
 }
 
-// Owner returns a proxy's owner: self, or another replica's address. With neither, the proxy stays where it is. That is
-// the case in two situations. The owner does not exist or is not present (it crashed, and the leader has not reassigned
-// its shards yet). Or the owner runs another version than this replica, unless this one leaves: during an upgrade a
-// proxy moves to the new version once, and not back with each change of the ring.
+// Owner returns a proxy's owner: self, or the address of another replica (host:port). An empty address with self false
+// means that the proxy stays where it is, in these cases:
+//
+//   - the ring has no owner for the proxy;
+//   - the owner is absent or not ready: it crashed, and the leader has not reassigned its shards yet, or it leaves;
+//   - the owner runs another version than this replica, and this replica is ready.
+//
+// During an upgrade a proxy therefore moves to the new version once, and not back with each change of the ring. The
+// address is also empty if the owner's record names no address.
 func (p *Placement) Owner(namespace, workload string) (address string, self bool) {
 	m, ok := ring.Owner(p.ring, namespace, workload)
 	if !ok {
@@ -279,7 +286,7 @@ func (p *Placement) Owner(namespace, workload string) (address string, self bool
 // Ring returns the ring of the placement; nil: none.
 func (p *Placement) Ring() *ring.Ring { return p.ring }
 
-// InRing reports whether this replica owns shards.
+// InRing reports whether this replica is a member of the ring.
 func (p *Placement) InRing() bool {
 	_, in := p.ring.Member(p.self)
 	return in
@@ -296,10 +303,10 @@ func (p *Placement) Peers() int {
 	return n
 }
 
-// Superseded returns a channel that is closed when there is a newer placement.
+// Superseded returns a channel that is closed when a newer placement replaces this one.
 func (p *Placement) Superseded() <-chan struct{} { return p.over }
 
 // String describes the placement, for logs and debug pages.
 func (p *Placement) String() string {
-	return fmt.Sprintf("ring %d of %d replicas, %d are there", p.ring.Version(), len(p.ring.Members()), len(p.fleet))
+	return fmt.Sprintf("ring %d of %d replicas, %d present", p.ring.Version(), len(p.ring.Members()), len(p.fleet))
 }

@@ -5,52 +5,57 @@ import (
 	"time"
 )
 
-// Leaving is the plan of a replica that was asked to stop: leave the ring, send the streams away over the grace period,
-// then end the rest. It has no clock; one goroutine calls Step.
+// Leaving plans the orderly stop of a replica. The replica leaves the ring, sends its streams away over the grace
+// period, and then ends the rest. Leaving has no clock; one goroutine calls Step.
 type Leaving struct {
-	Began time.Time     // when it was asked to stop
-	Grace time.Duration // time until it must be done (--shutdown-duration)
-	// Notice is the time for others to learn that this replica leaves, so that closed streams find another owner. It
-	// ends early with LeavingInput.HandedOver. 0: 3 s, at most a fifth of Grace.
+	Began time.Time     // when the stop was requested
+	Grace time.Duration // duration of the whole stop, from Began (--shutdown-duration)
+	// Notice is the longest time for other replicas to learn that this one leaves, so that closed streams find another
+	// owner. LeavingInput.HandedOver ends it earlier. 0: 3 s, but at most a fifth of Grace.
 	Notice time.Duration
-	// Margin is the time kept at the end for GOAWAY and last writes. 0: 2 s, at most a fifth of Grace.
+	// Margin is the time at the end of Grace for GOAWAY and last writes. 0: 2 s, but at most a fifth of Grace.
 	Margin time.Duration
 
-	since  time.Time // when the others knew; zero: they do not yet
-	closed float64
-	moved  float64
+	since  time.Time // actual end of Notice, from which streams are sent away; zero: not yet
+	closed float64   // fraction of a stream that remains from earlier steps (portion)
+	moved  float64   // the same for streams counted in LeavingInput.Follow
 }
 
 // LeavingInput is the input of one step.
 type LeavingInput struct {
 	Now     time.Time
-	Streams int  // remaining here
-	Follow  int  // of them, those whose agents move them once notified
+	Streams int  // streams that this replica still serves
+	Follow  int  // part of Streams with an agent that moves them once it is notified
 	Peers   int  // other ready replicas: Placement.Peers
-	Led     bool // there is a leader, which writes the ring without this replica
-	// HandedOver: Member.LeavingRecorded is closed and Placement.InRing is false, so agents can be notified of other
-	// owners.
+	Led     bool // there is a leader, which will write a ring without this replica
+	// HandedOver means that Member.LeavingRecorded is closed and Placement.InRing is false. From then on the ring names
+	// other owners, and agents can be notified of them.
 	HandedOver bool
 }
 
 // LeavingStep is the result of one step.
 type LeavingStep struct {
-	Close int  // number of streams to close, chosen at random
-	All   bool // also streams that move by themselves, whose time is over; else only others
-	// NotifyBy is the deadline for notifying all agents, so that they move before the end; zero: unknown yet.
+	Close int  // number of streams to close, which the caller selects
+	All   bool // streams counted in Follow are among them, since their time to move is over; false: only the others
+	// NotifyBy is the deadline for notifying all agents, so that they move before the end. It is zero until HandedOver or
+	// the end of Notice.
 	NotifyBy time.Time
-	GoAway   bool // end the gRPC servers (GOAWAY) and stop: this is the last step
+	GoAway   bool // end the gRPC servers (GOAWAY) and stop; the last step
 }
 
-// Step returns what to do now; it must be called several times a second. Agents are notified in the first half of the
-// available time, and move by themselves. Other streams are closed evenly over all of it: each reaches a replica that
-// is warm for it, and the present proxies notice no wave. Streams that an agent has not moved by the end are closed
-// too.
+// Step returns the actions due now. Call it once per StepEvery, since the number of streams to close is for one such
+// interval. Nothing is due until HandedOver or the end of Notice. Then agents are notified in the first half of the
+// remaining time, and move their streams. The other streams are closed evenly over all of that time. So each reconnects
+// to a replica that is warm for it, and that replica's own proxies notice no wave. In the last eighth, streams that no
+// agent has moved are closed as well.
+//
+// GoAway is due Margin before the end of Grace. Without streams or other ready replicas it is due at once, unless a
+// leader has not yet handed over and Notice still runs.
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	notice, margin := cmp.Or(l.Notice, min(3*time.Second, l.Grace/5)), cmp.Or(l.Margin, min(2*time.Second, l.Grace/5))
 	elapsed := in.Now.Sub(l.Began)
 	idle := in.Streams == 0 || in.Peers == 0 // without another replica, keeping streams helps no proxy
-	// A replica that ends before the leader sees its departure would count as crashed, and stay in the ring.
+	// If this replica ended before the leader sees its departure, it would count as crashed and stay in the ring.
 	unseen := in.Led && !in.HandedOver && elapsed < notice
 	if idle && !unseen || elapsed >= l.Grace-margin {
 		return LeavingStep{GoAway: true}
@@ -71,8 +76,8 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	return step
 }
 
-// portion returns the number of streams for one step, so that none are left when the time is over. rest accumulates
-// fractions.
+// portion returns the part of the streams to close in one step, so that all are closed when left has passed. rest
+// carries the fraction of a stream to the next step.
 func portion(rest *float64, of int, left time.Duration) int {
 	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
 	n := min(int(*rest), of)
@@ -80,8 +85,8 @@ func portion(rest *float64, of int, left time.Duration) int {
 	return n
 }
 
-// stepEvery is the interval of Leaving.Step.
+// stepEvery is the result of Leaving.StepEvery.
 const stepEvery = 200 * time.Millisecond
 
-// StepEvery returns the interval of Step.
+// StepEvery returns the interval of calls of Step.
 func (l *Leaving) StepEvery() time.Duration { return stepEvery }

@@ -2,26 +2,26 @@ package place
 
 import "time"
 
-// Signals are one replica's figures for an autoscaler. The names are those of the metrics.
+// Signals holds one replica's values for an autoscaler, with the names of their metrics.
 type Signals struct {
-	Proxies    float64 // navarch_proxies: streams of this replica
-	Fleet      float64 // navarch_fleet_proxies_per_replica: streams of all, including waiting ones, per ready replica
-	Imbalance  float64 // navarch_imbalance: streams relative to this replica's share; 1 is even
-	Misplaced  float64 // navarch_misplaced_proxies: streams that another replica owns
-	PushLag    float64 // navarch_push_lag_seconds: age of the oldest change that a stream waits for
-	QueueDelay float64 // navarch_join_delay_seconds: expected wait of a stream that comes now
+	Proxies    float64 // navarch_proxies: streams that this replica serves
+	Fleet      float64 // navarch_fleet_proxies_per_replica: Numbers.Mean
+	Imbalance  float64 // navarch_imbalance: Proxies divided by Numbers.Share; 1: even, or the share is 0
+	Misplaced  float64 // navarch_misplaced_proxies: streams of this replica that another one owns
+	PushLag    float64 // navarch_push_lag_seconds: longest time that a stream has waited for a push
+	QueueDelay float64 // navarch_join_delay_seconds: expected wait of a new stream
 }
 
 // Measures is the input of SignalsOf.
 type Measures struct {
-	Streams   int
-	Misplaced int // Streams.Misplaced
+	Streams   int // member.Streams.Total
+	Misplaced int // member.Streams.Misplaced
 	Numbers   Numbers
 	PushLag   time.Duration
 	Admission AdmissionState
 }
 
-// SignalsOf computes the signals.
+// SignalsOf computes the signals of one replica; times become seconds.
 func SignalsOf(m Measures) Signals {
 	s := Signals{
 		Proxies: float64(m.Streams), Fleet: m.Numbers.Mean(), Misplaced: float64(m.Misplaced),

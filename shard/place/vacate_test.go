@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// When all replicas have left in order the ring says so, and the next one that comes has it at once, under whatever leader. One
-// that crashed is waited for, as before.
+// When all replicas have left in order, the ring records it, and the next replica owns everything at once, under any
+// leader. A crashed replica is waited for, as before.
 func TestAllLeave(t *testing.T) {
 	leave := func(f *fleet, name string) {
 		r := f.members[name]
@@ -51,8 +51,8 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
-// A process that has just started its etcd takes over at once what a killed one left: its record under a lease of an hour, and
-// its shards. A replica that comes later is given its share.
+// A process that has just started its etcd replaces a killed one at once: its record, whose lease has an hour left, and
+// its shards. A replica that joins later gets its share.
 func TestAloneAtFirst(t *testing.T) {
 	s := kvtest.Start(t)
 	killed := startNode(t, s.Connect(), "killed")

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// agentReport is a request of the agent that has no response. The newest one is sent on every upstream connection of
-// Envoy's delta streams.
+// agentReport is the newest report of the agent: a request without a response. It is sent on every upstream connection
+// of Envoy's delta streams.
 type agentReport struct {
 	mu      sync.Mutex
 	data    []byte        // encoded; nil: no report yet
@@ -17,14 +17,14 @@ type agentReport struct {
 
 func newAgentReport() *agentReport { return &agentReport{changed: make(chan struct{})} }
 
-// next returns a channel that is closed at the next change.
+// next returns a channel that is closed when the next report replaces the present one.
 func (s *agentReport) next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// message returns the report to send now; nil: none.
+// message returns the encoded report; nil: no report yet.
 func (s *agentReport) message() mem.BufferSlice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,10 +34,10 @@ func (s *agentReport) message() mem.BufferSlice {
 	return message(s.data)
 }
 
-// Report sends a report to the control plane, of a type that Envoy does not use and without a response. An empty wrong
-// means healthy; otherwise it is sent as the request's error. The report is sent on Envoy's delta streams now, and on
-// each connection that replaces them, until the next report. Without a stream of Envoy it is sent on the next one. Safe
-// for concurrent use.
+// Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type that
+// Envoy uses. wrong is sent as the request's error; empty means healthy. Report does not wait: the report is sent now
+// on each delta stream of Envoy, and on each later stream or upstream connection. Only the newest report is sent,
+// whatever its type. Safe for concurrent use.
 func (r *Relay) Report(typeURL, wrong string) {
 	data := appendText(nil, requestType, typeURL)
 	if wrong != "" {
@@ -53,5 +53,5 @@ func (r *Relay) Report(typeURL, wrong string) {
 	s.changed = make(chan struct{})
 }
 
-// internal is the code that Istio's agents use for an unhealthy application (google.rpc.Code).
+// internal is the google.rpc.Code of an unhealthy application, as Istio's agents send it.
 const internal = 13

@@ -6,8 +6,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// What the agent has to say is said after Envoy's first words, again when it is another, and, the newest of it, on the upstream that a stream moves to;
-// before anything was said nothing is.
+// The agent's report is sent after Envoy's first request and after each change, the newest one also on the upstream
+// that a stream moves to. Without a report nothing is sent.
 func TestSay(t *testing.T) {
 	const typeHealth = "type.googleapis.com/istio.v1.HealthInformation"
 	m := newMesh()

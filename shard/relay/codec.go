@@ -6,14 +6,17 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message as received. Its buffers are reference counted: sending a frame releases them.
+// frame is one encoded message. Its buffers are reference counted: sending a frame releases them.
 type frame struct{ data mem.BufferSlice }
 
-// rawCodec passes the received buffers on without a copy. Its name is proto, which peers expect.
+// rawCodec passes the received buffers on without a copy. Its name is that of gRPC's protobuf codec, which peers
+// expect.
 type rawCodec struct{}
 
+// Name implements encoding.CodecV2.
 func (rawCodec) Name() string { return "proto" }
 
+// Marshal implements encoding.CodecV2. It returns an error unless v is a *frame.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	f, ok := v.(*frame)
 	if !ok {
@@ -24,6 +27,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return data, nil
 }
 
+// Unmarshal implements encoding.CodecV2. It returns an error unless v is a *frame.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	f, ok := v.(*frame)
 	if !ok {

@@ -17,30 +17,31 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	// window lets a large push arrive without a stop; with 64 KiB the sender uses half as much CPU again.
+	// window (bytes) lets a large push arrive without pauses. With 64 KiB the sender needs 1.5 times the CPU time.
 	window = 1 << 20
 )
 
-// upstream has the sockets of an upstream connection: one goroutine dials and reads, one writes.
+// upstream is the I/O of one upstream connection: one goroutine dials and reads, one writes.
 type upstream struct {
 	id     uint32
 	row    *stream
 	cancel context.CancelFunc
 	in     chan event           // events of the connection; unbuffered, so that a slow reader holds back the server
 	out    chan mem.BufferSlice // messages to send; closed after the last one
-	queue  []mem.BufferSlice    // messages that out has not accepted; owned by the loop
+	queue  []mem.BufferSlice    // messages for out that are not accepted yet; owned by the loop
 	ended  bool                 // out is to be closed when queue is empty
 	closed bool                 // out was closed
 	done   <-chan struct{}
 
-	// Written before the event that follows from them.
+	// The reading goroutine sets these fields before it sends the event with which the loop reads them.
 	connected time.Time
 	store     string
 	behind    bool  // the server ended the stream because it is behind the minimum revision ...
 	revision  int64 // ... and has this revision
 }
 
-// open starts an upstream connection. It waits for the pace, dials, and sends events until it is cancelled.
+// open starts an upstream connection and returns at once. A goroutine waits for the pace, dials, and sends events until
+// the connection ends or is cancelled.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
@@ -103,7 +104,7 @@ func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
 	return err
 }
 
-// recordOutcome tells the pace whether an upstream that ended was healthy.
+// recordOutcome reports to the pace whether an ended upstream was healthy: it sent a response, or reached healthyAfter.
 func (r *Relay) recordOutcome(row *stream, connected time.Time) {
 	if now := time.Now(); row.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
 		r.pace.worked()
@@ -131,7 +132,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 	}
 }
 
-// write sends the loop's messages. After an error read fails too, and receives the status.
+// write sends the loop's messages. After an error of sending, read fails too and receives the status.
 func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	for {
 		select {
@@ -150,8 +151,9 @@ func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	}
 }
 
-// connect opens a connection for one stream, as Istio's agents do: each selects a replica behind the control plane's
-// name again.
+// connect opens a separate connection for one stream, as Istio's agents do: each dial may select another replica behind
+// the control plane's name. The returned function closes the connection. Errors: no credentials, no metadata, no
+// connection.
 func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (grpc.ClientStream, func() error, error) {
 	creds, err := r.cfg.Credentials()
 	if err != nil {
@@ -195,7 +197,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 	return up, conn.Close, nil
 }
 
-// dial opens the socket of the stream and counts its bytes.
+// dial connects to an address (TCP, or the path of a Unix socket), and counts the bytes of the connection.
 func (s *stream) dial(ctx context.Context, addr string) (net.Conn, error) {
 	network := "tcp"
 	if len(addr) > 0 && addr[0] == '/' {
@@ -215,12 +217,14 @@ type countedConn struct {
 	s *stream
 }
 
+// Read implements net.Conn, and counts the bytes.
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.s.socketIn.Add(uint64(n))
 	return n, err
 }
 
+// Write implements net.Conn, and counts the bytes.
 func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.s.socketOut.Add(uint64(n))

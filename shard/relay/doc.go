@@ -1,5 +1,5 @@
-// Package relay carries Envoy's ADS streams to the control plane. Envoy connects to a Unix socket, and each of its
-// streams uses one upstream connection at a time, unchanged except for nonces.
+// Package relay carries Envoy's ADS streams to the control plane. Envoy connects to a Unix socket. Each of its streams
+// is carried over one upstream connection at a time, and its messages are unchanged except for nonces.
 //
 // # Data structures
 //
@@ -11,40 +11,40 @@
 // # One move
 //
 // A replica reports on the stream that another replica owns this proxy. The session dials the owner, at the pace of
-// dials, and asks only for the owner, which waits for admission while the old connection still serves Envoy. Once the
-// stream is admitted and no response is in flight, the session sends what Envoy would send on a new stream, with
-// Envoy's versions, and drops the old connection.
+// moves (pace.go). Its first request there is for the owner alone. With that request the stream waits for admission,
+// while the old connection still serves Envoy. When the stream is admitted and no response is in flight, the session
+// drops the old connection. It then sends the requests that Envoy would send on a new stream, with Envoy's versions.
 //
-// If a connection ended by itself, its unanswered responses count as in doubt and are sent again. If the mirror does
-// not know all that Envoy has, Envoy's stream ends too, and Envoy states everything itself. That happens with state of
-// the world, resources with a TTL, a message that does not parse, and a stream without requests.
+// If a connection ends by itself, its unanswered responses count as in doubt and are sent again. If the mirror does not
+// know Envoy's whole state, Envoy's stream ends too, and Envoy states its versions itself on the next one. That happens
+// after a resource with a TTL, a request with resource locators, a response without a nonce or a message that does not
+// parse. It also happens on a state-of-the-world stream, and on a stream without requests.
 //
-// # Never back
+// # Minimum revision
 //
-// Every delta response names the store revision that it was made of (system_version_info), and the header of the
-// stream names the store. An agent states on its next stream the newest revision that it has seen: its minimum
-// revision. While etcd answers, a replica confirms with etcd that it is up to date before it answers a new stream.
-// While etcd does not answer, a replica that is behind the agent's minimum waits for that revision, 5 s at most. Then
-// it turns the agent away (Unavailable, with its own revision in a trailer). The minimum also has the place of the
-// state in the chain of heads (store/kv), which counts even while etcd answers, because revisions begin again where
-// etcd is restored.
+// Every delta response names the store revision that it is based on (system_version_info), and the header of the stream
+// names the store. The newest revision that an agent has seen is its minimum revision, which it states on its next
+// stream. While etcd answers, a replica confirms with etcd that it is up to date before it answers a new stream. While
+// etcd does not answer, a replica that is behind the agent's minimum waits for that revision, 5 s at most. Then it
+// turns the agent away (Unavailable, with its own revision in a trailer). The minimum also has the place of the state
+// in the chain of heads (store/kv). Revisions begin again when etcd is restored, so the place is compared even while
+// etcd answers.
 //
-// An agent that is turned away looks for another replica, and Envoy keeps its configuration. If for a minute, and in 8
-// tries in a row, the agent finds only replicas that are behind (all are cut off, and the newest is gone), it lowers
-// its minimum to the newest revision that one of them named, and that replica serves it (min_revision.go). Stock
-// agents state no minimum, and are served at once.
+// An agent that is turned away looks for another replica, and Envoy keeps its configuration. If all replicas are cut
+// off and the newest is gone, the agent finds only replicas that are behind. After a minute and 8 such attempts in a
+// row it lowers its minimum to the newest revision among them, and a replica with that revision serves it
+// (min_revision.go). Stock agents state no minimum, and are served at once.
 //
-// An agent that moves its Envoy first asks for its owner on the new stream, and states what Envoy has only once it was
-// admitted. The old replica serves until then, so the minimum that the stream began with may be out of date. The first
+// An agent that moves its Envoy first requests its owner on the new stream, and states Envoy's versions only after
+// admission. The old replica serves until then, so the minimum with which the stream began may be outdated. The first
 // request for Envoy's types is therefore confirmed once more (serve.Proxy.Confirm). If etcd does not answer then, the
-// stream ends, and the agent comes back with its present minimum.
+// new stream ends, and the agent reconnects with its present minimum.
 //
 // # Invariants, held by tests
 //
-// Envoy does not notice a move, and no resource goes back to an older revision: the newest revision seen is sent as the
-// minimum (min_revision.go). Only the relay's own few requests are queued: one message at a time is under way in each
-// direction, and HTTP/2 flow control holds back the rest at its sender. Without an upstream, requests only change the
-// mirror.
+// Envoy does not notice a move. No resource goes back to an older revision, unless the minimum is lowered. Only the
+// relay's own few requests are queued: one message at a time is under way in each direction, and HTTP/2 flow control
+// holds back the rest at its sender. While an upstream is replaced, requests only change the mirror.
 //
 // Owns: the socket, the mirror of Envoy's recorded resources, the agent's subscriptions, the minimum revision, the pace
 // of dials and moves.

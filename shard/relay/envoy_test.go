@@ -90,7 +90,7 @@ func fetch(url string) (string, error) {
 	return string(body), err
 }
 
-// envoyStats are the counters that tell whether Envoy noticed anything.
+// envoyStats returns the counters that show whether Envoy noticed anything.
 func envoyStats(t *testing.T, admin string) map[string]int {
 	t.Helper()
 	stats, err := envoytest.Stats(admin)

@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// While the new upstream does not let it in, the old one serves Envoy; from then on nothing of the old one reaches Envoy.
+// While the new upstream does not let it in, the old one serves Envoy; from then on nothing of the old one reaches
+// Envoy.
 func TestOldUpstreamServesUntilTheNewOneLetsIn(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))

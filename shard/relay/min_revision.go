@@ -7,25 +7,26 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// lowerTries is the number of consecutive replicas that must be behind before the minimum revision is lowered. With a
-// few replicas behind one name, which is dialled each time, a replica is met more than once.
+// lowerTries is the required number of consecutive refusals for lowering the minimum revision. Each attempt dials the
+// control plane's name again, so one replica may refuse several times.
 const lowerTries = 8
 
-// minRevision is the highest revision of the store that a response was based on. Content hashes have no order, so the
-// minimum revision is what prevents a lagging replica from taking a proxy back. If no replica has that revision (all
-// are cut off from the store, and the newest of them is gone), the newest one found serves the proxy: stale
-// configuration is better than none at all.
+// minRevision is the highest store revision of any response so far. Content hashes have no order, so only the minimum
+// revision prevents a lagging replica from sending older configuration. If no replica has that revision (all are cut
+// off from the store, and the newest of them is gone), the minimum is lowered to the newest revision found: stale
+// configuration is better than no configuration.
 type minRevision struct {
 	mu   sync.Mutex
 	seen agentapi.MinRevision
 
-	tries int       // consecutive replicas that were behind
-	since time.Time // time of the first of them
-	best  int64     // highest revision among them
+	tries int       // consecutive refusals by replicas that were behind
+	since time.Time // time of the first refusal
+	best  int64     // highest revision of these replicas
 }
 
-// observe records the system_version_info of a response from a server of that store. A server that does not name its
-// store changes nothing. With a server of another store the minimum starts again from that store's revisions.
+// observe records the system_version_info of a response (empty: only the response headers came). store is the server's
+// store; empty: unknown, which counts as the same store. With another store the minimum revision starts again from that
+// store's revisions.
 func (f *minRevision) observe(store, version string) {
 	n, place, _ := agentapi.DecodeVersion(version)
 	f.mu.Lock()
@@ -38,13 +39,14 @@ func (f *minRevision) observe(store, version string) {
 		f.seen.Store = store
 	}
 	f.seen.Revision = max(f.seen.Revision, n)
-	if place != "" { // a server that names one has admitted the stream, so it has everything seen before
+	if place != "" { // the server has admitted the stream, so its state is not older than the minimum
 		f.seen.Place = place
 	}
 }
 
-// behind records that a replica at a revision refused the proxy because of the minimum revision. After enough refusals
-// over a time it lowers the minimum to the newest revision found, and returns true.
+// behind records that a replica at a revision refused the proxy because of the minimum revision. After lowerTries
+// consecutive refusals over at least the duration atLeast, it lowers the minimum to the highest revision among them,
+// without a place, and returns true. The minimum never rises.
 func (f *minRevision) behind(now time.Time, revision int64, atLeast time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,6 +62,7 @@ func (f *minRevision) behind(now time.Time, revision int64, atLeast time.Duratio
 	return true
 }
 
+// get returns the present minimum.
 func (f *minRevision) get() agentapi.MinRevision {
 	f.mu.Lock()
 	defer f.mu.Unlock()

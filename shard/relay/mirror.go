@@ -12,8 +12,8 @@ const wildcard = "*"
 // upstream sends the resource, or its removal, again.
 const inDoubt = "navarch-in-doubt"
 
-// mirror has Envoy's recorded versions and subscriptions of one stream, which Envoy would state itself on a new one
-// (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; measured, too).
+// mirror is Envoy's own state of one stream: recorded versions and subscriptions. Envoy would state it on a new stream
+// (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; also measured).
 type mirror struct {
 	types []*typeState // in the order of first use, which Envoy keeps when it reconnects
 }
@@ -21,12 +21,12 @@ type mirror struct {
 // typeState is the mirror's state of one type.
 type typeState struct {
 	url      string
-	all      bool            // the wildcard is subscribed
-	legacy   bool            // by an empty first request, without subscriptions by name since
-	names    map[string]bool // subscribed by name; true: not answered since
-	unsaid   int             // number of names that are true
-	answered bool            // a response came, or Envoy stated its versions at the start
-	lastAsk  time.Time
+	all      bool                // the wildcard is subscribed
+	legacy   bool                // the wildcard is of an empty first request; no request has named resources since
+	names    map[string]bool     // subscribed by name; true: not answered yet
+	unsaid   int                 // number of unanswered names
+	answered bool                // false: an empty first request without versions awaits its first response
+	lastAsk  time.Time           // of the newest subscription
 	held     map[string]string   // name -> version, as Envoy recorded them
 	doubt    map[string]struct{} // names of refused responses, which Envoy may have applied in part
 	flying   []sent
@@ -50,8 +50,8 @@ func (m *mirror) find(url string) *typeState {
 	return nil
 }
 
-// request applies one of Envoy's requests. answered is the response that it acknowledges or refuses; nil: none in
-// flight.
+// request applies one of Envoy's requests. answered is the response in flight that the request acknowledges or refuses;
+// nil: there is no such response.
 func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k := m.find(h.typeURL)
 	if k == nil {
@@ -71,7 +71,7 @@ func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k.drop(h.unsubscribe)
 	k.add(h.subscribe, now)
 	for _, r := range h.initial {
-		k.settle(r.name) // a claim is answered only if it is wrong
+		k.settle(r.name) // a stated version is answered only if it is outdated
 	}
 	return answered
 }
@@ -103,14 +103,14 @@ func (k *typeState) drop(names []string) {
 		}
 		k.settle(name)
 		delete(k.names, name)
-		if !k.all { // under the wildcard Envoy may still have it
+		if !k.all { // under the wildcard Envoy may still have the resource
 			delete(k.held, name)
 			delete(k.doubt, name)
 		}
 	}
 }
 
-// settle records that a response has answered for a name.
+// settle records that the subscription of a name is answered.
 func (k *typeState) settle(name string) {
 	if k.names[name] {
 		k.names[name] = false
@@ -118,11 +118,11 @@ func (k *typeState) settle(name string) {
 	}
 }
 
-// response records a response that is sent to Envoy. It counts as held once Envoy accepts it.
+// response records a response that is sent to Envoy. Its resources count as held once Envoy accepts them.
 func (m *mirror) response(h response, nonce string, conn uint32) {
 	k := m.find(h.typeURL)
 	if k == nil {
-		return // Envoy never asked for it, and drops it
+		return // Envoy never requested the type, and drops the response
 	}
 	k.answered = true
 	k.flying = append(k.flying, sent{nonce: nonce, upstream: h.nonce, conn: conn, set: h.set, removed: h.removed})
@@ -134,6 +134,8 @@ func (m *mirror) response(h response, nonce string, conn uint32) {
 	}
 }
 
+// answer removes the response with a nonce from those in flight, applies Envoy's ACK or NACK (failed), and returns the
+// response; nil: no such response is in flight.
 func (k *typeState) answer(nonce string, failed bool) *sent {
 	i := slices.IndexFunc(k.flying, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {
@@ -165,8 +167,8 @@ func (s *sent) suspect(doubt map[string]struct{}) {
 	}
 }
 
-// quiet reports that nothing is in flight: every response and every subscription is answered, except subscriptions that
-// have waited longer than patience.
+// quiet reports whether nothing is in flight: every response and every subscription is answered. Subscriptions older
+// than patience are ignored.
 func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 	for _, k := range m.types {
 		if len(k.flying) > 0 {
@@ -182,9 +184,9 @@ func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 // wanted reports whether Envoy subscribes to anything of the type.
 func (k *typeState) wanted() bool { return k.all || len(k.names) > 0 }
 
-// restate returns the first request of a type on a new upstream: the subscribed names (none: all), and the claimed
-// versions, sorted. In doubt are refused resources, names that Envoy requested again without an answer, and unanswered
-// responses of the previous upstream.
+// restate returns the first request of a type on a new upstream: the subscribed names (none: the wildcard) and the
+// stated versions, both sorted. It states inDoubt for refused resources, for held resources that Envoy subscribed to
+// again without an answer, and for resources of responses that the previous upstream left unanswered.
 func (k *typeState) restate() (subscribe []string, initial []named) {
 	if !k.legacy {
 		subscribe = slices.Sorted(maps.Keys(k.names))

@@ -98,7 +98,7 @@ func ownerResponse(addr string, self bool) mem.BufferSlice {
 
 func (d *randomRun) name() string { return fmt.Sprintf("r%d", d.rand.IntN(8)) }
 
-// change edits the mesh; versions come back, as hashes do when an edit is taken back.
+// change edits the mesh; earlier versions may return, as hashes do when an edit is reverted.
 func (d *randomRun) change(bad bool) {
 	url := []string{typeAll, typeNamed}[d.rand.IntN(2)]
 	switch d.rand.IntN(6) {
@@ -172,7 +172,7 @@ func (d *randomRun) client(changes bool) {
 	}
 }
 
-// compare: when all that Envoy said was heard, the mirror is what Envoy has recorded.
+// compare checks that after all of Envoy's messages the mirror equals Envoy's record.
 func (d *randomRun) compare() {
 	for _, k := range d.s.mirror.types {
 		if claims := d.envoy.claims(k.url); !maps.Equal(claims, k.held) {
@@ -213,7 +213,7 @@ func (d *randomRun) run(rounds int) {
 	d.drain()
 }
 
-// drain lets everything come to rest without faults; then Envoy must run what the mesh has.
+// drain lets all messages arrive without faults; then Envoy must have the mesh's configuration.
 func (d *randomRun) drain() {
 	for url := range d.mesh {
 		for name, version := range d.mesh[url] {

@@ -11,21 +11,21 @@ import (
 )
 
 var (
-	errUntrusted = errors.New("what Envoy holds is not known, so it has to say it itself")
-	errBusy      = errors.New("too much in flight to move")
+	errUntrusted = errors.New("the versions that Envoy has are unknown, so Envoy must state them on a new stream")
+	errBusy      = errors.New("the owner did not admit the stream, or responses were in flight, for too long")
 )
 
-// wants reports whether the stream should move. Only the live connection's answer counts, since an earlier one's may be
-// outdated.
+// wants reports whether the stream should move. Only an answer of the live connection counts: that of an earlier
+// connection may be outdated.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
-// advance moves a stream on as far as possible now. With nothing in flight it dials the owner and asks it for the
-// owner, which waits for admission while the live connection continues. Once the owner has admitted the stream and
-// nothing is in flight, the owner receives what Envoy would state, and becomes the live connection. The old one is
-// dropped, with any unread responses.
+// advance performs the steps of a move that are due. While nothing is in flight it dials the owner. The owner is
+// requested there too (upstreamReady), and with that request the stream waits for admission while the live connection
+// continues. Once the stream is admitted and nothing is in flight, the new connection becomes the live one and receives
+// Envoy's state. The old connection is dropped, with any unread responses.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -35,7 +35,7 @@ func (s *session) advance(now time.Time) {
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
 	case !s.wants() || s.live.owner.Address != s.next.addr:
-		s.do(drop{s.next.id}) // the live connection has answered with another owner meanwhile
+		s.do(drop{s.next.id}) // the live connection has named another owner meanwhile, or the stream no longer wants to move
 		s.next = nil
 	case s.next.in && s.mirror.quiet(now, s.t.patience):
 		s.move(now)
@@ -44,7 +44,7 @@ func (s *session) advance(now time.Time) {
 	}
 }
 
-// wake returns when advance must be called without an event; zero: never.
+// wake returns the next time to call advance without an event; zero: never.
 func (s *session) wake(now time.Time) time.Time {
 	look := now.Add(s.t.look)
 	switch {
@@ -60,7 +60,7 @@ func (s *session) wake(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// letIn records that the target of a move has sent its response headers, which it does once it has admitted the stream.
+// letIn records that the target of a move has admitted the stream: its headers or a response came.
 func (s *session) letIn(now time.Time, id uint32) {
 	if s.is(s.next, id) && s.next.ready && !s.next.in {
 		s.next.in = true
@@ -68,6 +68,7 @@ func (s *session) letIn(now time.Time, id uint32) {
 	}
 }
 
+// move makes the next connection the live one.
 func (s *session) move(now time.Time) {
 	s.do(drop{s.live.id})
 	s.live, s.next = s.next, nil
@@ -79,6 +80,7 @@ func (s *session) move(now time.Time) {
 	}
 }
 
+// giveUp ends a move without success.
 func (s *session) giveUp(now time.Time, err error) {
 	s.do(drop{s.next.id})
 	s.do(notice{what: moveFailed, addr: s.next.addr, err: err})
@@ -86,15 +88,15 @@ func (s *session) giveUp(now time.Time, err error) {
 	s.pace.space(now)
 }
 
-// ownerAnswered handles an answer to the question for the owner.
+// ownerAnswered handles a response of the owner's type.
 func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()
 	s.do(sendUp{e.conn, encodeAnswer(agentapi.OwnerURL, e.head.nonce, err)})
 	if err != nil || !is {
-		return // removed: the replica does not know the owner, and Envoy stays
+		return // invalid, or removed (the replica does not know the owner): the last answer stays in effect
 	}
-	if s.is(s.next, e.conn) { // its answer is used once it is the live one
+	if s.is(s.next, e.conn) { // used once this connection is the live one
 		s.next.owner, s.next.answered = o, true
 		return
 	}
@@ -105,14 +107,14 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	s.owned()
 }
 
-// owned reports the owner that the live connection answered.
+// owned publishes the owner named on the live connection.
 func (s *session) owned() {
 	o := s.live.owner
 	s.known = o.Address
 	s.do(notice{what: owned, addr: o.Address, self: o.Self})
 }
 
-// parseOwner decodes the owner in a response; is: there is one.
+// parseOwner decodes the owner in a response; is reports whether the response has one.
 func parseOwner(raw []byte) (o agentapi.Owner, is bool, err error) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(raw, &response); err != nil {

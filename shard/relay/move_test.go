@@ -64,7 +64,7 @@ func TestMinRevision(t *testing.T) {
 	}
 }
 
-// The place that the last replica has said goes along, over responses that say none, and comes down with the revision.
+// The place that the last replica stated is kept over responses without one, and lowered with the revision.
 func TestMinRevisionHasThePlace(t *testing.T) {
 	var f minRevision
 	for i, step := range []struct{ store, version, want string }{
@@ -88,14 +88,14 @@ func TestMinRevisionHasThePlace(t *testing.T) {
 	}
 }
 
-// Replicas that are behind what a proxy has seen do not bring the minimum revision down at once: for a time, and many tries, another one
-// is looked for, and who lets the proxy in meanwhile ends that. Then the newest of them may serve it.
+// Replicas behind the revision that a proxy has seen do not lower the minimum at once: for a time, and many attempts,
+// another one is searched, and a replica that admits the proxy ends that. Then the newest of them may serve it.
 func TestMinRevisionComesDown(t *testing.T) {
 	began := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
-		behind []int64       // what replicas have, in turn
+		behind []int64       // revisions of the replicas, one after the other
 		every  time.Duration // between two tries
-		let    int           // after so many tries somebody lets it in; 0: nobody
+		let    int           // number of attempts after which a replica admits it; 0: none does
 		want   int64
 	}{
 		"too few":       {[]int64{5, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
@@ -120,7 +120,7 @@ func TestMinRevisionComesDown(t *testing.T) {
 	}
 }
 
-// A proxy whose replica is gone is not taken back by one that is behind, until no other was found in many tries.
+// A proxy whose replica is gone is not served by one that is behind, until many attempts found no other.
 func TestNobodyHasTheMinRevision(t *testing.T) {
 	fresh, old := newMesh(), newMesh()
 	old.set(t, typeCDS, "c", "c1", text("cluster"))
@@ -175,7 +175,8 @@ func TestOwnerThatCannotBeReached(t *testing.T) {
 	}
 }
 
-// An upstream that ends is replaced; Envoy's stream goes on, and what changed meanwhile reaches it, removals included.
+// An upstream that ends is replaced; Envoy's stream continues, and receives the changes of that time, including
+// removals.
 func TestUpstreamIsReplaced(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "kept", "k1", text("kept"))
@@ -206,7 +207,7 @@ func TestUpstreamIsReplaced(t *testing.T) {
 	}
 }
 
-// What the relay cannot know, only Envoy can say: with a resource that expires, its stream ends with its upstream.
+// State that only Envoy can restate: a stream with a resource that expires ends with its upstream.
 func TestStreamThatCannotBeRestatedEnds(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))

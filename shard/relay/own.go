@@ -17,12 +17,12 @@ import (
 // taker runs one Subscription. Its state outlives streams and upstreams.
 type taker struct {
 	sub   Subscription
-	count func(error) // called for each resource, taken or refused
+	count func(error) // called after each Take, with its result
 
 	mu      sync.Mutex
 	running bool
 	waiting map[string]*discoveryv3.Resource // the newest by name
-	answer  []func(error)                    // callbacks of the responses in waiting
+	answer  []func(error)                    // callbacks of the responses whose resources wait
 	held    map[string]string                // name -> version that Take accepted
 }
 
@@ -30,7 +30,7 @@ func newTaker(sub Subscription, count func(error)) *taker {
 	return &taker{sub: sub, count: count, held: map[string]string{}}
 }
 
-// ask returns the first request for an upstream.
+// ask returns the first request for an upstream, with the versions that Take accepted.
 func (t *taker) ask() mem.BufferSlice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +41,8 @@ func (t *taker) ask() mem.BufferSlice {
 	return encodeFirst(nil, t.sub.Type, t.sub.Names, held)
 }
 
-// submit queues a response and frees it. done is called when all resources were taken, or with the errors.
+// submit queues a response and frees data. done is called once: with nil when Take has accepted all waiting resources,
+// else with their errors joined, or with the error of decoding.
 func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	err := proto.Unmarshal(data.Materialize(), &response)
@@ -59,7 +60,7 @@ func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 		t.waiting[r.GetName()] = r
 	}
 	for _, name := range response.RemovedResources {
-		delete(t.waiting, name) // the agent keeps the resource
+		delete(t.waiting, name) // the agent keeps its last accepted version
 	}
 	t.answer = append(t.answer, done)
 	if !t.running {
@@ -111,7 +112,7 @@ func (t *taker) take(r *discoveryv3.Resource) error {
 	return nil
 }
 
-// checkOwn validates Config.Own.
+// checkOwn validates Config.Own. It returns the first error.
 func checkOwn(own []Subscription) error {
 	seen := map[string]bool{agentapi.OwnerURL: true}
 	for _, s := range own {
@@ -119,7 +120,7 @@ func checkOwn(own []Subscription) error {
 		case s.Type == "" || s.Take == nil:
 			return fmt.Errorf("own subscription %q: a type and a Take are needed", s.Type)
 		case seen[s.Type]:
-			return fmt.Errorf("own subscription %q: the type is taken", s.Type)
+			return fmt.Errorf("own subscription %q: the type is repeated or reserved", s.Type)
 		}
 		seen[s.Type] = true
 	}

@@ -17,7 +17,7 @@ import (
 
 const typeTrust = "type.googleapis.com/trust"
 
-// deltaClient is an Envoy of few words: it asks for all clusters, and accepts what comes.
+// deltaClient is a minimal Envoy: it subscribes to all clusters, and accepts every response.
 type deltaClient struct {
 	t *testing.T
 	grpc.ClientStream
@@ -93,8 +93,9 @@ func next[T any](t *testing.T, ch <-chan T) (v T) {
 
 func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
 
-// The agent's own types are asked for after Envoy's first words, without a node; Envoy sees none of their responses; what
-// was taken is acknowledged, what was not is refused with the reason, and the next upstream is told what was taken.
+// The agent's own types are requested after Envoy's first request, without a node, and Envoy sees none of their
+// responses. Accepted resources are acknowledged, refused ones are refused with the reason, and the next upstream
+// receives the accepted versions.
 func TestOwnSubscriptions(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
@@ -155,7 +156,7 @@ func TestOwnSubscriptions(t *testing.T) {
 	}
 }
 
-// A Take that does not return holds up its own type only.
+// A Take that does not return delays its own type only.
 func TestSlowTakeHoldsUpNobody(t *testing.T) {
 	m := newMesh()
 	m.set(t, typeCDS, "c", "c1", text("cluster"))
@@ -181,7 +182,8 @@ func TestSlowTakeHoldsUpNobody(t *testing.T) {
 	a.seen(0, typeTrust, func(of []*discoveryv3.DeltaDiscoveryRequest) bool { return len(of) == 2 })
 }
 
-// Of what comes while Take runs the newest of each resource is taken, the same version once, and every response answered.
+// Of the responses that arrive while Take runs, the newest of each resource is used, one version once, and every
+// response is acknowledged.
 func TestTakerTakesTheNewest(t *testing.T) {
 	entered, release := make(chan string, 8), make(chan struct{}, 8)
 	tk := newTaker(Subscription{Type: typeTrust, Take: func(r *discoveryv3.Resource) error {

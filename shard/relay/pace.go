@@ -7,16 +7,16 @@ import (
 
 const (
 	paceBase = 100 * time.Millisecond
-	// paceMax is also the longest time that a stream of Envoy waits before dialling: long enough to spare a dead
-	// control plane, short enough that its return is noticed at once.
+	// paceMax is also the longest time that a stream of Envoy waits before dialling. It is long enough to spare an
+	// unreachable control plane, and short enough to find it soon after its return.
 	paceMax = 2 * time.Second
-	// healthyAfter is the age at which a silent stream counts as healthy. A reconnect without changes has no
-	// response, so silence alone proves neither.
+	// healthyAfter is the smallest age of a healthy stream without responses. A reconnect without changes has no response,
+	// so silence alone is no failure.
 	healthyAfter = 3 * time.Second
 )
 
-// pacer spaces dials to a control plane that is away: exponentially, with jitter over the upper half of each step,
-// shared by all streams.
+// pacer spaces dials to an unreachable control plane, for all streams together. The pauses grow exponentially; the
+// upper half of each is random.
 type pacer struct {
 	mu       sync.Mutex
 	random   func() float64
@@ -26,7 +26,7 @@ type pacer struct {
 
 func newPacer(random func() float64) *pacer { return &pacer{random: random} }
 
-// wait returns how long a dial at now must wait.
+// wait returns the pause before a dial at now; 0: none.
 func (p *pacer) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,11 +50,11 @@ func (p *pacer) worked() {
 	p.failures, p.next = 0, time.Time{}
 }
 
-// moveForget is the time after the last move or failure from which the next one counts as the first.
+// moveForget is the time without moves and failures before the pause shrinks to the first one again.
 const moveForget = 5 * time.Minute
 
 // movePace spaces one stream's moves, failed ones included. Replicas that learn of a new ring one after the other may
-// send a proxy to each other; they do so less and less often.
+// send a proxy back and forth; the growing pauses make that rarer.
 type movePace struct {
 	random    func() float64
 	base, max time.Duration
@@ -63,9 +63,10 @@ type movePace struct {
 	next      time.Time
 }
 
+// open reports whether a move may begin.
 func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
 
-// space must be called after each move and each failure.
+// space sets the pause after a move or a failure. It doubles, up to max; the upper half of it is random.
 func (p *movePace) space(now time.Time) {
 	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
 		p.step = p.base
@@ -75,7 +76,7 @@ func (p *movePace) space(now time.Time) {
 	p.later(now.Add(p.step/2 + time.Duration(p.random()*float64(p.step/2))))
 }
 
-// spread delays the next move by up to d.
+// spread delays the next move by a random time of up to d.
 func (p *movePace) spread(now time.Time, d time.Duration) {
 	p.later(now.Add(time.Duration(p.random() * float64(d))))
 }

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Whatever servers, Envoy and the network do, the mirror is what Envoy recorded, no upstream hears a nonce that is not its
-// own or a node twice, and Envoy ends with what the mesh has, rollbacks, refusals and cut streams included.
+// For any behaviour of servers, Envoy and the network: the mirror equals Envoy's record, no upstream receives a foreign
+// nonce or a node twice, and Envoy ends with the mesh's configuration, including after rollbacks, refusals and cut
+// streams.
 func TestMirrorIsWhatEnvoyRecorded(t *testing.T) {
 	total := map[what]int{}
 	refusals := 0

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -17,18 +18,20 @@ const (
 	refusedText  = 1 << 10 // bytes
 )
 
-// Refused lists the resources of one type that Envoy refused, and neither accepted nor lost since.
+// Refused lists the refused resources of one type. A resource leaves the list when Envoy accepts a later response with
+// it, or unsubscribes from it.
 type Refused struct {
 	Type  string   `json:"type"`  // type URL
-	Names []string `json:"names"` // of the refused responses' resources, sorted; the first ten
-	Total int      `json:"total"` // number of the names
-	Error string   `json:"error"` // Envoy's message for the newest refusal; the first KiB
+	Names []string `json:"names"` // of all resources in the refused responses, sorted; the first ten
+	Total int      `json:"total"` // number of all such names
+	Error string   `json:"error"` // Envoy's newest error message; the first KiB
 }
 
-// refusal is the state of a type's refusals after an answer of Envoy; Total 0: none any more.
+// refusal is the state of a type's refusals after an answer of Envoy; Total 0: all are resolved.
 type refusal struct{ Refused }
 
-// refusals returns the change of a type's refused resources by an answer; nil: nothing is or was refused.
+// refusals returns a refusal with the type's refused resources after an answer. before is their number before the
+// answer; nil: there are no such resources, before or after. failure is Envoy's error message; empty: it accepted.
 func (k *typeState) refusals(before int, failure string) effect {
 	if len(k.doubt) == 0 && before == 0 {
 		return nil
@@ -37,7 +40,24 @@ func (k *typeState) refusals(before int, failure string) effect {
 	return refusal{Refused{Type: k.url, Names: names[:min(len(names), refusedNames)], Total: len(names), Error: failure}}
 }
 
-// failureOf reads the message of a google.rpc.Status of n bytes.
+// record applies a request to the mirror, and returns the answered response; nil: no such response is in flight.
+func (s *session) record(now time.Time, e fromEnvoy) *sent {
+	if e.err != nil {
+		return nil
+	}
+	before := 0
+	if k := s.mirror.find(e.head.typeURL); k != nil {
+		before = len(k.doubt)
+	}
+	answered := s.mirror.request(e.head, now)
+	k := s.mirror.find(e.head.typeURL)
+	if refused := k.refusals(before, e.head.failure); refused != nil && (answered != nil || len(k.doubt) != before) {
+		s.do(refused)
+	}
+	return answered
+}
+
+// failureOf reads the message of a google.rpc.Status of n bytes, of the message at most refusedText bytes.
 func (c *cursor) failureOf(n int) string {
 	text := ""
 	_ = c.fields(c.at+n, func(field protowire.Number, n int) error { // a malformed status is a refusal without message
@@ -49,7 +69,8 @@ func (c *cursor) failureOf(n int) string {
 	return text
 }
 
-// refusedBy stores the refusals of a type on Envoy's stream of that number, and reports whether they changed.
+// refusedBy stores the refusals of a type, and reports whether they changed. of is the number of Envoy's stream; those
+// of older streams than the newest are ignored.
 func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +88,7 @@ func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	return was != (now.Total > 0) || !slices.Equal(before.Names, now.Names) || before.Error != now.Error
 }
 
-// listRefused returns the refusals sorted by type. The caller holds the mutex.
+// listRefused returns the refusals, sorted by type. The caller holds the mutex.
 func (c *counters) listRefused() (all []Refused) {
 	for _, url := range slices.Sorted(maps.Keys(c.refusals)) {
 		all = append(all, c.refusals[url])
@@ -75,7 +96,7 @@ func (c *counters) listRefused() (all []Refused) {
 	return all
 }
 
-// refused records a refusal, and logs it if it differs from the one before.
+// refused records a refusal, and logs it if it differs from the previous one.
 func (l *loop) refused(e refusal) {
 	if !l.r.stats.refusedBy(l.id, e.Refused) {
 		return

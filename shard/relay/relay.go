@@ -21,41 +21,43 @@ import (
 
 // Config configures Envoy's socket and the control plane.
 type Config struct {
-	// Socket is the path of the Unix socket. Access permits clients other than the user of this process, as which Envoy
-	// runs. Every client acts as this proxy towards the control plane.
+	// Socket is the path of the Unix socket. Processes of this process's user may connect, and Envoy is one; Access
+	// permits further processes. Every client acts as this proxy towards the control plane.
 	Socket string
 	Access socket.Access
-	// Target is the control plane, "host:port" or any gRPC target. It is dialled for the first upstream of a stream,
-	// and for later ones if no owner is known or reachable.
+	// Target is the control plane: "host:port", or a gRPC target that resolves to TCP addresses. State-of-the-world
+	// streams always use it. With Follow, delta streams dial a known owner instead, except during a pause between moves.
 	Target string
-	// Credentials is called for each dial, so that the next connection uses a rotated root. An owner is dialled by its
-	// address, but must prove the same name as Target: the name in the credentials, or else the host of Target.
+	// Credentials is called for each dial, so that the next connection uses a rotated root. Its error fails the dial. An
+	// owner is dialled by its address, but must prove the same name as Target: the name in the credentials, or else the
+	// host of Target.
 	Credentials func() (credentials.TransportCredentials, error)
-	// Metadata is called for each dial and returns the headers to send upstream; nil: none. The relay adds
-	// navarch-revision and navarch-store.
+	// Metadata is called for each dial and returns the headers to send upstream; nil: none. Its error fails the dial. The
+	// relay adds navarch-place, navarch-revision and navarch-store. Like Credentials, it is called by several goroutines.
 	Metadata func() (metadata.MD, error)
-	// Own are the agent's own subscriptions on Envoy's delta streams.
+	// Own lists the agent's own subscriptions on Envoy's delta streams.
 	Own []Subscription
-	// Follow lets the relay ask for the owner of this proxy (agentapi.OwnerURL) and move its delta streams there, make
-	// before break.
+	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL), and move Envoy's delta streams there,
+	// make before break.
 	Follow bool
-	Log    *slog.Logger
+	Log    *slog.Logger // nil: no log
 }
 
-// Subscription is a type that the agent subscribes to on Envoy's delta stream. Envoy never receives its responses, so
-// Envoy must not use the type: its requests for the type are dropped.
+// Subscription is one of the agent's own subscriptions on Envoy's delta stream. Its responses are not passed to Envoy,
+// and Envoy's requests for the type are dropped, so Envoy must not use it.
 type Subscription struct {
 	Type string // type URL
 	// Names are the subscribed resources; none: all of the server's (a wildcard).
 	Names []string
-	// Take receives each resource whose version differs from the last accepted one. nil acknowledges the resource. An
-	// error refuses it upstream with its text, and the last accepted version stays. Removed and missing resources are
-	// acknowledged without a call. Calls come from one goroutine per subscription, one at a time, without locks held.
-	// Of several waiting responses the newest of each resource is passed. Take owns the resource.
+	// Take receives each resource whose version is empty or differs from the last accepted one. nil accepts the resource.
+	// An error refuses, with its text, all responses that were waiting, and Take receives the version again when it is
+	// sent again. Removed and missing resources are acknowledged without a call. Calls for one subscription come one at a
+	// time, without locks held. Of several waiting responses the newest of each resource is passed. Take owns the
+	// resource.
 	Take func(*discoveryv3.Resource) error
 }
 
-// Relay carries ADS streams. New makes it.
+// Relay carries Envoy's ADS streams. New creates it; any goroutine may call its methods, one of them Run.
 type Relay struct {
 	cfg         Config
 	authority   string // host:port of the target: the name that an owner must prove if the credentials name no host
@@ -67,19 +69,20 @@ type Relay struct {
 	timing      timing
 }
 
-// New validates cfg; it opens nothing. The error joins all fields that are missing or too long.
+// New validates cfg; it opens nothing. The error joins the errors of all fields: missing ones, a socket path that is
+// too long, and the first invalid subscription.
 func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
 		errs = append(errs, errors.New("no socket path"))
 	} else if len(cfg.Socket) > socket.MaxPath {
-		errs = append(errs, fmt.Errorf("socket path %q has %d bytes, the system takes %d", cfg.Socket, len(cfg.Socket), socket.MaxPath))
+		errs = append(errs, fmt.Errorf("socket path %q has %d bytes, at most %d are possible", cfg.Socket, len(cfg.Socket), socket.MaxPath))
 	}
 	if cfg.Target == "" {
 		errs = append(errs, errors.New("no address of a control plane"))
 	}
 	if cfg.Credentials == nil {
-		errs = append(errs, errors.New("no credentials: say plaintext explicitly"))
+		errs = append(errs, errors.New("no credentials: plaintext must be explicit (insecure.NewCredentials)"))
 	}
 	if err := checkOwn(cfg.Own); err != nil {
 		errs = append(errs, err)
@@ -99,8 +102,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run serves the socket until ctx ends, then ends all streams and removes the socket. An error: the socket cannot be
-// listened on.
+// Run serves the socket until ctx ends; then it ends all streams, removes the socket and returns nil. Errors: the
+// socket cannot be listened on, or accepting fails.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {
@@ -115,13 +118,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// options returns the options of the socket's server. Envoy pings it every ten seconds (cmd/navarch-agent writes its
-// bootstrap), more often than gRPC permits by default.
+// options returns the options of the socket's server. Envoy pings the server every ten seconds (cmd/navarch-agent
+// writes its bootstrap), more often than gRPC permits by default.
 func (r *Relay) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(r.carry),
-		grpc.MaxRecvMsgSize(math.MaxInt32), // initial versions of a large proxy pass the default of 4 MiB
+		grpc.MaxRecvMsgSize(math.MaxInt32), // initial versions of a large proxy exceed the default of 4 MiB
 		grpc.MaxConcurrentStreams(32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}

@@ -197,7 +197,7 @@ func TestMessagesPassUnchangedAndCounted(t *testing.T) {
 	}
 }
 
-// A stream ends with its upstream and the next one says so to the control plane that came back.
+// A stream ends with its upstream, and the next one states that to the restored control plane.
 func TestStreamEndsWithItsUpstream(t *testing.T) {
 	opened := make(chan struct{}, 8)
 	serve := func(s deltaServer) error {
@@ -238,9 +238,9 @@ func TestStreamEndsWithItsUpstream(t *testing.T) {
 	}
 }
 
-// A control plane that is away sees few dials, however often Envoy asks.
+// A control plane that is away receives few dials, however often Envoy connects.
 func TestDialsArePaced(t *testing.T) {
-	_, conn := startRelay(t, "127.0.0.1:1", nil) // where nobody listens
+	_, conn := startRelay(t, "127.0.0.1:1", nil) // no process listens there
 	start := time.Now()
 	for i := range 5 {
 		s := openDelta(t, conn)
@@ -278,7 +278,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// An Envoy that does not read stops the control plane, and the relay keeps none of what was not read.
+// An Envoy that does not read stops the control plane, and the relay buffers no unread responses.
 func TestBackPressure(t *testing.T) {
 	const messages = 64
 	var sent atomic.Int32

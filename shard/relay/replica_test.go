@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// mesh is what a set of replicas serves, all alike.
+// mesh is the configuration that all replicas of a set serve.
 type mesh struct {
 	mu        sync.Mutex
 	resources map[string]map[string]*discoveryv3.Resource // type -> name
@@ -59,7 +59,7 @@ func (m *mesh) set(t *testing.T, url, name, version string, body proto.Message) 
 
 func (m *mesh) setOwner(addr string) { m.change(func() { m.owner = addr }) }
 
-// replica is a small delta server of a mesh: it sends what differs from what the client says that it holds.
+// replica is a small delta server of a mesh: it sends the difference from the versions that the client states.
 type replica struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	t    *testing.T
@@ -72,7 +72,7 @@ type replica struct {
 	requests [][]*discoveryv3.DeltaDiscoveryRequest // of each stream
 	sent     int                                    // resources and removals that are no agent resources
 	refuse   error                                  // new streams
-	behind   int                                    // this revision is all that it has: it refuses who has seen another
+	behind   int                                    // the only revision that it has: it refuses clients that have seen a newer one
 }
 
 func (m *mesh) replica(t *testing.T, opts ...grpc.ServerOption) *replica {
@@ -152,7 +152,7 @@ func (v *replica) DeltaAggregatedResources(s deltaServer) error {
 	}
 }
 
-// received is what comes on a stream until it ends.
+// received returns the messages of a stream until its end.
 func received(s deltaServer) <-chan *discoveryv3.DeltaDiscoveryRequest {
 	requests := make(chan *discoveryv3.DeltaDiscoveryRequest)
 	go func() {
@@ -198,7 +198,7 @@ func (v *replica) take(types map[string]*watched, req *discoveryv3.DeltaDiscover
 	}
 }
 
-// diff is the next response of a type; nil: there is nothing to say.
+// diff returns the next response of a type; nil: there is no difference.
 func (v *replica) diff(url string, w *watched) *discoveryv3.DeltaDiscoveryResponse {
 	m := v.mesh
 	m.mu.Lock()
@@ -249,7 +249,7 @@ const (
 	typeRDS = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 )
 
-// streams is how many streams were opened, and what was sent on all of them.
+// count returns the number of opened streams and of the messages sent on all of them.
 func (v *replica) count() (streams, sent int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

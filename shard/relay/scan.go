@@ -17,7 +17,7 @@ const (
 	resourceVersion, resourceName, resourceTTL = 1, 3, 6
 )
 
-// named is a resource in a mirror.
+// named is the name and version of a resource.
 type named struct{ name, version string }
 
 // request is the head of a DeltaDiscoveryRequest.
@@ -28,7 +28,7 @@ type request struct {
 	initial                []named
 	failed                 bool   // it has an error_detail
 	failure                string // the message of the error_detail
-	strange                bool   // it has fields that a mirror does not follow
+	strange                bool   // it has fields that the mirror does not follow: resource locators
 }
 
 // response is the head of a DeltaDiscoveryResponse.
@@ -36,10 +36,10 @@ type response struct {
 	typeURL, nonce, revision string
 	set                      []named
 	removed                  []string
-	strange                  bool
+	strange                  bool // it has a resource with a TTL, which the mirror does not follow
 }
 
-// scanRequest parses a request within its buffers. The result is a copy.
+// scanRequest parses a request without joining its buffers. The result does not alias them. The error is errWire.
 func scanRequest(data mem.BufferSlice) (request, error) {
 	var h request
 	c := cursor{bufs: data}
@@ -71,7 +71,8 @@ func scanRequest(data mem.BufferSlice) (request, error) {
 	return h, err
 }
 
-// scanResponse parses a response within its buffers, and skips the bodies of its resources.
+// scanResponse parses a response without joining its buffers, and skips the bodies of its resources. The error is
+// errWire.
 func scanResponse(data mem.BufferSlice) (response, error) {
 	var h response
 	c := cursor{bufs: data}
@@ -88,7 +89,7 @@ func scanResponse(data mem.BufferSlice) (response, error) {
 				case resourceVersion:
 					r.version = c.text(n)
 				case resourceTTL:
-					h.strange = true // Envoy removes it by itself
+					h.strange = true // Envoy removes such a resource by itself
 				}
 				return nil
 			})
@@ -108,7 +109,7 @@ func scanResponse(data mem.BufferSlice) (response, error) {
 
 var errWire = errors.New("not protobuf")
 
-// cursor reads an encoded message across several buffers without joining them. fields knows the length, and prevents
+// cursor reads an encoded message across several buffers without joining them. fields validates lengths, which prevents
 // reads past the end.
 type cursor struct {
 	bufs mem.BufferSlice // from the buffer of the next byte
@@ -116,8 +117,8 @@ type cursor struct {
 	at   int             // of the next byte, in the message
 }
 
-// fields calls visit for every length-delimited field up to end. The cursor is then at the field's value of n bytes, of
-// which visit may read any part. Other fields are skipped.
+// fields calls visit for every length-delimited field up to end, with the length n of its value. The cursor is then at
+// the value, of which visit may read any part. Other fields are skipped. Errors are errWire and those of visit.
 func (c *cursor) fields(end int, visit func(field protowire.Number, n int) error) error {
 	for c.at < end {
 		field, kind, err := c.tag(end)

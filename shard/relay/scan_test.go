@@ -49,7 +49,8 @@ func seeds() (all [][]byte) {
 	return append(all, group, append(appendText(appendText(nil, 4, "first"), 4, "last"), group...), []byte{0xff}, []byte{0x12, 0x7f})
 }
 
-// FuzzScan: whatever a full decoder takes, the scanner takes, and reads the same; whatever the buffers.
+// FuzzScan: the scanner accepts every text that a full decoder accepts, with the same result, for any division into
+// buffers.
 func FuzzScan(f *testing.F) {
 	for _, b := range seeds() {
 		f.Add(b, uint8(1))
@@ -115,7 +116,7 @@ func checkResponse(t *testing.T, got response, resp *discoveryv3.DeltaDiscoveryR
 	}
 }
 
-// What the relay writes is what it means, to a full decoder.
+// The relay's encoding is read without loss by a full decoder.
 func TestWire(t *testing.T) {
 	node := appendText(nil, requestNode, string(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte("n"))))
 	var m discoveryv3.DeltaDiscoveryRequest
@@ -145,7 +146,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// The scanner does not touch bodies: what it allocates depends on names, not on bytes.
+// The scanner does not copy bodies: its allocations depend on names, not on bytes.
 func TestScanDoesNotCopyBodies(t *testing.T) {
 	count := func(size int) float64 {
 		m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeCDS, Nonce: "1", Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: &anypb.Any{Value: make([]byte, size)}}}}

@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// timing has the session's durations. Tests shorten them.
+// timing holds the durations of a session. Tests shorten them.
 type timing struct {
-	admission time.Duration // wait of a move for admission: longer than a replica's queue (shard/place)
-	patience  time.Duration // wait of a move for responses in flight; a subscription that is unanswered for longer is ignored
+	admission time.Duration // longest wait of a move for admission; above place.AdmissionConfig.Longest
+	patience  time.Duration // longest wait of a move for responses in flight; older unanswered subscriptions are ignored
 	spread    time.Duration // random delay of moves: a changed ring moves thousands of agents at once
-	resume    time.Duration // the same for the replacement of an upstream that ended
-	look      time.Duration // interval of checks by a move that waits for quiet
-	between   time.Duration // first pause between two moves or tries; it doubles
+	resume    time.Duration // random delay of the replacement of an ended upstream
+	look      time.Duration // interval of checks whether a waiting move can continue
+	between   time.Duration // first pause between two moves or attempts; it doubles
 	longest   time.Duration // longest such pause
-	lower     time.Duration // time for which all replicas must be behind before one of them serves Envoy
+	lower     time.Duration // time for which all found replicas must be behind before the minimum revision is lowered
 }
 
 var defaultTiming = timing{
@@ -29,8 +29,9 @@ var defaultTiming = timing{
 // session is one delta stream of Envoy: its upstream, its messages in flight, and its moves. It is pure: step handles
 // an event and returns effects in order. The loop (stream.go) has the clocks, sockets and goroutines.
 //
-// Envoy uses the live upstream connection. Before that is ready, requests only change the mirror, which later provides
-// the first requests. During a move there is a second connection, next (move.go).
+// Envoy uses the live upstream connection. Until the first one is ready, Envoy's requests are not read. While it is
+// replaced, they only change the mirror, which then provides the first requests on the new connection. During a move
+// there is a second connection, next (move.go).
 type session struct {
 	target string
 	follow bool
@@ -40,16 +41,16 @@ type session struct {
 
 	mirror  mirror
 	node    []byte // of Envoy's first request, as an encoded field
-	trusted bool   // the mirror has all that Envoy has
+	trusted bool   // the mirror has the whole state of Envoy
 	begun   bool   // Envoy's first request was sent upstream
 	closing bool   // Envoy sends no more requests
 	once    bool   // an upstream connection has been ready
 
-	conns uint32
+	conns uint32 // number of connections so far
 	live  *connState
 	next  *connState // of a move under way
-	until time.Time
-	known string // address of the owner in the last answer on any connection
+	until time.Time  // deadline of the present stage of the move
+	known string     // address of the last known owner, at first that of other streams
 	out   []effect
 }
 
@@ -60,11 +61,11 @@ type connState struct {
 	prefix   string // of nonces, as Envoy sees them; empty for the first connection
 	ready    bool
 	in       bool            // of a move: the server has admitted the stream
-	said     bool            // a request with the node was sent
+	said     bool            // a request with the node was sent on it
 	open     map[string]bool // types with a request on this connection
-	asked    bool            // the owner was asked for
-	answered bool            // the owner was answered
-	owner    agentapi.Owner  // the answer
+	asked    bool            // the owner was requested
+	answered bool            // the owner was received
+	owner    agentapi.Owner  // the last one received
 }
 
 // Events.
@@ -89,7 +90,7 @@ type (
 		head response
 		err  error // of the scan
 	}
-	taken struct { // result of a subscription for a response
+	taken struct { // result of Subscription.Take for a response
 		conn       uint32
 		url, nonce string
 		err        error
@@ -109,7 +110,7 @@ type (
 		data mem.BufferSlice
 	}
 	endUp    struct{ conn uint32 } // no more requests follow
-	ask      struct{ conn uint32 } // for Config.Own
+	ask      struct{ conn uint32 } // send the first requests of Config.Own, and the report
 	sendDown struct {
 		conn uint32
 		data mem.BufferSlice
@@ -134,7 +135,7 @@ const (
 	moved what = iota
 	moveFailed
 	resumed
-	owned // the owner was answered
+	owned // an owner was received on the live connection
 )
 
 type (
@@ -142,7 +143,7 @@ type (
 	effect any
 )
 
-// step handles one event and returns the effects. Only step changes a session.
+// step handles one event and returns the effects in order. Only step changes a session.
 func (s *session) step(now time.Time, e event) []effect {
 	s.out = nil
 	switch e := e.(type) {
@@ -221,7 +222,7 @@ func (s *session) upstreamReady(now time.Time, id uint32) {
 	}
 }
 
-// restate sends on a new connection what Envoy would send on a new stream.
+// restate sends the first request of each subscribed type on a new connection, with Envoy's versions.
 func (s *session) restate(l *connState) {
 	if !s.begun {
 		return
@@ -232,7 +233,7 @@ func (s *session) restate(l *connState) {
 	}
 	for _, k := range s.mirror.types {
 		if !k.wanted() {
-			continue // an empty first request would mean all
+			continue // an empty first request would be a wildcard
 		}
 		names, initial := k.restate()
 		s.do(sendUp{l.id, encodeFirst(node, k.url, names, initial)})
@@ -245,14 +246,13 @@ func (s *session) restate(l *connState) {
 	}
 }
 
-// agentTypes sends the agent's own subscriptions: for the owner, and those of Config.Own.
+// agentTypes sends the first requests of the agent's own subscriptions: the owner's and those of Config.Own.
 func (s *session) agentTypes(l *connState) {
 	s.askOwner(l, nil)
 	s.do(ask{l.id})
 }
 
-// askOwner asks for the owner without the version of the last answer: whether the answering replica is itself the owner
-// differs between replicas.
+// askOwner requests the owner without stating a version: Owner.Self differs between replicas.
 func (s *session) askOwner(l *connState, node []byte) {
 	if s.follow && !l.asked {
 		l.asked = true
@@ -290,6 +290,9 @@ func (s *session) upstreamEnded(now time.Time, id uint32, err error) {
 		if s.live.ready {
 			s.restate(s.live)
 			s.do(notice{what: resumed, addr: s.live.addr})
+		}
+		if s.live.answered {
+			s.owned()
 		}
 		return
 	}
@@ -331,22 +334,6 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 	}
 }
 
-// record applies a request to the mirror, and returns the response that it answers; nil: none in flight.
-func (s *session) record(now time.Time, e fromEnvoy) *sent {
-	if e.err != nil {
-		return nil
-	}
-	before := 0
-	if k := s.mirror.find(e.head.typeURL); k != nil {
-		before = len(k.doubt)
-	}
-	answered := s.mirror.request(e.head, now)
-	if refused := s.mirror.find(e.head.typeURL).refusals(before, e.head.failure); answered != nil && refused != nil {
-		s.do(refused)
-	}
-	return answered
-}
-
 // translate converts a request for the live connection; nil: nothing remains to send.
 func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferSlice {
 	h := e.head
@@ -354,7 +341,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 		return e.data
 	}
 	if known && !s.live.open[h.typeURL] && len(h.subscribe) == 0 {
-		e.data.Free() // no subscription remains: as a first request it would mean all
+		e.data.Free() // without subscriptions it would be a wildcard: it is the first request of its type here
 		return nil
 	}
 	switch {
@@ -375,19 +362,19 @@ func (s *session) response(now time.Time, e fromConn) {
 		e.data.Free()
 		return
 	}
+	known := e.err == nil && h.nonce != ""
 	switch {
-	case e.err != nil || h.strange || h.nonce == "":
-		if !s.own[h.typeURL] {
-			s.trusted = false
-			s.do(sendDown{e.conn, e.data})
-			return
-		}
+	case s.own[h.typeURL] && (!known || h.strange):
 		e.data.Free()
+	case !known:
+		s.trusted = false
+		s.do(sendDown{e.conn, e.data})
 	case s.follow && h.typeURL == agentapi.OwnerURL:
 		s.ownerAnswered(now, e)
 	case s.own[h.typeURL]:
 		s.do(take{e.conn, h.typeURL, h.nonce, e.data})
 	default:
+		s.trusted = s.trusted && !h.strange
 		nonce := h.nonce
 		if s.live.prefix != "" {
 			nonce = s.live.prefix + nonce

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// script runs a session by hand: what the test says happens, and it returns what is to be done.
+// script runs a session by hand: the test supplies events, and each call returns the effects.
 type script struct {
 	t   *testing.T
 	s   *session
@@ -61,7 +61,7 @@ func ups(effects []effect) (all []request) {
 	return all
 }
 
-// question is the one for the owner, where it is asked.
+// question returns the request for the owner among effects; asked is false without one.
 func question(effects []effect) (h request, asked bool) {
 	for _, e := range effects {
 		if e, is := e.(sendUp); is {
@@ -120,7 +120,7 @@ func TestMoveWaitsForQuiet(t *testing.T) {
 	}
 }
 
-// A new upstream that is there while the stream never comes to rest is given up.
+// If the stream never becomes idle, a new upstream is dropped after a while.
 func TestMoveIsGivenUp(t *testing.T) {
 	c := newScript(t)
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
@@ -159,8 +159,8 @@ func TestMoveIsGivenUp(t *testing.T) {
 	}
 }
 
-// On a later upstream no request means more than Envoy meant: an answer to one that is gone is not sent, a subscription in it
-// is; and a type of which nothing is subscribed any more is not asked for at all.
+// On a later upstream, requests keep Envoy's meaning: an acknowledgement for the previous upstream is not sent, a
+// subscription in it is; and a type without subscriptions is not requested.
 func TestRequestsOnALaterUpstream(t *testing.T) {
 	c := newScript(t)
 	c.ask(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCDS})
@@ -221,8 +221,9 @@ func TestNodeIsTheFirstWordOfEveryUpstream(t *testing.T) {
 	}
 }
 
-// A move waits at the owner with one question, while the live connection goes on; the first sign of life of the owner says
-// that it was let in, and completes the move: what Envoy has is said then, once, and what the owner answers of itself counts.
+// A move waits at the owner with one request, while the live connection continues. The owner's first message means that
+// the stream was admitted, and completes the move: Envoy's state is sent then, once, and the owner's responses count
+// from then on.
 func TestMoveIsLetInFirst(t *testing.T) {
 	for name, sign := range map[string]func(*script, uint32) []effect{
 		"headers":  func(c *script, conn uint32) []effect { return c.do(connProof{conn}) },
@@ -276,7 +277,8 @@ func TestMoveIsLetInFirst(t *testing.T) {
 	}
 }
 
-// Who is not let in stays where it is: the live connection has served it all the while, and it comes again later.
+// A session that is refused by its new replica stays with the previous one, which has served it all the time, and tries
+// again later.
 func TestMoveThatIsNotLetIn(t *testing.T) {
 	c := newScript(t)
 	c.quiet()
@@ -304,7 +306,7 @@ func TestMoveThatIsNotLetIn(t *testing.T) {
 	}
 }
 
-// Thousands of agents hear of a new ring, or lose a replica, at once: what they do is spread.
+// Thousands of agents receive a new ring, or lose a replica, at once: their reactions are spread over time.
 func TestStampedesAreSpread(t *testing.T) {
 	c := newScript(t)
 	c.quiet()

@@ -30,10 +30,10 @@ func encoded(m proto.Message) mem.BufferSlice {
 	return message(b)
 }
 
-// simEnvoy records as Envoy's delta_subscription_state.cc does, and beside it keeps what it really runs.
+// simEnvoy records as Envoy's delta_subscription_state.cc does, and also stores the resources that it really runs.
 type simEnvoy struct {
 	requested map[string]map[string]string // type -> name -> version; "": waits for the server
-	others    map[string]map[string]string // resources that were not asked for by name
+	others    map[string]map[string]string // resources that were not subscribed to by name
 	actual    map[string]map[string]string
 	inbox     []*discoveryv3.DeltaDiscoveryResponse
 	outbox    []*discoveryv3.DeltaDiscoveryRequest
@@ -48,7 +48,7 @@ func newSimEnvoy() *simEnvoy {
 	return e
 }
 
-// claims is what it would say in initial_resource_versions if it had to reconnect now.
+// claims returns the initial_resource_versions that it would send if it reconnected now.
 func (e *simEnvoy) claims(url string) map[string]string {
 	all := maps.Clone(e.others[url])
 	for name, version := range e.requested[url] {
@@ -69,7 +69,7 @@ func (e *simEnvoy) subscribe(url, name string) {
 	e.outbox = append(e.outbox, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: url, ResourceNamesSubscribe: []string{name}})
 }
 
-// again is an unsubscribe and a subscribe that Envoy sends as one: without the wildcard it has forgotten what it had.
+// again sends an unsubscription and a subscription in one request: without the wildcard Envoy has dropped the resource.
 func (e *simEnvoy) again(url, name string) {
 	if url == typeNamed {
 		delete(e.actual[url], name)
@@ -90,7 +90,7 @@ func (e *simEnvoy) unsubscribe(url, name string) {
 	e.outbox = append(e.outbox, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: url, ResourceNamesUnsubscribe: []string{name}})
 }
 
-// process takes one response; one that holds a bad version is refused, after a part of it was applied.
+// process applies one response; a response with a bad version is refused, after a part of it was applied.
 func (e *simEnvoy) process(r *rand.Rand) {
 	m := e.inbox[0]
 	e.inbox = e.inbox[1:]
@@ -140,7 +140,7 @@ type simServer struct {
 	ready   bool
 	said    bool // it had a request
 	asked   map[string]map[string]bool
-	holds   map[string]map[string]string // what the client holds, as it thinks; "?": it does not know
+	holds   map[string]map[string]string // versions that the client claims; "?": unknown
 	refused map[string]string
 	must    map[string]bool // type -> an answer is due, also an empty one
 	flying  map[string]*discoveryv3.DeltaDiscoveryResponse
@@ -163,7 +163,7 @@ func (v *simServer) receive() {
 		v.answered(&m)
 	}
 	url := m.TypeUrl
-	if url == agentapi.OwnerURL { // answers to it are not looked at
+	if url == agentapi.OwnerURL { // its responses are not compared
 		if len(m.ResourceNamesSubscribe) > 0 {
 			v.outbox = append(v.outbox, ownerResponse(*v.owner, *v.owner == v.addr))
 		}
@@ -222,7 +222,7 @@ func (v *simServer) answered(m *discoveryv3.DeltaDiscoveryRequest) {
 	}
 }
 
-// push sends what differs of a type.
+// push sends the changed resources of a type.
 func (v *simServer) push(url string) {
 	if v.asked[url] == nil || v.flying[url] != nil {
 		return

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sotw carries a state-of-the-world stream unchanged. It ends with its upstream: its requests do not state Envoy's
-// version of each resource, so the relay could not restate them.
+// sotw carries a state-of-the-world stream unchanged. The stream ends with its upstream: its requests do not state
+// Envoy's version of each resource, so the relay could not restate them.
 func (r *Relay) sotw(down grpc.ServerStream, of uint64) error {
 	st := r.stats.open(of, methodSotW, r.cfg.Target)
 	err := r.carrySotW(down, st)
@@ -48,7 +48,7 @@ func (r *Relay) carrySotW(down grpc.ServerStream, st *stream) error {
 	return ending(err)
 }
 
-// pumpUp carries Envoy's requests until either side ends. After an error of the control plane pumpDown fails too, and
+// pumpUp carries Envoy's requests until either side ends. After an error of the control plane, pumpDown fails too and
 // receives the status.
 func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel context.CancelFunc) {
 	for {
@@ -69,7 +69,8 @@ func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel con
 	}
 }
 
-// pumpDown carries the control plane's responses, and returns why they ended.
+// pumpDown carries the control plane's responses until either side ends. It returns the error; io.EOF: the control
+// plane ended the stream.
 func pumpDown(up grpc.ClientStream, down grpc.ServerStream, st *stream) error {
 	for {
 		var f frame

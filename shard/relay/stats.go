@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// keptStreams is the number of ended streams on the debug page.
+// keptStreams bounds the list of upstreams: above it, ended ones are dropped when another upstream opens.
 const keptStreams = 16
 
 // Stats is the content of the debug page. Requests go up to the control plane, responses come down from it. Message
 // bytes are gRPC payloads; socket bytes include TLS and HTTP/2 framing.
 type Stats struct {
 	Address   string `json:"address"`            // Config.Target
-	Connected bool   `json:"connected"`          // at least one stream has an upstream now
-	Upstream  string `json:"upstream,omitempty"` // dialled address of the newest connected stream
-	Peer      string `json:"peer,omitempty"`     // IP and port of that connection
-	Owner     string `json:"owner,omitempty"`    // the replica that owns this proxy, by the last answer
-	AtOwner   bool   `json:"atOwner"`            // the answering replica is the owner
+	Connected bool   `json:"connected"`          // at least one upstream is connected now
+	Upstream  string `json:"upstream,omitempty"` // dialled address of the newest connected upstream
+	Peer      string `json:"peer,omitempty"`     // IP and port of that upstream
+	Owner     string `json:"owner,omitempty"`    // last received address of the owner of this proxy
+	AtOwner   bool   `json:"atOwner"`            // the replica that named the owner is the owner
 
-	Moves       uint64 `json:"moves"`       // changes to the owner's upstream, unnoticed by Envoy
-	MovesFailed uint64 `json:"movesFailed"` // moves that left the stream where it was
-	Resumes     uint64 `json:"resumes"`     // replaced upstreams, unnoticed by Envoy
-	Taken       uint64 `json:"taken"`       // accepted resources of the agent's own subscriptions
-	Refused     uint64 `json:"refused"`     // refused ones
-	Revision    int64  `json:"revision"`    // highest revision of the store in a response: the minimum revision
-	Store       string `json:"store,omitempty"`
+	Moves       uint64 `json:"moves"`           // completed moves to an owner, unnoticed by Envoy
+	MovesFailed uint64 `json:"movesFailed"`     // attempted moves without success
+	Resumes     uint64 `json:"resumes"`         // replacements of ended upstreams, unnoticed by Envoy
+	Taken       uint64 `json:"taken"`           // accepted resources of the agent's own subscriptions
+	Refused     uint64 `json:"refused"`         // refused resources of the agent's own subscriptions
+	Revision    int64  `json:"revision"`        // the minimum revision (agentapi.MinRevision)
+	Store       string `json:"store,omitempty"` // name of its store
 
-	// StreamsOpened counts streams that Envoy opened, StreamsActive the open ones, Connects those that reached the
-	// control plane.
+	// StreamsOpened counts the streams that Envoy has opened, StreamsActive those still open. Connects counts connected
+	// upstreams, of which a delta stream may have several.
 	StreamsOpened uint64     `json:"streamsOpened"`
 	StreamsActive int        `json:"streamsActive"`
 	Connects      uint64     `json:"connects"`
-	Failures      uint64     `json:"failures"` // refused dials and ended upstreams
+	Failures      uint64     `json:"failures"` // failed dials and ended upstreams, except those of moves
 	LastConnect   *time.Time `json:"lastConnect,omitempty"`
-	LastError     string     `json:"lastError,omitempty"`
-	RetryInMS     int64      `json:"retryInMs"` // wait of the next dial
-	Total         Traffic    `json:"total"`     // of all streams since the start
-	Rejected      []Refused  `json:"rejected,omitempty"`
-	Streams       []Stream   `json:"streams"` // upstreams, oldest first; some ended ones are included
+	LastError     string     `json:"lastError,omitempty"` // of Failures; empty after the next connect
+	RetryInMS     int64      `json:"retryInMs"`           // pause before the next dial of Address
+	Total         Traffic    `json:"total"`               // of all upstreams since the start
+	Rejected      []Refused  `json:"rejected,omitempty"`  // on Envoy's newest stream, sorted by type
+	Streams       []Stream   `json:"streams"`             // open upstreams and the last ended ones, oldest first
 }
 
 // Traffic counts messages and bytes per direction.
@@ -47,16 +47,17 @@ type Traffic struct {
 	RequestBytes    uint64 `json:"requestBytes"`
 	Responses       uint64 `json:"responses"`
 	ResponseBytes   uint64 `json:"responseBytes"`
-	OwnResponses    uint64 `json:"ownResponses"` // of the agent's own subscriptions, not among Responses
+	OwnResponses    uint64 `json:"ownResponses"` // to the agent's own subscriptions; not included in Responses
 	OwnBytes        uint64 `json:"ownResponseBytes"`
 	SocketSentBytes uint64 `json:"socketSentBytes"`
 	SocketReadBytes uint64 `json:"socketReadBytes"`
 }
 
-// Stream is one upstream of Envoy's stream. A delta stream may have several in sequence.
+// Stream is one upstream of a stream of Envoy. A delta stream may have several in sequence, and two at a time during a
+// move.
 type Stream struct {
 	ID           uint64     `json:"id"`
-	Of           uint64     `json:"of"` // number of Envoy's stream
+	Of           uint64     `json:"of"` // number of Envoy's stream, from 1
 	Address      string     `json:"address"`
 	Peer         string     `json:"peer,omitempty"`
 	Method       string     `json:"method"`
@@ -78,7 +79,7 @@ func (r *Relay) Stats() Stats {
 	return s
 }
 
-// stream counts one upstream; the pumps increment it without a lock.
+// stream counts one upstream; the goroutines that read and write increment it without a lock.
 type stream struct {
 	id, of                    uint64
 	method, address           string
@@ -149,17 +150,17 @@ func (t *Traffic) add(u Traffic) {
 	t.SocketReadBytes += u.SocketReadBytes
 }
 
-// counters is the relay's statistics. Its mutex guards the list of streams and the plain fields.
+// counters holds the relay's statistics. Its mutex guards the list of streams and the plain fields.
 type counters struct {
 	target string
 
 	moves, movesFailed, resumes, taken, refused atomic.Uint64
 
 	mu          sync.Mutex
-	streams     []*stream // open ones, and the last that ended
-	past        Traffic   // of streams no longer listed
+	streams     []*stream // open upstreams and the last ended ones
+	past        Traffic   // of dropped upstreams
 	upstreams   uint64
-	opened      uint64 // streams of Envoy
+	opened      uint64 // number of Envoy's streams so far
 	active      int
 	owner       string
 	atOwner     bool
@@ -171,7 +172,7 @@ type counters struct {
 	refusals    map[string]Refused // by type, of Envoy's newest stream
 }
 
-// begin counts a stream of Envoy and returns its number; finish ends it.
+// begin counts a stream of Envoy, drops the refusals of the previous one, and returns its number; finish ends it.
 func (c *counters) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +209,7 @@ func (c *counters) tookOne(err error) {
 	c.taken.Add(1)
 }
 
-// open counts an upstream of Envoy's stream.
+// open adds an upstream of Envoy's stream to the list, and drops ended upstreams above keptStreams.
 func (c *counters) open(of uint64, method, address string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()

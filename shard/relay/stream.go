@@ -36,8 +36,8 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	return r.delta(down, id)
 }
 
-// loop owns a session, and passes messages between the goroutines that read and write. One message per direction is
-// under way, so a slow receiver holds back only its sender.
+// loop owns a session, and passes messages between the goroutines that read and write. At most one message per
+// direction is under way, so a slow receiver holds back only its sender.
 type loop struct {
 	r     *Relay
 	id    uint64
@@ -48,7 +48,7 @@ type loop struct {
 
 	fromEnvoy     chan event
 	toEnvoy       chan outgoing
-	outgoing      *outgoing // not accepted by toEnvoy yet
+	outgoing      *outgoing // the message that toEnvoy has not accepted yet; nil: none
 	answers       chan event
 	reportChanged <-chan struct{} // closed when the agent's report changes
 	finished      bool
@@ -109,7 +109,7 @@ func (l *loop) sleep() time.Duration {
 	return time.Hour
 }
 
-// wait handles the next event. A source that must not be read now is a nil channel.
+// wait handles the next event. The channel of a source that must not be read now is nil.
 func (l *loop) wait(timer <-chan time.Time) {
 	live, next := l.conn(l.s.live), l.conn(l.s.next)
 	var envoy, liveIn, nextIn chan event
@@ -137,7 +137,7 @@ func (l *loop) wait(timer <-chan time.Time) {
 		l.step(e)
 	case <-l.reportChanged:
 		l.reportChanged = l.r.report.next()
-		if l.s.live.ready && l.s.live.said { // else it is sent after the first request there
+		if l.s.live.ready && l.s.live.said { // else the report is sent after the first request there
 			l.sendReport(l.s.live.id)
 		}
 	case toEnvoy <- message:
@@ -154,7 +154,7 @@ func (l *loop) wait(timer <-chan time.Time) {
 	live.endIfDrained()
 }
 
-// none replaces a missing upstream connection: its channels are nil.
+// none replaces a missing upstream connection: its channels are nil, so select ignores them.
 var none = &upstream{}
 
 func (l *loop) conn(of *connState) *upstream {
@@ -166,7 +166,7 @@ func (l *loop) conn(of *connState) *upstream {
 	return none
 }
 
-// head returns the first message of the queue and its channel.
+// head returns the first message of the queue and the channel for it; nil: the queue is empty.
 func (u *upstream) head() (chan<- mem.BufferSlice, mem.BufferSlice) {
 	if len(u.queue) == 0 || u.closed {
 		return nil, nil
@@ -191,7 +191,7 @@ func (l *loop) heard(u *upstream, e event) {
 			u.row.heard(e.data.Len())
 		}
 	case connEnded:
-		if l.s.is(l.s.live, u.id) { // a failed move is counted as such
+		if l.s.is(l.s.live, u.id) { // a failed move is counted in Stats.MovesFailed instead
 			l.r.lost(u.row.address, e.err)
 			if u.behind {
 				l.r.turnedAway(u.revision)
@@ -240,8 +240,7 @@ func (l *loop) do(e effect) {
 	}
 }
 
-// take passes a response to the subscription of its type. It does not block, since the subscription may serve other
-// streams too.
+// take passes a response to the taker of its type. It does not wait for Take, since a taker serves all streams.
 func (l *loop) take(e take) {
 	i := slices.IndexFunc(l.r.takers, func(t *taker) bool { return t.sub.Type == e.url })
 	l.r.takers[i].submit(e.data, func(err error) {
@@ -288,7 +287,7 @@ func (l *loop) read() {
 		if err := l.down.RecvMsg(&f); errors.Is(err, io.EOF) {
 			e = envoyEnds{}
 		} else if err != nil {
-			return // the context has ended, or is about to
+			return // Envoy has left: the context has ended or will end
 		} else {
 			head, err := scanRequest(f.data)
 			e = fromEnvoy{f.data, head, err}
@@ -336,23 +335,23 @@ func (r *Relay) unavailable(err error) error {
 	return status.Errorf(codes.Unavailable, "control plane %s: %v", r.cfg.Target, err)
 }
 
-// lost logs the first failure after a success. Further failures are logged at Debug, since dials repeat all the time.
+// lost counts and logs a failure. Only the first one after a success is a warning, since dials are repeated.
 func (r *Relay) lost(addr string, err error) {
 	if r.stats.failed(err) {
-		r.cfg.Log.Warn("lost the control plane, Envoy keeps what it has", "address", addr, "error", err)
+		r.cfg.Log.Warn("lost the control plane, Envoy keeps its configuration", "address", addr, "error", err)
 		return
 	}
 	r.cfg.Log.Debug("control plane still away", "address", addr, "error", err)
 }
 
-// turnedAway records the revision of a replica that was behind the minimum revision.
+// turnedAway records a refusal by a replica behind the minimum revision, and logs when that lowers the minimum.
 func (r *Relay) turnedAway(revision int64) {
 	if r.minRevision.behind(time.Now(), revision, r.timing.lower) {
-		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", r.minRevision.get().Revision)
+		r.cfg.Log.Warn("no replica has Envoy's newest revision, an older one is accepted now", "revision", r.minRevision.get().Revision)
 	}
 }
 
-// notice counts and logs a session's action.
+// notice counts and logs an action of a session.
 func (r *Relay) notice(n notice) {
 	switch n.what {
 	case moved:
@@ -360,7 +359,7 @@ func (r *Relay) notice(n notice) {
 		r.cfg.Log.Info("moved to the owner", "address", n.addr)
 	case moveFailed:
 		r.stats.movesFailed.Add(1)
-		r.cfg.Log.Info("the owner could not be reached; staying with the present replica", "address", n.addr, "error", n.err)
+		r.cfg.Log.Info("the move to the owner failed; staying with the present replica", "address", n.addr, "error", n.err)
 	case resumed:
 		r.stats.resumes.Add(1)
 	case owned:
@@ -368,6 +367,7 @@ func (r *Relay) notice(n notice) {
 	}
 }
 
+// hold waits for d. If ctx ends first, it returns the status of ctx.
 func hold(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

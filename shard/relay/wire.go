@@ -7,7 +7,7 @@ import (
 )
 
 // Messages that the relay makes or changes. A changed field is appended, since the last occurrence of a field counts
-// (https://protobuf.dev/programming-guides/encoding/#last-one-wins). The rest passes unchanged.
+// (https://protobuf.dev/programming-guides/encoding/#last-one-wins). Other fields pass unchanged.
 
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
@@ -15,12 +15,13 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 
 func message(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(b)} }
 
-// amend appends a field to a message.
+// amend appends a field to a message, without a copy of the message.
 func amend(data mem.BufferSlice, field protowire.Number, s string) mem.BufferSlice {
 	return append(data[:len(data):len(data)], mem.SliceBuffer(appendText(nil, field, s)))
 }
 
-// withoutNonce returns a request without its answer to a response, so that its subscriptions remain. It frees data.
+// withoutNonce returns a request without its nonce and error, so that it answers no response but keeps its
+// subscriptions. It frees data.
 func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	raw := data.Materialize()
 	data.Free()
@@ -38,7 +39,7 @@ func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	return message(kept)
 }
 
-// encodeFirst encodes the first request of a type on an upstream.
+// encodeFirst encodes the first request of a type on an upstream. node is an encoded field; nil: no node.
 func encodeFirst(node []byte, typeURL string, names []string, initial []named) mem.BufferSlice {
 	b := append([]byte(nil), node...)
 	b = appendText(b, requestType, typeURL)
@@ -53,7 +54,7 @@ func encodeFirst(node []byte, typeURL string, names []string, initial []named) m
 	return message(b)
 }
 
-// encodeAnswer encodes an ACK, or with an error a NACK.
+// encodeAnswer encodes an ACK, or with an error a NACK with the error's text.
 func encodeAnswer(typeURL, nonce string, err error) mem.BufferSlice {
 	b := appendText(appendText(nil, requestType, typeURL), requestNonce, nonce)
 	if err != nil {

@@ -8,22 +8,24 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Bounds of an assignment, relative to a member's weighted share of the whole load. Bound is the promise: no member has
-// more than 1.25 of its share of the streams, except that a single large shard may exceed it (then at most its share
-// and one shard). Empty shards count a little, so the working limit is lower.
+// Bounds of a member's load, as multiples of its weighted share of the whole load. After Assign, a member has at most
+// Bound times its share of the streams, or its share plus the largest shard if that is more. Every shard has a small
+// weight besides its streams (emptyShard), so full, the limit of weights, is lower than Bound.
 const (
 	Bound = 1.25
 
-	room           = 1.05 // a shard is placed where this bound is kept
+	room           = 1.05 // a member has room for a shard if its load stays within this
 	full           = 1.20 // a member above this gives shards away ...
-	relaxed        = 1.10 // ... until it is here, so that a load near the limit does not move shards each time
-	belowThreshold = 0.60 // a member below this receives shards up to its share, like a new one
+	relaxed        = 1.10 // ... until it is within this, so that a load near the limit does not move shards each time
+	belowThreshold = 0.60 // a member below this receives shards up to its share, like a new member
 )
 
-// Assign makes the next ring from the previous one (nil: none). A shard moves only if its owner is gone or has too
-// much, or if a member is new, has grown or has too little. Weighted rendezvous selects the receiver among the members
-// with room. Invalid members (no name, no weight) and repeated names are ignored. The result is deterministic: it does
-// not depend on the order of members or maps. If nothing changes, or there are no members, Assign returns previous.
+// Assign makes the next ring from the previous one (nil: none). A shard moves only if its owner is gone or has too much
+// load, or if a member is new, has a greater weight or has too little load. Weighted rendezvous selects the receiver
+// among the members with room. Assign also decides by load which namespaces are split. Members with an invalid name,
+// address or weight, repeated names, and members beyond MaxMembers or half of MaxBytes are ignored. So are splits
+// beyond MaxSplit or MaxBytes. The result is deterministic: it does not depend on the order of members or maps. If
+// nothing changes, or no member is left, Assign returns previous.
 func Assign(previous *Ring, members []Member, load Load) *Ring {
 	members = normal(members)
 	if len(members) == 0 {
@@ -54,11 +56,12 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 	return next
 }
 
-// Vacate returns the ring after previous when all its members have left: shards have no owner. previous must not be
-// nil.
+// Vacate returns the ring to write after all members of previous have left. It has no members and no owners. previous
+// must not be nil.
 func Vacate(previous *Ring) *Ring { return &Ring{version: previous.version + 1} }
 
-// normal sorts members and drops invalid ones.
+// normal returns the valid members, sorted by name, without repeated names, at most MaxMembers and half of MaxBytes.
+// The argument is unchanged.
 func normal(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.valid() })
 	slices.SortFunc(members, func(a, b Member) int {
@@ -71,7 +74,11 @@ func normal(members []Member) []Member {
 		return int(a.Weight) - int(b.Weight)
 	})
 	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
-	return slices.Clip(members[:min(len(members), MaxMembers)])
+	members = members[:min(len(members), MaxMembers)]
+	for encodedMost(members) > MaxBytes/2 {
+		members = members[:len(members)-1]
+	}
+	return slices.Clip(members)
 }
 
 func (r *Ring) index(name string) int {
@@ -82,15 +89,16 @@ func (r *Ring) index(name string) int {
 	return i
 }
 
-// assignment is an assignment under construction.
+// assignment is a ring under construction: the owners so far, and the load of each member.
 type assignment struct {
-	members   []Member
-	scores    [][Shards]float64 // rendezvous score by member
-	weight    [Shards]float64   // load of each shard
-	misplaced [Shards]float64   // part of weight that another member serves though the shard stays, because a namespace was split or joined
-	share     []float64         // of each member, of the sum of all shards
-	load      []float64         // of each member
-	owner     [Shards]int       // -1: none
+	members []Member
+	scores  [][Shards]float64 // rendezvous score by member
+	weight  [Shards]float64   // load of each shard
+	// misplaced counts, for each shard, the streams that a split or join moves to its previous owner from another member.
+	misplaced [Shards]float64
+	share     []float64   // of each member in the sum of all shards
+	load      []float64   // of each member
+	owner     [Shards]int // -1: none
 }
 
 func newAssignment(members []Member, weight [Shards]float64) *assignment {
@@ -114,9 +122,9 @@ func newAssignment(members []Member, weight [Shards]float64) *assignment {
 	return t
 }
 
-// score is weighted rendezvous: a shard's best member has the greatest -weight/ln(u), u uniform in (0, 1)
-// (Schindelhauer and Schomaker, 2005). name is the hash of the member's name. Only the leader computes it; others read
-// the ring.
+// score returns the weighted rendezvous score of a member for a shard: -weight/ln(u), with u uniform in (0, 1)
+// (Schindelhauer and Schomaker, 2005). The member with the greatest score ranks first. name is the hash of the member's
+// name. Readers of a ring need no scores, because the ring contains the owner of each shard.
 func score(name uint64, weight uint32, shard int) float64 {
 	h := name + uint64(shard+1)*0x9e3779b97f4a7c15 // splitmix64
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
@@ -136,12 +144,12 @@ func (t *assignment) give(shard, member int) {
 
 func (t *assignment) fill(member int) float64 { return t.load[member] / t.share[member] }
 
-// with returns how full a member would be with one more shard, relative to its share.
+// with returns the load of a member with one more shard, as a multiple of its share.
 func (t *assignment) with(member, shard int) float64 {
 	return (t.load[member] + t.weight[shard]) / t.share[member]
 }
 
-// better reports whether member a ranks before b for a shard.
+// better reports whether member a ranks before member b for a shard; b < 0 stands for no member, which ranks last.
 func (t *assignment) better(a, b, shard int) bool {
 	if b < 0 || t.scores[a][shard] != t.scores[b][shard] {
 		return b < 0 || t.scores[a][shard] > t.scores[b][shard]
@@ -149,7 +157,9 @@ func (t *assignment) better(a, b, shard int) bool {
 	return t.members[a].Name < t.members[b].Name
 }
 
-// receiver returns the best member with room for a shard, else the one that it fills least; never its present owner.
+// receiver returns the best-ranked member with room for a shard. If no member has room, fits is false, and receiver
+// returns the member whose load with the shard is the least multiple of its share. The present owner is excluded; -1:
+// it is the only member.
 func (t *assignment) receiver(shard int) (member int, fits bool) {
 	best, least := -1, -1
 	for m := range t.members {
@@ -169,7 +179,7 @@ func (t *assignment) receiver(shard int) (member int, fits bool) {
 	return least, false
 }
 
-// place gives shards without owner to members, heavy shards first, so that light ones fill the rest.
+// place assigns shards without owner to members: heavy shards first, so that light shards fill the remaining room.
 func (t *assignment) place(orphans []int) {
 	slices.SortStableFunc(orphans, func(a, b int) int {
 		switch {
@@ -186,8 +196,8 @@ func (t *assignment) place(orphans []int) {
 	}
 }
 
-// fillShares gives shards to members that are new, have grown or have far too little, up to their shares, emptiest
-// members first.
+// fillShares assigns shards to members, up to their shares: to new members, to members with a greater weight than
+// before, and to members below belowThreshold. The emptiest member is the first.
 func (t *assignment) fillShares(previous *Ring) {
 	var receivers []int
 	for m, member := range t.members {
@@ -212,9 +222,10 @@ func (t *assignment) fillShares(previous *Ring) {
 	}
 }
 
-// nextShard returns the next shard that a member should receive, or -1 if it has its share. Shards of overfull owners
-// come first. Then follow those whose load is moving anyway by the greatest part, then those that the member ranks
-// highest for, compared with the owner. No owner falls below its share by more than the last shard.
+// nextShard returns the next shard that a member should receive; -1: no shard of an owner above its share fits into the
+// member's share. Shards of owners above full precede. Among equals, the shard with the greatest misplaced part of its
+// load precedes. Ties are broken by the ratio of the member's score to the owner's score. An owner gives shards only
+// while it is above its share, so it ends at most one shard below its share.
 func (t *assignment) nextShard(m int) int {
 	best, bestFull, bestMisplaced, bestMargin := -1, false, 0., 0.
 	for s, from := range t.owner {
@@ -239,9 +250,9 @@ func (t *assignment) nextShard(m int) int {
 	return best
 }
 
-// shedOverload moves shards away from members that have too much, fullest first.
+// shedOverload moves shards away from members above full, the fullest first.
 func (t *assignment) shedOverload() {
-	stuck := make([]bool, len(t.members)) // no shard of the member can be moved with effect
+	stuck := make([]bool, len(t.members)) // no move of the member's shards would help
 	for range 4 * Shards {                // each round relieves a full member; the bound is a precaution
 		fullest := -1
 		for m := range t.members {
@@ -260,8 +271,8 @@ func (t *assignment) shedOverload() {
 	}
 }
 
-// shed moves one shard away from a member: the heaviest within its excess, else the lightest. false: no move would
-// help.
+// shed moves one shard away from a member; false: no move would help. Shards within the member's excess are tried
+// first, from the heaviest, and then the others, from the lightest.
 func (t *assignment) shed(m int) bool {
 	excess := t.load[m] - relaxed*t.share[m]
 	var own []int
@@ -279,7 +290,7 @@ func (t *assignment) shed(m int) bool {
 			return 1
 		case x == y:
 			return a - b
-		case (x > y) == small: // heavy first among those that fit, light first among the others
+		case (x > y) == small: // heavy first within the excess, light first beyond it
 			return -1
 		}
 		return 1

@@ -8,25 +8,39 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The wire format is protobuf, written by hand because this package imports nothing of ours:
+// The wire format is protobuf, encoded by hand:
 //
 //	message Ring   { uint32 schema = 1; uint64 version = 2; repeated Member members = 3;
 //	                 repeated uint32 owners = 4 [packed]; repeated string split = 5; }
 //	message Member { string name = 1; string address = 2; uint32 weight = 3; }
 //
-// Members and split are sorted, so equal rings have equal bytes. Unknown fields are ignored: a neighbouring version may
-// have added them.
+// Members and split are sorted, so equal rings have equal bytes. Decode ignores unknown fields: a neighbouring version
+// of Navarch may have added them.
 const (
 	schema = 1
 
-	// MaxBytes, MaxMembers and MaxSplit bound decoded rings; MaxName bounds a name, an address, or a namespace.
+	// MaxBytes, MaxMembers and MaxSplit bound the bytes, members and split namespaces of decoded rings. MaxName bounds a
+	// name, an address, or a namespace, in bytes.
 	MaxBytes   = 1 << 20
 	MaxMembers = 1024
 	MaxSplit   = 1 << 14
 	MaxName    = 512
 )
 
-// Encode returns the stored form of the ring. Rings of Assign are within the bounds.
+// fieldMost bounds the tag and length of a text, or the tag and value of a number, in bytes.
+const fieldMost = 11
+
+// encodedMost bounds the encoding of a ring without splits, in bytes.
+func encodedMost(members []Member) int {
+	n := 3*fieldMost + 2*Shards
+	for _, m := range members {
+		n += len(m.Name) + len(m.Address) + 4*fieldMost
+	}
+	return n
+}
+
+// Encode returns the stored form of the ring; nil is encoded as a ring without members. Rings of Assign are within the
+// bounds.
 func (r *Ring) Encode() []byte {
 	if r == nil {
 		r = &Ring{}
@@ -51,7 +65,9 @@ func (r *Ring) Encode() []byte {
 	return b
 }
 
-// Decode parses a stored ring from untrusted bytes. An error: the ring is incomplete, unsorted, or beyond the bounds.
+// Decode parses a stored ring from untrusted bytes. Errors: the bytes are malformed, of an unknown schema, or beyond
+// the bounds; the owners are missing or name an absent member; a member is invalid; members or split namespaces are not
+// sorted. The schema after this build's is accepted too.
 func Decode(b []byte) (*Ring, error) {
 	if len(b) > MaxBytes {
 		return nil, fmt.Errorf("ring: %d bytes, at most %d", len(b), MaxBytes)
@@ -82,7 +98,7 @@ func Decode(b []byte) (*Ring, error) {
 	}
 	for s, owner := range r.owners {
 		if int(owner) > len(r.members) {
-			return nil, fmt.Errorf("ring: shard %d belongs to member %d of %d", s, owner, len(r.members))
+			return nil, fmt.Errorf("ring: shard %d has owner %d, but the ring has %d members", s, owner, len(r.members))
 		}
 	}
 	return r, nil
@@ -106,10 +122,10 @@ func (r *Ring) decodeMember(b []byte) error {
 		return err
 	}
 	if n := len(r.members); n == MaxMembers || n > 0 && r.members[n-1].Name >= m.Name {
-		return fmt.Errorf("member %q: more than %d, or not in order", clip(m.Name), MaxMembers)
+		return fmt.Errorf("member %q: the ring has more than %d members, or they are not sorted by name", clip(m.Name), MaxMembers)
 	}
 	if weight > FullWeight {
-		return fmt.Errorf("member %q: weight %d", clip(m.Name), weight)
+		return fmt.Errorf("member %q: weight %d is too large", clip(m.Name), weight)
 	}
 	m.Weight = uint32(weight)
 	if !m.valid() {
@@ -127,7 +143,7 @@ func (r *Ring) decodeOwners(b []byte) error {
 	for s := range Shards {
 		owner, n := protowire.ConsumeVarint(b)
 		if n < 0 || owner > MaxMembers {
-			return fmt.Errorf("owner of shard %d is not readable", s)
+			return fmt.Errorf("owner of shard %d is missing or invalid", s)
 		}
 		r.owners[s], b = uint16(owner), b[n:]
 	}
@@ -140,11 +156,11 @@ func (r *Ring) decodeOwners(b []byte) error {
 func (r *Ring) decodeSplit(namespace string) error {
 	n := len(r.split)
 	if n == MaxSplit || len(namespace) > MaxName || n > 0 && r.split[n-1] >= namespace {
-		return fmt.Errorf("split namespace %q: too long, more than %d, or not in order", clip(namespace), MaxSplit)
+		return fmt.Errorf("split namespace %q: the name is too long, there are more than %d, or they are not sorted", clip(namespace), MaxSplit)
 	}
 	r.split = append(r.split, strings.Clone(namespace))
 	return nil
 }
 
-// clip shortens foreign text for errors.
+// clip shortens untrusted text for errors.
 func clip(s string) string { return s[:min(len(s), 64)] }

@@ -1,6 +1,7 @@
 package ring_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -53,5 +54,28 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	if len(whole) > 450 {
 		t.Errorf("a ring of three takes %d bytes", len(whole))
+	}
+}
+
+// Every ring that Assign makes can be read again, however many members and split namespaces with long names there are.
+func TestRingsAreReadable(t *testing.T) {
+	long := func(i int) string { return fmt.Sprintf("%0*d", ring.MaxName, i) }
+	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{fmt.Sprintf("%0*d", ring.MaxName+1, 0): {Streams: 1000}}}
+	for i := range 3000 {
+		load.Namespaces[long(i)] = ring.NamespaceLoad{Streams: 1000}
+	}
+	var members []ring.Member
+	for i := range ring.MaxMembers {
+		members = append(members, ring.Member{Name: long(i), Address: long(i), Weight: ring.FullWeight})
+	}
+	for _, n := range []int{400, ring.MaxMembers} {
+		made := ring.Assign(nil, members[:n], load)
+		r, err := ring.Decode(made.Encode())
+		if err != nil {
+			t.Fatalf("%d members: %d bytes, %v", n, len(made.Encode()), err)
+		}
+		if len(r.Members()) < 400 || !r.Split(long(0)) {
+			t.Errorf("%d of %d members, split %t", len(r.Members()), n, r.Split(long(0)))
+		}
 	}
 }

@@ -2,16 +2,16 @@ package ring
 
 import "slices"
 
-// Load is the load of all replicas together, whichever replica serves each stream.
+// Load counts proxies' streams by namespace: those of one replica, or of all replicas together (Add).
 type Load struct {
 	Namespaces map[string]NamespaceLoad
-	Rest       int // streams of namespaces that are not named, counted as spread evenly
+	Rest       int // streams of all other namespaces, counted as evenly spread over the shards
 }
 
 // NamespaceLoad is the load of one namespace.
 type NamespaceLoad struct {
 	Streams   int
-	Workloads map[string]int // streams by reported workload; the others count as spread evenly
+	Workloads map[string]int // streams by workload, as far as reported; the others count as evenly spread
 }
 
 // Streams returns the total number of streams.
@@ -23,7 +23,8 @@ func (l Load) Streams() int {
 	return total
 }
 
-// Add adds another replica's report. It modifies l's maps; the zero Load is ready for use.
+// Add adds the report of another replica. It modifies the maps of l, not those of other; the zero Load is ready for
+// use.
 func (l *Load) Add(other Load) {
 	if l.Namespaces == nil {
 		l.Namespaces = map[string]NamespaceLoad{}
@@ -42,16 +43,17 @@ func (l *Load) Add(other Load) {
 	}
 }
 
-// A namespace is split by workload above an eighth of a replica's fair share. It is joined again below half of that, so
-// that a load near the limit changes nothing. Below splitLeast streams a split gains nothing.
+// Limits of splits. Parts refer to a fair share: the streams of all replicas, divided by the number of replicas. The
+// limit for joining is lower, so that a load near the limit for splitting changes nothing.
 const (
-	splitAbove = 1. / 8
-	joinBelow  = 1. / 16
-	splitLeast = 16
+	splitAbove = 1. / 8  // a namespace above this part is split by workload
+	joinBelow  = 1. / 16 // a split namespace within this part is joined again
+	splitLeast = 16      // a namespace with at most this number of streams gains nothing by a split
 )
 
-// splits returns the namespaces to split, sorted. If members came or left, no namespace is joined: joins would move
-// further streams, and wait for the next assignment (Resplit).
+// splits returns the namespaces to split, sorted, at most as many as fit into a ring of these members. If members came
+// or left, no namespace with streams is joined, because a join would move further streams. Such joins wait for the next
+// assignment (Resplit).
 func splits(previous *Ring, members []Member, load Load) []string {
 	calm := slices.EqualFunc(previous.Members(), members, func(a, b Member) bool { return a.Name == b.Name })
 	fair := float64(load.Streams()) / float64(len(members))
@@ -65,16 +67,23 @@ func splits(previous *Ring, members []Member, load Load) []string {
 		default:
 			limit = 0
 		}
-		if float64(n.Streams) > limit {
+		if float64(n.Streams) > limit && len(name) <= MaxName {
 			split = append(split, name)
 		}
 	}
 	slices.Sort(split)
-	return split[:min(len(split), MaxSplit)]
+	split = split[:min(len(split), MaxSplit)]
+	left := MaxBytes - encodedMost(members)
+	for i, name := range split {
+		if left -= len(name) + fieldMost; left < 0 {
+			return split[:i]
+		}
+	}
+	return split
 }
 
-// emptyShard is the weight of a shard without streams, as a fraction of the mean of all shards. Empty shards are spread
-// too, because proxies will come to them.
+// emptyShard is the weight of every shard besides its streams, as a fraction of the mean number of streams per shard.
+// Shards without streams are spread too, because proxies will come to them.
 const emptyShard = 1. / 32
 
 func empty(load Load) float64 { return max(1./Shards, float64(load.Streams())/Shards*emptyShard) }
@@ -103,8 +112,8 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// misplaced returns, for each shard that stays with its owner, the number of streams that come from another member
-// because next splits or joins their namespace.
+// misplaced returns, for each shard, the number of streams that move to its previous owner from another member, because
+// next splits or joins their namespace. Only streams of reported workloads count.
 func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	var whole [Shards]int
 	for name, n := range load.Namespaces {
@@ -125,7 +134,8 @@ func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// Streams returns the number of streams of each member, by name, if every proxy were at its owner.
+// Streams returns the number of streams of each member, by name, if every proxy were at its owner. Evenly spread
+// streams count in fractions. Members without shards are absent.
 func (r *Ring) Streams(load Load) map[string]float64 {
 	each := map[string]float64{}
 	weights := shardLoads(r, load)
@@ -137,7 +147,8 @@ func (r *Ring) Streams(load Load) map[string]float64 {
 	return each
 }
 
-// Imbalance returns the greatest load of a member relative to its weighted fair share; 1 is even. Assign bounds it.
+// Imbalance returns the greatest load of a member as a multiple of its weighted fair share. 1 is even; 0 without
+// members. After Assign it exceeds Bound only if single shards are very large.
 func (r *Ring) Imbalance(load Load) float64 {
 	if len(r.Members()) == 0 {
 		return 0
@@ -153,7 +164,7 @@ func (r *Ring) Imbalance(load Load) float64 {
 	return worst
 }
 
-// Resplit reports whether Assign would split or join a namespace at this load.
+// Resplit reports whether Assign with the same members would split or join a namespace at this load.
 func (r *Ring) Resplit(load Load) bool {
 	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, r.members, load))
 }

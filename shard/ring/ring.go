@@ -1,18 +1,20 @@
-// Package ring assigns proxies to replicas: 256 virtual shards, each with one owner.
+// Package ring assigns proxies to replicas by 256 virtual shards, each with at most one owner.
 //
 // Owns: nothing; a Ring is immutable.
-// Reads: nothing of ours.
-// Never: uses a clock or etcd; decides about correctness: any replica can serve any proxy.
+// Reads: the given members, loads and encoded rings.
+// Never: uses a clock or etcd; affects correctness, because any replica can serve any proxy.
 //
-// A proxy's key is its namespace, so that proxies of one scope have the same owner. If the leader split a large
-// namespace (Assign), the key is namespace/workload. The hash of the key selects the shard. Readers only look up a
-// table by that hash, so all readers of one ring agree.
+// A proxy's key is its namespace, so that proxies of one configuration scope have the same owner. If the leader split a
+// large namespace (Assign), the key is namespace/workload. The hash of the key selects the shard, and the ring contains
+// the owner of each shard. So all readers of one ring agree.
 //
-// When a namespace is split over several shards, its streams get other owners although no shard moves. So a replica
-// that joins takes first the shards to which most of such streams belong (misplaced in assign.go): these streams move
-// in any case, and moving them to the new replica costs no further move. A split namespace that could be joined again
-// stays split while replicas join and leave. When the replicas have been the same for a minute, an assignment of its
-// own joins it (Resplit), at the pace of all moves.
+// When a namespace is split over several shards, its streams get other owners although no shard moves. A replica that
+// joins therefore receives first the shards with the most such streams (misplaced in load.go). These streams move in
+// any case, so moving them to the new replica costs no further move.
+//
+// A split namespace that could be joined again stays split while replicas join and leave. The leader joins it in a
+// separate assignment, once the join has been due for a minute without another ring (Resplit). The namespace's proxies
+// then move at the usual pace.
 package ring
 
 import (
@@ -23,7 +25,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Shards is the number of virtual shards. It is part of the encoding: another number is another schema.
+// Shards is the number of virtual shards. A change of the number requires a new schema of the encoding.
 const Shards = 256
 
 // FullWeight is the weight of a replica with its full share.
@@ -36,7 +38,7 @@ type Member struct {
 	Weight  uint32 // 1 to FullWeight: its share in hundredths
 }
 
-// Ring is one assignment. The nil Ring has no members and owns nothing.
+// Ring is one assignment of shards to members. The nil Ring has no members and no owners.
 type Ring struct {
 	version uint64
 	members []Member       // ordered by name
@@ -44,7 +46,7 @@ type Ring struct {
 	split   []string       // namespaces, ordered
 }
 
-// Version returns the number of the ring in its mesh; 0 for the nil Ring.
+// Version returns the number of the ring, which Assign and Vacate increase by one; 0 for the nil Ring.
 func (r *Ring) Version() uint64 {
 	if r == nil {
 		return 0
@@ -60,7 +62,7 @@ func (r *Ring) Members() []Member {
 	return r.members
 }
 
-// Member finds a replica of the ring by name.
+// Member returns the member with a name; false: the ring has no such member.
 func (r *Ring) Member(name string) (Member, bool) {
 	members := r.Members()
 	i, found := slices.BinarySearchFunc(members, name, func(m Member, name string) int { return strings.Compare(m.Name, name) })
@@ -70,7 +72,7 @@ func (r *Ring) Member(name string) (Member, bool) {
 	return members[i], true
 }
 
-// Split reports whether a namespace is assigned by workload.
+// Split reports whether a namespace is split: its proxies are then assigned by workload.
 func (r *Ring) Split(namespace string) bool {
 	if r == nil {
 		return false
@@ -87,7 +89,8 @@ func (r *Ring) SplitNamespaces() []string {
 	return r.split
 }
 
-// Key returns the key of a proxy. workload is its WORKLOAD_NAME, else the cluster of its node.
+// Key returns the key of a proxy. workload is WORKLOAD_NAME of the node metadata, or the node's cluster if that is
+// empty.
 func (r *Ring) Key(namespace, workload string) string {
 	if r.Split(namespace) {
 		return namespace + "/" + workload
@@ -95,7 +98,7 @@ func (r *Ring) Key(namespace, workload string) string {
 	return namespace
 }
 
-// ShardOf returns the shard of a key.
+// ShardOf returns the shard of a key: 0 to Shards-1.
 func ShardOf(key string) int { return int(xxhash.Sum64String(key) >> 56) }
 
 // Holder returns the owner of a shard; false: it has no owner.

@@ -32,7 +32,7 @@ func (w randomFleet) even() ring.Load {
 	return load
 }
 
-// zipf is tenants whose sizes follow a Zipf distribution, in workloads of up to 40 pods, some 20,000 streams.
+// zipf returns tenants whose sizes follow a Zipf distribution, in workloads of up to 40 Pods, about 20,000 streams.
 func (w randomFleet) zipf() ring.Load {
 	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{}}
 	for i := range 200 {
@@ -96,7 +96,7 @@ func TestMovesOfOneReplica(t *testing.T) {
 				more := ring.Assign(base, members, load)
 				see("+1", base, more, load)
 				share, before := float64(load.Streams())/float64(n+1), base.Streams(load)
-				for who, streams := range more.Streams(load) { // nobody gives away what it needs: a shard is 80 streams or so
+				for who, streams := range more.Streams(load) { // a replica keeps its own share: a shard has about 80 streams
 					if streams < share-220 && streams < before[who] {
 						t.Errorf("%s, +1 of %d: %s is left with %.0f streams of a share of %.0f", name, n, who, streams, share)
 					}
@@ -127,7 +127,7 @@ func TestBoundedLoad(t *testing.T) {
 			load = w.even()
 		}
 		r := ring.Assign(nil, members, load)
-		for step := range 10 { // what comes of changes is bounded too
+		for step := range 10 { // the effect of changes is bounded too
 			checkBound(t, fmt.Sprintf("seed %d, step %d", seed, step), r, load)
 			r = ring.Assign(r, without(r.Members(), w.IntN(len(r.Members()))), load)
 			r = ring.Assign(r, append(slices.Clone(r.Members()), w.members(1)...), load)
@@ -168,7 +168,7 @@ func checkBound(t *testing.T, when string, r *ring.Ring, load ring.Load) {
 	}
 }
 
-// Only what must move does: the owner is gone, had too much, or the receiver is new, grew, or had far too little.
+// Only necessary moves happen: the owner is gone or had too much, or the receiver is new, grew, or had far too little.
 func TestLeastMovement(t *testing.T) {
 	for seed := range 40 {
 		w := newRandomFleet(seed)
@@ -200,7 +200,7 @@ func TestLeastMovement(t *testing.T) {
 
 func sameSplits(a, b *ring.Ring) bool { return slices.Equal(a.SplitNamespaces(), b.SplitNamespaces()) }
 
-// A replica that comes and goes moves its own share and gets most of it back; what the others have of each other stays.
+// A replica that leaves and returns moves its own share, and gets most of it back; shards of the other replicas stay.
 func TestFlappingMember(t *testing.T) {
 	for seed := range 20 {
 		w := newRandomFleet(seed)
@@ -225,7 +225,7 @@ func TestFlappingMember(t *testing.T) {
 	}
 }
 
-// The result does not depend on the order of members or of maps, and what every reader computes from it is equal.
+// The ring does not depend on the order of members or of maps, and every reader derives the same owners from it.
 func TestDeterministic(t *testing.T) {
 	for seed := range 10 {
 		w := newRandomFleet(seed)
@@ -306,7 +306,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A replica that grows takes more with each step, and ends with its share.
+// A growing replica gets more with each step, and ends with its share.
 func TestRampUp(t *testing.T) {
 	w := newRandomFleet(3)
 	load, members := w.even(), w.members(4)
@@ -346,8 +346,8 @@ func TestUnusualRings(t *testing.T) {
 	}
 }
 
-// Loads that shift are followed: the bound holds again, not much more than the excess moves, and a load that goes to and
-// fro around the limit moves nothing the second time.
+// Loads that shift are followed: the bound holds again, not much more than the excess moves, and a load that goes to
+// and fro around the limit moves nothing the second time.
 func TestShiftingLoad(t *testing.T) {
 	for seed := range 30 {
 		w := newRandomFleet(seed)

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// resettled is the part of the streams that have another owner, whatever their key was and is; keys says whether some
+// resettled returns the fraction of the streams whose owner changed, whatever their keys; keys reports whether a
 // namespace was split or joined.
 func resettled(a, b *ring.Ring, load ring.Load) (part float64, keys bool) {
 	moved := 0
@@ -22,9 +22,9 @@ func resettled(a, b *ring.Ring, load ring.Load) (part float64, keys bool) {
 	return float64(moved) / float64(load.Streams()), !sameSplits(a, b)
 }
 
-// Tenants of very different sizes: one replica more or less of n moves 1.05/n of the streams on average at most, and never
-// more than 1/n and three standard deviations, those of namespaces that it splits or joins among them. It is not so of
-// shards: the lightest have few streams, so a replica may have most of them.
+// Tenants of very different sizes: one replica more or less of n moves 1.05/n of the streams on average at most, and
+// never more than 1/n and three standard deviations, those of namespaces that it splits or joins among them. It is not
+// so of shards: the lightest have few streams, so a replica may have most of them.
 func TestMovesOfTenants(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 5, 8, 10, 20} {
 		p := 1 / float64(n)

@@ -3,8 +3,8 @@
 // caller provides TLS and limits the connections.
 //
 // Owns: the number of bytes of reviews in memory and of reviews in progress, for each host and in total. Reads: bodies
-// of requests. Never: decodes a review before weighing it; decides which objects are admitted; trusts the user that a
-// request names, because callers of webhooks show no credential.
+// of requests. Never: decodes a review before weighing it; decides about the admission of objects within its bounds;
+// trusts the user that a request names, because callers of webhooks show no credential.
 package admit
 
 import (
@@ -34,23 +34,23 @@ import (
 
 // Handler answers the reviews of one webhook. It is called concurrently.
 type Handler interface {
-	// Admit answers a review that was sent to the URL's path. The context ends when the client no longer waits. The
-	// handler owns the request; the server copies its UID into the response. A nil response becomes status 500, and the
-	// API server then follows the webhook's failurePolicy.
+	// Admit answers a review. path is that of the request's URL. The context ends with the review's timeout, or when the
+	// client is gone. The handler owns the request; the server copies the request's UID into the response. A nil response
+	// becomes status 500, and the API server then follows the webhook's failurePolicy.
 	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
 // Config configures a Server. Zero fields have defaults.
 type Config struct {
 	// MaxBody bounds a review in bytes; 0: 8 MiB. A review has an object and its previous version. etcd stores each in at
-	// most 1.5 MiB, which may be a third of the size in JSON.
+	// most 1.5 MiB, and the JSON form may be three times as large.
 	MaxBody int64
-	// MaxHost and MaxAll bound the bytes of all reviews in progress, of one host (an IPv4 address, or the /64 of an IPv6
-	// address) and in total; 0: 32 MiB and 64 MiB. Further reviews wait.
+	// MaxHost bounds the bytes of the reviews in progress of one host (an IPv4 address, or the /64 of an IPv6 address); 0:
+	// 32 MiB. MaxAll bounds those of all hosts; 0: 64 MiB. Further reviews wait.
 	MaxHost, MaxAll int64
-	// Ahead reports whether reviews from an address precede all others, as those of an API server do; nil: none precede.
+	// Ahead reports whether reviews from an address, such as an API server's, precede all others; nil: always false.
 	Ahead func(netip.Addr) bool
-	// BodyTime bounds the time in which the body of a review arrives, without waiting for room; 0: 2 s.
+	// BodyTime bounds the time in which the body of a review arrives, not counting waits for room; 0: 2 s.
 	BodyTime time.Duration
 	// Timeout bounds a review from its header to its response; 0: 10 s, the default timeout of API servers. A shorter
 	// timeout in the API server's URL (?timeout=) takes precedence.
@@ -64,23 +64,24 @@ type Server struct {
 	Config
 	mux      *http.ServeMux
 	room     *room
+	large    *turns.Line // one turn for the large reviews (weight.large) of all webhooks, so that they occupy one processor
 	webhooks []*webhook
 	clients  *obs.Sampled
 }
 
-// webhook is a handler with its name and its turns to decode and answer reviews. Waiting reviews occupy only their
-// bytes.
+// webhook is a handler with its name, and with turns to decode and answer reviews that are not large. A review that
+// waits for its turn occupies only the memory of its body.
 type webhook struct {
-	name         string
-	handler      Handler
-	failed       func(status int)
-	small, large *turns.Line // of reviews, by weight.large
+	name    string
+	handler Handler
+	failed  func(status int)
+	small   *turns.Line
 }
 
-// lines creates the webhook's turns. One host has at most half of them, and one namespace half of these.
+// lines creates the webhook's turns. A host has at most half of them, and a namespace at most half of a host's.
 func (h *webhook) lines() {
 	perHost := max(2, runtime.GOMAXPROCS(0))
-	h.small, h.large = turns.NewOfParts(2*perHost, perHost, perHost/2), turns.New(1, 1)
+	h.small = turns.NewOfParts(2*perHost, perHost, perHost/2)
 }
 
 // New returns a Server without handlers.
@@ -96,32 +97,36 @@ func New(c Config) *Server {
 	if c.Crashes == nil {
 		c.Crashes = crash.New(c.Log)
 	}
-	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll), clients: obs.NewSampled(c.Log)}
+	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll), large: turns.New(1, 1),
+		clients: obs.NewSampled(c.Log)}
 }
 
-// Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. name is
-// the webhook's label in metrics. failed, which may be nil, receives the HTTP status of each request that is not a
-// valid AdmissionReview or got no response.
+// Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. It panics
+// if the prefix ends with a slash, or is registered already. name is the webhook's label in metrics. failed, which may
+// be nil, receives the HTTP status of each response without an AdmissionReview.
 func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
 	hook := &webhook{name: name, handler: h, failed: failed}
 	hook.lines()
 	s.webhooks = append(s.webhooks, hook)
 	serve := func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, hook) }
-	s.mux.HandleFunc(prefix, serve)
-	s.mux.HandleFunc(strings.TrimSuffix(prefix, "/")+"/", serve)
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix != "" {
+		s.mux.HandleFunc(prefix, serve)
+	}
+	s.mux.HandleFunc(prefix+"/", serve)
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// refusal is the reason for a response without an AdmissionReview.
+// refusal is the reason for an HTTP error as the response, instead of an AdmissionReview.
 type refusal struct {
 	status int
 	cause  string // one of a few constants, for the log
 	err    error
 }
 
-// answerTime is the time in which a client must read its response after the review's timeout.
+// answerTime is the time that a client has, after the review's timeout, to read the response.
 const answerTime = 5 * time.Second
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
@@ -131,7 +136,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
 	defer cancel()
 	from := clientOf(r)
 	held := &claim{host: remote.Host(net.TCPAddrFromAddrPort(from)), ahead: s.Ahead(from.Addr().Unmap())}
-	defer s.room.leave(held) // a response has about as many bytes as its review, which stay counted until the client has read it
+	defer s.room.leave(held) // the review's bytes stay counted until the response, which is about as large, is written
 	review, no := s.review(ctx, w, r, h, held)
 	result := "refused"
 	switch {
@@ -154,7 +159,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
 	s.Log.Debug("admission review answered", obs.KeyName, h.name, "result", result, obs.KeyPeer, r.RemoteAddr, obs.KeyTook, took)
 }
 
-// timeout returns the time limit of a request.
+// timeout returns the time limit of a request: the shorter one of ?timeout= and the Config's.
 func (s *Server) timeout(r *http.Request) time.Duration {
 	if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
 		return min(asked, s.Timeout)
@@ -162,7 +167,7 @@ func (s *Server) timeout(r *http.Request) time.Duration {
 	return s.Timeout
 }
 
-// review reads a request and calls its handler.
+// review reads a request and calls the webhook's handler. It returns either the review to send or a refusal.
 func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h *webhook,
 	held *claim) (*admissionv1.AdmissionReview, *refusal) {
 	if r.Method != http.MethodPost {
@@ -177,11 +182,11 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	weight, err := weigh(body)
 	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, "decode", fmt.Errorf("the body is no AdmissionReview: %w", err)}
+		return nil, &refusal{http.StatusBadRequest, "decode", fmt.Errorf("the body is not an AdmissionReview: %w", err)}
 	}
 	line, turn := h.small, turns.Turn{Host: held.host, Part: weight.namespace, Ahead: held.ahead}
 	if weight.large() {
-		line = h.large
+		line = s.large
 	}
 	if !line.EnterAs(turn, ctx.Done()) {
 		return nil, noRoom
@@ -190,17 +195,17 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return s.admit(ctx, r.URL.Path, body, weight.tooHeavy(), h.handler)
 }
 
-// noRoom is the response to a client whose time ended before its turn.
-var noRoom = &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+// noRoom is the response to a request whose time ended while it waited for room or for its turn.
+var noRoom = &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in progress")}
 
-// clientOf returns the address of a request's client; the zero value if it does not parse.
+// clientOf returns the address of a request's client; the zero value if the address does not parse.
 func clientOf(r *http.Request) netip.AddrPort {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from
 }
 
 // admit decodes a review and calls its handler. A panic of the handler ends this review alone. heavy is the reason not
-// to decode the objects; nil allows it.
+// to pass the objects to the handler; nil: they are passed.
 func (s *Server) admit(ctx context.Context, path string, body []byte, heavy error, h Handler) (review *admissionv1.AdmissionReview,
 	no *refusal) {
 	defer func() {
@@ -231,20 +236,20 @@ func (s *Server) admit(ctx context.Context, path string, body []byte, heavy erro
 	return &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "AdmissionReview"}, Response: response}, nil
 }
 
-// The versions of admission.k8s.io, whose AdmissionReviews have equal fields. API servers before 1.22 may send v1beta1,
-// and so may any API server if the webhook's configuration names that version alone
+// Versions of admission.k8s.io. Their AdmissionReviews have equal fields. API servers before 1.22 may send v1beta1. Any
+// API server may send v1beta1 if the webhook's configuration names no other version
 // (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
 const (
 	versionV1      = "admission.k8s.io/v1"
 	versionV1beta1 = "admission.k8s.io/v1beta1"
 )
 
-// decode decodes an AdmissionReview into its request and its version, which the response repeats. The uid may be empty:
-// istioctl kube-inject, which calls the webhook itself, sets none.
+// decode decodes an AdmissionReview into its request and its version, which the response repeats. The uid may be empty,
+// because istioctl kube-inject calls the webhook without one.
 func decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
 	var review admissionv1.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
-		return nil, "", fmt.Errorf("the body is no AdmissionReview: %w", err)
+		return nil, "", fmt.Errorf("the body is not an AdmissionReview: %w", err)
 	}
 	switch {
 	case review.APIVersion != versionV1 && review.APIVersion != versionV1beta1, review.Kind != "AdmissionReview":

@@ -33,7 +33,7 @@ func (h handler) Admit(ctx context.Context, path string, r *admissionv1.Admissio
 func newServer(c Config, h handler) *Server {
 	c.Log = slog.New(slog.DiscardHandler)
 	s := New(c)
-	s.Register("test", "/test", h, nil)
+	s.Register("test", "/test/", h, nil) // as without the slash
 	return s
 }
 
@@ -131,8 +131,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host
-// does not. All hosts together hold no more than there are: then everybody's next review waits.
+// One host occupies at most its share of the bytes, whatever it sends: its next review waits, and one of another host
+// does not. All hosts together occupy at most all bytes: then every next review waits.
 func TestRoom(t *testing.T) {
 	b := newBusy(t, Config{MaxHost: 2 * int64(len(good)), MaxAll: 4 * int64(len(good))})
 	b.s.webhooks[0].small = turns.New(100, 0) // as many at once as there are in this test
@@ -159,7 +159,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// stuck is a client that does not read before it is told to.
+// stuck is a client that does not read until the test permits it.
 type stuck struct {
 	*httptest.ResponseRecorder
 	written, reads chan struct{}
@@ -174,7 +174,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// An answer that is not read counts as its review does, and for as long as that may take and a moment at most.
+// A response that the client does not read occupies the room of its review, for at most the review's timeout plus a
+// moment.
 func TestUnreadAnswers(t *testing.T) {
 	s := newServer(Config{MaxHost: int64(len(good))}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
@@ -209,8 +210,8 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// However many reviews a host sends of one namespace, and however long they take, one of another namespace is worked on
-// at once, and one of another host: a host has half of all turns at most, and a namespace half of these.
+// For any number and duration of reviews that a host sends for one namespace, a review for another namespace, and one
+// from another host, starts at once: a host has at most half of all turns, and a namespace half of these.
 func TestReviewsTakeTurns(t *testing.T) {
 	b := newBusy(t, Config{})
 	line := turns.NewOfParts(8, 4, 2)
@@ -242,7 +243,7 @@ func TestReviewsTakeTurns(t *testing.T) {
 	b.end()
 }
 
-// busy is a server whose handler takes until end.
+// busy is a server whose handler blocks until end is closed.
 type busy struct {
 	s       *Server
 	entered chan string // each that is worked on

@@ -13,28 +13,30 @@ import (
 
 func encode(review *admissionv1.AdmissionReview) ([]byte, error) { return json.Marshal(review) }
 
-// Allow returns a response that admits an object unchanged.
+// Allow returns a response to admit an object unchanged. The warnings are shortened (Warnings).
 func Allow(warnings ...string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true, Warnings: Warnings(warnings)}
 }
 
-// Refuse returns a response that refuses an invalid object. kubectl shows the message after the webhook's name.
+// Refuse returns a refusal of an invalid object, with code 422. kubectl shows the message after the webhook's name. The
+// warnings are shortened (Warnings).
 func Refuse(reason metav1.StatusReason, message string, warnings ...string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Warnings: Warnings(warnings),
 		Result: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: reason, Message: message}}
 }
 
-// Limits of API servers for warnings, in runes: of one warning, and of all warnings of a request, including those of
-// the API server and of other webhooks (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
+// Limits of API servers for warnings, in runes. maxWarnings bounds all warnings of a request, including those of the
+// API server and of other webhooks. If they exceed it, each is cut to maxWarning
+// (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
 const (
 	maxWarning  = 256
 	maxWarnings = 4096
 )
 
-// Warnings shortens texts to the limits of API servers: 256 characters each, and 4,096 in total. The last text states
-// how many were left out. Equal texts are merged.
+// Warnings shortens texts to the limits of API servers: 256 characters each, and 4,096 in total. If texts are left out,
+// the last one states their number. Equal texts are merged, and empty texts removed. Line breaks become spaces.
 func Warnings(texts []string) []string {
-	const moreOf = 64 // room for the line that counts the others
+	const moreOf = 64 // room for the text that counts the others
 	var out []string
 	seen, total := map[string]bool{}, 0
 	for i, text := range texts {
@@ -51,8 +53,8 @@ func Warnings(texts []string) []string {
 	return out
 }
 
-// shorten cuts a text to a number of characters, and removes line breaks and invalid UTF-8, which a header must not
-// have.
+// shorten cuts a text to a number of characters. It replaces each run of white space by one space, and removes invalid
+// UTF-8, because a header must not contain line breaks or invalid UTF-8.
 func shorten(text string, most int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	if utf8.RuneCountInString(text) <= most {

@@ -14,18 +14,19 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// firstBytes is the part of the room that a review occupies before its body arrives; most reviews need no more. The
-// rest of the announced length is acquired after these bytes.
+// firstBytes is the number of bytes that a review occupies in the room before its body arrives; most reviews need no
+// more. The rest of the announced length is acquired once these bytes have arrived.
 const firstBytes = 32 << 10
 
-// endless bounds the commas of a body while it is read. A body with more is refused whatever it contains: no API server
-// sends a Pod with so many values.
+// endless bounds the commas of a body while it is read. A body with more is refused, even if the handler ignores such
+// objects (Chooser).
 const endless = 2 * maxValues
 
-// free holds unused pieces, so that refused bodies leave no garbage.
+// free contains unused buffers for pieces of bodies, so that refused bodies leave no garbage.
 var free = sync.Pool{New: func() any { return new([firstBytes]byte) }}
 
-// read reads the body of a request piece by piece, whatever length the request announces.
+// read reads the body of a request in pieces, so that a body uses only the memory of the bytes that have arrived. It
+// returns either the body or a refusal.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request, held *claim) ([]byte, *refusal) {
 	announced := r.ContentLength
 	if announced > s.MaxBody {
@@ -72,7 +73,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 			return slices.Concat(pieces...), nil
 		case errors.Is(err, os.ErrDeadlineExceeded) || left <= 0:
 			w.Header().Set("Connection", "close")
-			return nil, &refusal{http.StatusRequestTimeout, "body", fmt.Errorf("the body did not come within %v", s.BodyTime)}
+			return nil, &refusal{http.StatusRequestTimeout, "body", fmt.Errorf("the body did not arrive within %v", s.BodyTime)}
 		case err != nil:
 			return nil, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
 		}

@@ -25,10 +25,10 @@ func (r *room) taken(all int64) int64 {
 	return all - r.free
 }
 
-// A review that announces much and sends little takes little of the room, and is over when its time for the body is;
-// one that comes in full has its answer.
+// A review with a large announced and a slowly sent body occupies little room, and ends when the time for its body is
+// over. A review that arrives completely is answered.
 func TestSlowBodies(t *testing.T) {
-	s := newServer(Config{BodyTime: 20 * time.Millisecond}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	s := newServer(Config{BodyTime: time.Second}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
 	})
 	server := httptest.NewServer(s)
@@ -72,15 +72,15 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Hosts that take all they can leave room for others. A client that is ahead is bound by its share alone, and precedes
-// all that wait.
+// Hosts that use as much room as they can leave room for others. A client that is ahead is limited by its own share
+// only, and precedes all waiting clients.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 64
 		r := newRoom(32, all)
 		host := func(b byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, b}), 32) }
 		var claims []*claim
-		for b := range byte(4) { // each takes one after the other as much as it is given
+		for b := range byte(4) { // each claims room step by step as it is granted
 			for {
 				c := &claim{host: host(b)}
 				if !r.fits(c, 1) {
@@ -132,7 +132,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// However many hosts take all that they can, each review of another host finds what it takes first.
+// For any number of hosts that use as much room as they can, each review of another host gets its room first.
 func TestRoomForNewcomers(t *testing.T) {
 	const all = 1024
 	r := newRoom(all, all)

@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// room counts the bytes of reviews in progress. No host occupies all of it: beyond its first review, a host gets at
-// most half of the bytes that other hosts leave. Half of the room is reserved for the first bytes of reviews and for
-// clients that are ahead, however many hosts there are.
+// room counts the bytes of reviews in progress. A host without bytes gets its first request if enough bytes are unused.
+// With more requests it gets at most half of the bytes that other hosts leave, and at most perHost. Half of the room is
+// reserved for the first request of each review, and for claims that are ahead.
 type room struct {
 	perHost, half int64
 
-	mu      sync.Mutex             // a leaf; guards what follows
+	mu      sync.Mutex             // leaf mutex; guards the fields below
 	free    int64                  // unused bytes
 	hosts   map[netip.Prefix]int64 // bytes of each host with reviews in progress
-	waiting list.List              // of *request, those of claims that are ahead first
+	waiting list.List              // of *request; requests of claims that are ahead come first
 }
 
 // claim is the part of the room that one review occupies.
 type claim struct {
 	host  netip.Prefix
-	ahead bool // precedes other waiting claims, and is not limited by other hosts' use
+	ahead bool // precedes waiting claims that are not ahead; only perHost and the unused bytes limit it
 	bytes int64
 }
 
@@ -36,7 +36,8 @@ func newRoom(perHost, all int64) *room {
 	return &room{perHost: perHost, half: all / 2, free: all, hosts: map[netip.Prefix]int64{}}
 }
 
-// take waits until a claim can get n more bytes. After an error, which is the context's, the claim is unchanged.
+// take waits until a claim can get n more bytes, and adds them. The error is the context's. The claim may have the
+// bytes even then, so the caller calls leave in every case.
 func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
 	if r.fits(c, n) {
@@ -55,14 +56,14 @@ func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
-	case <-w.granted: // leave returns the bytes
+	case <-w.granted: // the claim keeps the bytes until leave
 	default:
 		r.waiting.Remove(at)
 	}
 	return ctx.Err()
 }
 
-// leave returns all bytes of a claim, and grants them to waiting requests.
+// leave returns all bytes of a claim to the room, and grants the waiting requests that now fit.
 func (r *room) leave(c *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +83,7 @@ func (r *room) leave(c *claim) {
 	}
 }
 
-// line inserts a request behind those that precede it. The caller holds the lock.
+// line inserts a request into waiting, by priority and then by arrival. The caller has the lock.
 func (r *room) line(w *request) *list.Element {
 	if w.ahead {
 		for at := r.waiting.Front(); at != nil; at = at.Next() {
@@ -94,7 +95,7 @@ func (r *room) line(w *request) *list.Element {
 	return r.waiting.PushBack(w)
 }
 
-// fits reports whether a claim may have n more bytes. The caller holds the lock.
+// fits reports whether a claim may have n more bytes. The caller has the lock.
 func (r *room) fits(c *claim, n int64) bool {
 	own := r.hosts[c.host]
 	switch {
@@ -108,7 +109,7 @@ func (r *room) fits(c *claim, n int64) bool {
 	return c.ahead || own+n <= (own+r.free)/2
 }
 
-// grant gives a claim n more bytes. The caller holds the lock.
+// grant adds n bytes to a claim. The caller has the lock.
 func (r *room) grant(c *claim, n int64) {
 	r.free -= n
 	r.hosts[c.host] += n

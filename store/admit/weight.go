@@ -11,16 +11,15 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of every review. A JSON value decodes to about 300 bytes, however short it is. etcd accepts no object above
+// Bounds of every review. A JSON value decodes to about 300 bytes, even a short one. The limit of etcd for an object is
 // 1.5 MiB.
 const (
 	maxValues = 200_000 // JSON values in total
 	maxObject = 3 << 20 // bytes of object, and of oldObject
-	maxBeside = 10_000  // JSON values outside of both, such as a user's groups
+	maxBeside = 10_000  // JSON values outside of object and oldObject, such as a user's groups
 )
 
-// A review above one of these is large. Large reviews wait for one another, so that few of them are in progress at a
-// time.
+// A review above one of these sizes is large. The Server processes large reviews one at a time.
 const (
 	largeValues = 5000
 	largeBytes  = 256 << 10
@@ -31,13 +30,14 @@ type weight struct {
 	namespace string // of the request
 	values    int
 	objects   int // values in object and oldObject
-	object    int // bytes of the larger of both
+	object    int // bytes of the larger of object and oldObject
 	bytes     int // of the whole review
 }
 
 var errBeside = fmt.Errorf("the AdmissionReview has more than %d JSON values beside its objects", maxBeside)
 
-// weigh scans a review. Errors: it is not JSON, it is nested too deeply, or it has too many values beside its objects.
+// weigh scans a review without decoding it. Errors: the body is not JSON, is nested too deeply, or has more than
+// maxBeside values outside of the objects.
 func weigh(body []byte) (w weight, err error) {
 	w.bytes = len(body)
 	s := scan.New(body)
@@ -79,7 +79,7 @@ func (w *weight) request(s *scan.Scanner) error {
 	})
 }
 
-// beside skips a value outside of the objects. errBeside: there are too many.
+// beside skips a value outside of the objects. It fails with errBeside if there are more than maxBeside such values.
 func (w *weight) beside(s *scan.Scanner) error {
 	if err := s.Skip(); err != nil {
 		return err
@@ -90,28 +90,30 @@ func (w *weight) beside(s *scan.Scanner) error {
 	return nil
 }
 
-// large reports whether a review waits for other large ones.
+// large reports whether a review exceeds largeValues or largeBytes.
 func (w weight) large() bool { return w.values > largeValues || w.bytes > largeBytes }
 
-// tooHeavy returns why the objects of a review must not be decoded; nil allows it.
+// tooHeavy returns the bound that the objects of a review exceed; nil if they may be decoded.
 func (w weight) tooHeavy() error {
 	switch {
 	case w.values > maxValues:
-		return fmt.Errorf("the object has more than %d JSON values (together with the one before it, where it is updated)", maxValues)
+		return fmt.Errorf("the object, together with its previous version in an update, has more than %d JSON values", maxValues)
 	case w.object > maxObject:
 		return fmt.Errorf("the object has more than %d bytes", maxObject)
 	}
 	return nil
 }
 
-// Chooser is a Handler that ignores some objects. Those are admitted however heavy they are.
+// Chooser is an optional interface of Handlers. A Chooser ignores some objects. The Server admits these objects even if
+// they are too heavy to decode.
 type Chooser interface {
-	// Concerns reports whether the handler would check or change the object of a request. It decodes the head of the
-	// object at most, because the object may be of any weight. It does not keep the request.
+	// Concerns reports whether the handler would check or change the object of a request. The Server calls it only for
+	// objects that are too heavy, so it decodes at most the head of the object. It does not keep the request.
 	Concerns(r *admissionv1.AdmissionRequest) bool
 }
 
-// unread answers a review whose objects are too heavy to decode.
+// unread answers a review with objects that are too heavy to decode. The review is refused with code 413, unless the
+// handler is not concerned.
 func unread(h Handler, r *admissionv1.AdmissionRequest, why error) *admissionv1.AdmissionResponse {
 	if c, is := h.(Chooser); is && !c.Concerns(r) {
 		return Allow()

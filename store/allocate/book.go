@@ -11,95 +11,111 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Bounds of what others can make a mesh give away.
+// Bounds on the addresses of the ranges that one namespace can occupy.
 const (
-	mostOfEntry     = 256     // hosts of one ServiceEntry that have automatic addresses: as many as its CRD takes
-	MostOfNamespace = 1 << 14 // hosts of one namespace
+	// mostOfEntry bounds the hosts of one ServiceEntry with automatic addresses. It is the CRD's limit of hosts.
+	mostOfEntry = 256
+	// MostOfNamespace bounds the hosts of one namespace with automatic addresses. It also bounds the addresses of the
+	// ranges that specs of one namespace state.
+	MostOfNamespace = 1 << 14
 )
 
-// Name is of a ServiceEntry of the config cluster.
+// Name identifies a ServiceEntry of the config cluster.
 type Name struct{ Namespace, Name string }
 
-// String is namespace/name.
+// String returns "namespace/name".
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
+// compare orders names by namespace, then by name.
 func (n Name) compare(o Name) int {
 	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
 }
 
-// ServiceEntry is one as a source emits it.
+// ServiceEntry contains the fields of a ServiceEntry that matter for automatic addresses.
 type ServiceEntry struct {
 	Name
 	Created time.Time
 	normal.EntryAddresses
 }
 
-// Hosts is addresses by host: IPv4 before IPv6.
+// Hosts maps each host to its automatic addresses, IPv4 before IPv6.
 type Hosts map[string][]netip.Addr
 
-// giver says who gives new addresses.
+// giver is the party that assigns new addresses at present.
 type giver uint8
 
 const (
-	unknown giver = iota // it is not known whether others do: nobody is given a new one
+	unknown giver = iota // not known whether another party does: no new address is assigned
 	self                 // this process
-	others               // istiod, or another revision: by what they write into the status of objects
+	others               // istiod or another revision; their assignments are read from the status of objects
 )
 
-// book maps each address to the host that has it, for one term of the leader. It reads no clock. An address that is
-// stored of a host stays its own. A status counts where nothing is stored, for an address of the ranges that no host
-// has, one of each family. While others give addresses a status counts before what is stored, and takes an address
-// from a host whose own status no longer names it. An address of the ranges that a spec states is given to no host,
-// and a host that was given it before keeps it (store/normal leaves it out of the spec). Not safe for concurrent use.
+// book assigns addresses to hosts during one term of the leader. The sources of an assignment, by priority:
+//
+//  1. the addresses stored in etcd for the host;
+//  2. one address of each family in the host's status, if it is in the ranges and no other host has it;
+//  3. a new address.
+//
+// While another party assigns addresses, the status has priority over the stored addresses. A host whose status
+// contains an address then gets it, even from a host whose own status does not contain it.
+//
+// An address of the ranges that a spec states is not assigned. A present host to which it was assigned before keeps it,
+// and store/normal omits it from the spec.
+//
+// book reads no clock, and is not safe for concurrent use.
 type book struct {
 	ranges   []netip.Prefix
 	grace    time.Duration
 	entries  map[Name]*entry
-	owners   map[netip.Addr]slot // of addresses that were given
-	stated   map[netip.Addr]int  // of the ranges: how many ServiceEntries state an address themselves
-	used     []int               // of each range: addresses in owners and in stated
-	of       map[string]int      // hosts that have addresses, by namespace
-	statedIn map[string]int      // addresses of the ranges that ServiceEntries state, by namespace
-	leaving  map[slot]time.Time  // hosts that are not there any more: since when
-	dirty    map[Name]bool       // to be looked at
-	short    map[Name]bool       // that lack an address
-	altered  map[Name]bool       // that have others than at the last Step
-	giver    giver               // as the last Step was called with
+	owners   map[netip.Addr]slot // host of each assigned address
+	stated   map[netip.Addr]int  // number of specs that state the address, for addresses of the ranges
+	used     []int               // number of assignable addresses in owners, stated or both, by index of ranges
+	of       map[string]int      // number of hosts with addresses, by namespace
+	statedIn map[string]int      // number of stated addresses of the ranges, by namespace
+	leaving  map[slot]time.Time  // removed hosts whose addresses are not released yet, with the time of removal
+	changed  map[Name]bool       // ServiceEntries to decide in the next Step
+	short    map[Name]bool       // ServiceEntries that lack an address
+	altered  map[Name]bool       // ServiceEntries to return from the next Step
+	giver    giver               // argument of the last Step
 }
 
-// slot is one host of one ServiceEntry.
+// slot identifies one host of one ServiceEntry.
 type slot struct {
 	name Name
 	host string
 }
 
+// entry is one ServiceEntry with the assignments of its hosts.
 type entry struct {
 	ServiceEntry
-	there    bool // a source has emitted it
-	has      map[string][]netip.Addr
-	reserved []netip.Addr // of the ranges: those that it states, as many as its namespace may
-	problem  string
+	there    bool                    // false: only stored, or removed
+	has      map[string][]netip.Addr // assigned addresses, by host
+	reserved []netip.Addr            // addresses of the ranges that the spec states, within the namespace's bound
+	problem  string                  // why a host lacks an address; empty while no new addresses are assigned
 }
 
-// newBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there
-// for grace.
+// newBook returns an empty book for the given ranges, at most one of each address family. Each host gets one address of
+// each range. The addresses of a removed host are released after grace.
 func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
 	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{},
 		owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{}, statedIn: map[string]int{},
-		leaving: map[slot]time.Time{}, dirty: map[Name]bool{}, short: map[Name]bool{}, altered: map[Name]bool{}}
+		leaving: map[slot]time.Time{}, changed: map[Name]bool{}, short: map[Name]bool{}, altered: map[Name]bool{}}
 }
 
-// Load takes what is stored of one ServiceEntry, before the first Put. What somebody else has is left out.
+// Load adds the stored addresses of one ServiceEntry, before the first Put. Hosts are added in alphabetical order. A
+// host is omitted if an earlier host has any of its addresses.
 func (b *book) Load(name Name, hosts Hosts) {
 	e := b.entry(name)
+	assigned := func(a netip.Addr) bool { _, is := b.owners[a]; return is }
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
-		if free := !slices.ContainsFunc(hosts[host], func(a netip.Addr) bool { _, taken := b.owners[a]; return taken }); free {
-			b.give(e, host, hosts[host])
+		if !slices.ContainsFunc(hosts[host], assigned) {
+			b.assign(e, host, hosts[host])
 		}
 	}
-	b.dirty[name], b.altered[name] = true, true
+	b.changed[name], b.altered[name] = true, true
 }
 
+// entry returns the entry of a ServiceEntry, and adds a missing one.
 func (b *book) entry(name Name) *entry {
 	e := b.entries[name]
 	if e == nil {
@@ -109,33 +125,34 @@ func (b *book) entry(name Name) *entry {
 	return e
 }
 
-// Put takes a ServiceEntry as it is now.
+// Put replaces the state of a ServiceEntry. The next Step assigns its addresses.
 func (b *book) Put(now ServiceEntry) {
 	e := b.entry(now.Name)
 	b.restate(e, now.Stated)
 	e.ServiceEntry, e.there = now, true
-	b.dirty[now.Name] = true
+	b.changed[now.Name] = true
 }
 
-// Remove takes one away.
+// Remove marks a ServiceEntry as deleted. The addresses of a host are released after grace, or in the next Step if a
+// spec states one of them.
 func (b *book) Remove(name Name) {
 	if e := b.entries[name]; e != nil {
 		b.restate(e, nil)
 		e.ServiceEntry, e.there = ServiceEntry{Name: name}, false
-		b.dirty[name] = true
+		b.changed[name] = true
 	}
 }
 
-// retry has all that lack an address looked at again.
+// retry marks all ServiceEntries that lack an address for the next decision.
 func (b *book) retry() {
 	for name := range b.short {
-		b.dirty[name] = true
+		b.changed[name] = true
 	}
 }
 
-// Step decides what changed, and returns the ServiceEntries with other addresses than before, in order. Hosts without
-// an address are given new ones where by is self. wait is when Step has to be called again though nothing changed; 0:
-// never.
+// Step assigns and releases addresses. Hosts without an address get new ones if by is self. altered names the
+// ServiceEntries with changes in Addresses or Kept since the last Step, and those that Load added, sorted. wait is the
+// time after which Step has to be called again even without changes; 0: no need.
 func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -152,10 +169,10 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 		b.retry()
 	}
 	b.giver = by
-	for len(b.dirty) > 0 {
-		line := slices.SortedFunc(maps.Keys(b.dirty), func(x, y Name) int { return b.entries[x].older(b.entries[y]) })
-		clear(b.dirty)
-		for _, name := range line {
+	for len(b.changed) > 0 {
+		ordered := slices.SortedFunc(maps.Keys(b.changed), func(x, y Name) int { return b.entries[x].older(b.entries[y]) })
+		clear(b.changed)
+		for _, name := range ordered {
 			b.decide(b.entries[name], now)
 		}
 	}
@@ -172,13 +189,14 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 	return altered, wait
 }
 
-// older orders ServiceEntries: of two that have one address in their status, and neither has it stored, the older
-// gets it, as with istiod.
+// older orders ServiceEntries by age, the oldest first, then by name. If two of them have the same address in their
+// status, and the address is stored for neither, the older one gets it, as in istiod.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
 
-// decide decides the addresses of the hosts of one ServiceEntry.
+// decide assigns the addresses of the hosts of one ServiceEntry. It also starts the grace of removed hosts, and ends
+// the grace of hosts that exist again.
 func (b *book) decide(e *entry, now time.Time) {
 	e.problem = ""
 	delete(b.short, e.Name)
@@ -201,13 +219,14 @@ func (b *book) decide(e *entry, now time.Time) {
 	}
 }
 
-// isStated says whether somebody states one of some addresses.
+// isStated reports whether the spec of any ServiceEntry states one of the addresses.
 func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
-// decideHost has a host keep what it has, adopts what its status says, and gives it a new address of each range of
-// whose family it has none, where new ones are given.
+// decideHost assigns the addresses of the host with index i. It retains the present addresses, and adopts addresses of
+// the status. If this process assigns addresses, the host then gets a new one of each range whose family it lacks. If
+// one of these ranges has no unused address, the host gets no new address at all.
 func (b *book) decideHost(e *entry, host string, i int) {
 	at := slot{e.Name, host}
 	wrong := b.beyond(at, i)
@@ -233,10 +252,11 @@ func (b *book) decideHost(e *entry, host string, i int) {
 		}
 		return
 	}
-	b.give(e, host, fresh)
+	b.assign(e, host, fresh)
 }
 
-// beyond says which bound keeps the host with index i of a ServiceEntry from getting addresses; empty: none does.
+// beyond returns the bound that excludes the host with index i of a ServiceEntry, as text; empty: the host is within
+// the bounds.
 func (b *book) beyond(at slot, i int) string {
 	switch have := b.entries[at.name].has[at.host]; {
 	case i >= mostOfEntry:
@@ -247,7 +267,7 @@ func (b *book) beyond(at slot, i int) string {
 	return ""
 }
 
-// adopt gives a host the addresses of its status that it may have, one of each family.
+// adopt assigns to a host the addresses of its status that are free, one of each family.
 func (b *book) adopt(e *entry, host string) {
 	at := slot{e.Name, host}
 	for _, a := range e.Given[host] {
@@ -258,17 +278,18 @@ func (b *book) adopt(e *entry, host string) {
 		}
 		if by, taken := b.owners[a]; taken {
 			b.drop(by, a)
-			b.dirty[by.name] = true
+			b.changed[by.name] = true
 		}
 		if has >= 0 {
 			b.drop(at, e.has[host][has])
 		}
-		b.give(e, host, []netip.Addr{a})
+		b.assign(e, host, []netip.Addr{a})
 	}
 }
 
-// free says whether a host may adopt an address of its status: one of the ranges that no spec states and no host has.
-// While others give addresses, a host gives up one that its own status does not name.
+// free reports whether a host may adopt an address of its status: the address is in the ranges, no spec states it, and
+// no host has it. While another party assigns addresses, it may also be that of another host whose own status does not
+// contain it.
 func (b *book) free(at slot, a netip.Addr) bool {
 	by, taken := b.owners[a]
 	if !b.within(a) || b.stated[a] > 0 {
@@ -277,8 +298,8 @@ func (b *book) free(at slot, a netip.Addr) bool {
 	return !taken || b.giver == others && by != at && !slices.Contains(b.entries[by.name].Given[by.host], a)
 }
 
-// give gives a host addresses beside those that it has, IPv4 before IPv6.
-func (b *book) give(e *entry, host string, fresh []netip.Addr) {
+// assign adds addresses to a host. The result is sorted, IPv4 before IPv6.
+func (b *book) assign(e *entry, host string, fresh []netip.Addr) {
 	if e.has[host] == nil {
 		b.of[e.Namespace]++
 	}
@@ -286,13 +307,14 @@ func (b *book) give(e *entry, host string, fresh []netip.Addr) {
 	slices.SortFunc(all, netip.Addr.Compare)
 	e.has[host] = all
 	for _, a := range fresh {
-		b.owners[a] = slot{e.Name, host}
-		b.count(a, 1)
+		if b.owners[a] = (slot{e.Name, host}); b.stated[a] == 0 {
+			b.count(a, 1)
+		}
 	}
 	b.altered[e.Name] = true
 }
 
-// drop takes one address back from a host.
+// drop releases one address of a host.
 func (b *book) drop(at slot, a netip.Addr) {
 	e := b.entries[at.name]
 	rest := slices.DeleteFunc(slices.Clone(e.has[at.host]), func(o netip.Addr) bool { return o == a })
@@ -301,12 +323,12 @@ func (b *book) drop(at slot, a netip.Addr) {
 	if len(rest) == 0 {
 		return
 	}
-	if b.give(e, at.host, rest); leaves {
+	if b.assign(e, at.host, rest); leaves {
 		b.leaving[at] = since
 	}
 }
 
-// release takes back what a host has, if it has anything.
+// release releases all addresses of a host.
 func (b *book) release(at slot) {
 	delete(b.leaving, at)
 	e := b.entries[at.name]
@@ -316,8 +338,9 @@ func (b *book) release(at slot) {
 	}
 	delete(e.has, at.host)
 	for _, a := range have {
-		delete(b.owners, a)
-		b.count(a, -1)
+		if delete(b.owners, a); b.stated[a] == 0 {
+			b.count(a, -1)
+		}
 	}
 	if b.of[at.name.Namespace]--; b.of[at.name.Namespace] == 0 {
 		delete(b.of, at.name.Namespace)
@@ -325,7 +348,7 @@ func (b *book) release(at slot) {
 	b.altered[at.name] = true
 }
 
-// Addresses is what the hosts of a ServiceEntry have that is there.
+// Addresses returns the addresses of the present hosts of a ServiceEntry. The map is empty if no host has any.
 func (b *book) Addresses(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
@@ -339,7 +362,8 @@ func (b *book) Addresses(name Name) Hosts {
 	return out
 }
 
-// Kept is what a ServiceEntry has and had until a grace ago: what is stored.
+// Kept returns the addresses of a ServiceEntry to store in etcd: those of present hosts, and of hosts removed less than
+// grace ago.
 func (b *book) Kept(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
@@ -349,8 +373,8 @@ func (b *book) Kept(name Name) Hosts {
 	return out
 }
 
-// Problems is why ServiceEntries lack an address that are to have one, by name: so many at most, and how many more.
-// While no new ones are given nothing is said.
+// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. There are at most the given
+// number, and one more that counts the others. While no new addresses are assigned the result is empty.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

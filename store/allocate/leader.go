@@ -1,12 +1,14 @@
-// Package allocate assigns automatic addresses to hosts of ServiceEntries that state none: each host gets one of the
-// IPv4 range and one of the IPv6 range, and keeps them for as long as it exists. Addresses of the ranges in
-// status.addresses of an object in Kubernetes are adopted where no host has them. Which host has which is stored in
-// allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
+// Package allocate assigns automatic addresses to the hosts of ServiceEntries without addresses. Each host gets one
+// IPv4 and one IPv6 address of the configured ranges. The host keeps them while it exists, unless another party assigns
+// addresses. An address of the ranges in the status.addresses of an object is adopted if no other host has it and no
+// spec states it. Assignments are stored in etcd below allocations/ before they are used, so they survive restarts,
+// changes of leader and the loss of a status.
 //
-// Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has
-// (normal.AutomaticID).  Reads: what sources emit of ServiceEntries; the lock of istiod's controller of the same
-// purpose.  Never: gives a new address while istiod holds that lock; which hosts are to have one (store/normal);
-// writes to Kubernetes (store/status).
+// Owns: allocations/ in etcd (the leader), and the objects that contain the addresses of one ServiceEntry each
+// (normal.AutomaticID).
+// Reads: emitted ServiceEntries; the lock of istiod's controller of automatic addresses.
+// Never: assigns a new address while istiod holds, or may hold, that lock; decides which hosts need addresses
+// (store/normal does); writes to Kubernetes (store/status does).
 package allocate
 
 import (
@@ -30,58 +32,60 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
+// folder is the prefix of the stored assignments in etcd; namespace/name of the ServiceEntry follows.
 const folder = "allocations/"
 
-// Grace is for how long the addresses of a host that is gone are nobody else's: names that were resolved before are
-// forgotten by then.
+// Grace is the default time for which the addresses of a removed host are not assigned to another host. DNS clients
+// have dropped their cached answers by then.
 const Grace = 10 * time.Minute
 
-// The default ranges, istiod's.
+// The default ranges, equal to istiod's.
 const (
 	IPv4Range = "240.240.0.0/16"
 	IPv6Range = "2001:2::/48"
 )
 
-// maxProblems is how many ServiceEntries are named that lack an address.
+// maxProblems is the largest number of ServiceEntries that Problems names.
 const maxProblems = 20
 
-// Problem is why a host has no automatic address.
+// Problem is the reason for which a host of a ServiceEntry has no automatic address. Without a name it counts others.
 type Problem struct {
 	Name
 	Message string
 }
 
-// Config is what New needs.
+// Config is the argument of New.
 type Config struct {
-	Ranges  []netip.Prefix
-	Grace   time.Duration
-	Sources []origin.Origin // those of ServiceEntries, of the config cluster: nothing is decided before each has emitted everything
-	Lock    *Lock           // istiod's; nil: there is no cluster, so nobody else gives addresses
-	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives.
-	// Observe(nil) where that changes. nil: it does.
+	Ranges []netip.Prefix // at most one for each address family
+	Grace  time.Duration  // time before addresses of a removed host are released
+	// sources of ServiceEntries of the config cluster; nothing is assigned before all of them are synced
+	Sources []origin.Origin
+	// istiod's lock; nil: there is no cluster, so no other party assigns addresses
+	Lock *Lock
+	// Promoted reports whether this revision of the control plane assigns addresses; otherwise it uses the addresses that
+	// another revision writes into the status. The caller calls Observe(nil) when the result changes. nil: always true.
 	Promoted func() bool
-	Emit     func([]object.Event)
-	// Want is called with the addresses that the ServiceEntries of the cluster have, all of them, where new ones may
-	// be given; nil: nobody is.
+	Emit     func([]object.Event) // receives the objects with addresses, for the ingester
+	// Want is called with the target status of the cluster's ServiceEntries. Its keys are the ServiceEntries with hosts
+	// that need addresses. The map is empty while another party assigns addresses, or may do so. nil: it is not called.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }
 
-// Leader has each ServiceEntry have its addresses while this process leads. Its methods may be called from any
-// goroutine.
+// Leader assigns addresses while this process leads. Its methods are safe for concurrent use.
 type Leader struct {
 	Config
-	wake chan struct{} // one place: something was observed
+	wake chan struct{} // capacity 1: something was observed
 
-	mu       sync.Mutex // a leaf: guards what follows
-	entries  map[object.ID]ServiceEntry
-	changed  map[Name]bool // that sources emitted since they were last looked at
-	unsynced map[origin.Origin]bool
+	mu       sync.Mutex                 // leaf mutex; guards the fields below
+	entries  map[object.ID]ServiceEntry // ServiceEntries of all sources
+	changed  map[Name]bool              // emitted since the last inform
+	unsynced map[origin.Origin]bool     // sources that have not emitted Synced yet
 
-	problems atomic.Pointer[[]Problem]
+	problems atomic.Pointer[[]Problem] // nil: this process does not lead
 }
 
-// New makes one that has observed nothing.
+// New returns a Leader that has observed nothing.
 func New(c Config) *Leader {
 	l := &Leader{Config: c, wake: make(chan struct{}, 1), entries: map[object.ID]ServiceEntry{}, changed: map[Name]bool{},
 		unsynced: map[origin.Origin]bool{}}
@@ -91,7 +95,7 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Problems are those of the term that this process leads in.
+// Problems returns the problems of the present term, sorted by name: at most 20, and one that counts the others.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -99,7 +103,8 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Observe takes what a source emits, before the ingester does; nil: Promoted may say something else.
+// Observe records events of sources, before the ingester processes them. The argument nil signals that Promoted may
+// have changed.
 func (l *Leader) Observe(events []object.Event) {
 	l.mu.Lock()
 	for _, e := range events {
@@ -112,7 +117,7 @@ func (l *Leader) Observe(events []object.Event) {
 	}
 }
 
-// observe takes one event. With the lock.
+// observe records one event. The caller has the lock.
 func (l *Leader) observe(e object.Event) {
 	switch e.Op {
 	case object.Synced:
@@ -138,7 +143,7 @@ func (l *Leader) observe(e object.Event) {
 		name := Name{e.ID.Namespace, e.ID.Name}
 		addresses, ok := normal.EntryAddressesOf(e.Object)
 		if _, known := l.entries[e.ID]; !ok && known {
-			return // what was understood of it stands
+			return // the last valid state remains in effect
 		}
 		l.entries[e.ID] = ServiceEntry{Name: name, Created: e.Object.Created, EntryAddresses: addresses}
 		l.changed[name] = true
@@ -148,6 +153,7 @@ func (l *Leader) observe(e object.Event) {
 	}
 }
 
+// forget removes a ServiceEntry. The caller has the lock.
 func (l *Leader) forget(id object.ID) {
 	if _, known := l.entries[id]; known {
 		delete(l.entries, id)
@@ -155,7 +161,8 @@ func (l *Leader) forget(id object.ID) {
 	}
 }
 
-// entryOf is a ServiceEntry as the source says that stands before others. With the lock.
+// entryOf returns a ServiceEntry as the source with the highest priority emitted it; false: no source has it. The
+// caller has the lock.
 func (l *Leader) entryOf(name Name) (ServiceEntry, bool) {
 	for _, source := range []string{origin.Kube, origin.Files} {
 		id := object.ID{Origin: origin.New("", source), Group: "networking.istio.io", Kind: "ServiceEntry",
@@ -167,19 +174,20 @@ func (l *Leader) entryOf(name Name) (ServiceEntry, bool) {
 	return ServiceEntry{}, false
 }
 
-// term is what one term has found and emitted.
+// term is the state of one term of leadership.
 type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
 	book    *book
-	stored  map[Name]string // as JSON
-	emitted map[Name]string
-	pending map[Name]bool // to be stored and emitted
-	synced  bool
+	stored  map[Name]string // value in etcd of each ServiceEntry, as JSON
+	emitted map[Name]string // object last emitted for each ServiceEntry, as JSON
+	pending map[Name]bool   // ServiceEntries to store and emit
+	synced  bool            // Synced was emitted
 }
 
-// Run is one term, until ctx ends or another process leads.
+// Run assigns addresses for one term. It returns when ctx ends or another process leads. Errors of etcd are logged, and
+// the work is retried.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	t := &term{Leader: l, store: store, epoch: epoch, book: newBook(l.Grace, l.Ranges...), stored: map[Name]string{},
@@ -195,7 +203,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		case errors.Is(err, kv.ErrDeposed):
 			return
 		case err != nil && ctx.Err() == nil:
-			l.Log.Warn("automatic addresses cannot be stored in etcd, and are not given out until they are; trying again",
+			l.Log.Warn("automatic addresses cannot be stored in etcd, and changes take no effect until they are; trying again",
 				obs.KeyError, err)
 			wait = time.Second
 		}
@@ -210,38 +218,39 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// load reads what is stored, and tries until it can; false: the context has ended.
+// load reads the stored assignments, until it succeeds; false: ctx ended first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
 		if err == nil {
 			for _, blob := range blobs {
-				t.take(blob)
+				t.loadBlob(blob)
 			}
-			t.all()
+			t.markAll()
 			return true
 		}
-		t.Log.Warn("automatic addresses that are stored cannot be read; trying again", obs.KeyError, err)
+		t.Log.Warn("stored automatic addresses cannot be read from etcd; trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
 	}
 	return false
 }
 
-// take takes one stored value. What cannot be understood is as nothing: it is replaced, or deleted.
-func (t *term) take(blob kv.Blob) {
+// loadBlob adds one stored value to the book. An invalid value counts as missing: it is replaced or deleted.
+func (t *term) loadBlob(blob kv.Blob) {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(blob.Path, folder), "/")
 	of := Name{namespace, name}
 	hosts := Hosts{}
 	if err := json.Unmarshal(blob.Raw, &hosts); err != nil {
-		t.Log.Warn("the automatic addresses stored for a ServiceEntry cannot be decoded: it gets new ones, unless its status names them", obs.KeyName, of.String(), obs.KeyError, err)
+		t.Log.Warn("stored automatic addresses of a ServiceEntry cannot be decoded: its hosts get those of its status, or new ones",
+			obs.KeyName, of.String(), obs.KeyError, err)
 		hosts = nil
 	}
 	t.stored[of] = string(blob.Raw)
 	t.book.Load(of, hosts)
 }
 
-// all has everything looked at that was observed so far.
-func (t *term) all() {
+// markAll marks all observed ServiceEntries as changed.
+func (t *term) markAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range t.entries {
@@ -249,7 +258,7 @@ func (t *term) all() {
 	}
 }
 
-// inform hands what has changed to the book; false: a source has not emitted everything yet.
+// inform applies the changed ServiceEntries to the book; false: a source is not synced yet, and nothing was applied.
 func (t *term) inform() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,8 +276,8 @@ func (t *term) inform() bool {
 	return true
 }
 
-// step decides, stores and emits. It says when it is to be done again though nothing changed. After an error,
-// kv.ErrDeposed or etcd's, what was decided waits.
+// step decides, stores and emits. The caller calls step again after the returned time, or earlier after a change. On an
+// error, kv.ErrDeposed or one of etcd, the decisions stay pending, and none was emitted.
 func (t *term) step(ctx context.Context) (time.Duration, error) {
 	const longest = time.Hour
 	if !t.inform() {
@@ -293,7 +302,7 @@ func (t *term) step(ctx context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// giver says who gives new addresses now.
+// giver returns the party that assigns new addresses at present.
 func (t *term) giver() giver {
 	switch promoted := t.Promoted == nil || t.Promoted(); {
 	case !promoted || t.Lock.Others():
@@ -304,10 +313,10 @@ func (t *term) giver() giver {
 	return self
 }
 
-// perChange is how many values are written in one transaction.
+// perChange is the largest number of values in one transaction.
 const perChange = 64
 
-// write stores what is pending and differs, in order.
+// write stores the pending assignments that differ, in order of names. kv.ErrDeposed: another process leads.
 func (t *term) write(ctx context.Context) error {
 	blobs := t.store.FencedBlobs(t.epoch, perChange)
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {
@@ -334,7 +343,7 @@ func (t *term) write(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// publish emits to the ingester what is pending and stored.
+// publish emits the pending assignments, after write has stored them. The first call emits Synced at the end.
 func (t *term) publish() {
 	var events []object.Event
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {
@@ -344,10 +353,10 @@ func (t *term) publish() {
 				hosts[host] = append(hosts[host], a.String())
 			}
 		}
-		made, err := normal.NewAutomatic(name.Namespace, name.Name, hosts)
+		made, err := normal.NewAutomatic(name.Namespace, name.Name, hosts) // err is nil: strings always encode
 		was, emitted := t.emitted[name]
 		switch {
-		case err != nil || emitted && was == string(made.JSON) || !emitted && len(hosts) == 0: // texts have no error
+		case err != nil || emitted && was == string(made.JSON) || !emitted && len(hosts) == 0:
 		case len(hosts) == 0:
 			delete(t.emitted, name)
 			events = append(events, object.Event{Op: object.Delete, ID: made.ID})
@@ -366,16 +375,16 @@ func (t *term) publish() {
 	}
 }
 
-// Origin is that of the objects that are emitted.
+// Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.Addresses) }
 
-// report says which ServiceEntries lack an address.
+// report stores the problems of the book for Problems.
 func (t *term) report() {
 	problems := t.book.Problems(maxProblems)
 	t.problems.Store(&problems)
 }
 
-// want says what the status of the cluster's ServiceEntries is to say; nothing while istiod says it.
+// want calls Want with the target status of the cluster's ServiceEntries, or with an empty map if allocate is false.
 func (t *term) want(allocate bool) {
 	all := map[Name]Hosts{}
 	if allocate {

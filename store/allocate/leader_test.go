@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// heard is what the ingester is told: the addresses of each ServiceEntry, and whether everything was told once.
+// heard records the events for the ingester: the addresses of each ServiceEntry, and whether Synced was emitted.
 type heard struct {
 	mu     sync.Mutex
 	all    map[string]string
@@ -54,7 +54,7 @@ func (h *heard) say() string {
 	return fmt.Sprint(h.synced, " ", h.all)
 }
 
-// put is what a source tells of a ServiceEntry with resolution DNS.
+// put returns the event of a source for a ServiceEntry with resolution DNS.
 func put(source, name, status string, hosts ...string) object.Event {
 	id := object.ID{Origin: origin.New("", source), Group: "networking.istio.io", Kind: "ServiceEntry", Namespace: "shop", Name: name}
 	list, _ := json.Marshal(hosts)
@@ -84,14 +84,14 @@ func run(t *testing.T, l *Leader, store *kv.Store, epoch kv.Epoch) (stop func())
 	return kvtest.Run(t, func(ctx context.Context) error { l.Run(ctx, store, epoch); return nil })
 }
 
-// both is a status that gives a host an address of each family.
+// both returns a status with an address of each family for a host.
 func both(host string) string {
 	return fmt.Sprintf(`{"value": "240.240.9.9", "host": %q}, {"value": "2001:2::9", "host": %[1]q}`, host)
 }
 
-// Nothing is told before every source has told everything; what is told is stored; another leader tells the same
-// without writing anything, also of a ServiceEntry whose status and file both say something else than a new address
-// would be; what is deleted is told at once.
+// Nothing is emitted before every source has emitted everything, and emitted addresses are stored. Another leader emits
+// the same without a write, also for a ServiceEntry whose status or spec has other addresses than a new assignment
+// would. A deletion is emitted at once.
 func TestLeaders(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()
@@ -106,9 +106,9 @@ func TestLeaders(t *testing.T) {
 			"", "*.example.com")})
 	}
 	observe(l)
-	l.Observe([]object.Event{put(origin.Kube, "elsewhere", "", "x.example.com")}) // taken away before everything was emitted
+	l.Observe([]object.Event{put(origin.Kube, "elsewhere", "", "x.example.com")}) // deleted before everything was emitted
 	l.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Kube, "elsewhere", "").ID}})
-	for range 2 { // when it takes the second one it has looked at all that came before
+	for range 2 { // after the second one, all events before it were processed
 		l.Observe(nil)
 		until(t, "the leader looks", func() bool { return len(l.wake) == 0 })
 	}
@@ -153,8 +153,8 @@ func TestLeaders(t *testing.T) {
 	stop()
 }
 
-// A leader that leads no more tells nothing new, since it cannot store it; a value that nobody can read is replaced,
-// and one of a ServiceEntry that is not there goes after the grace.
+// A deposed leader emits nothing new, since it cannot store it. An unreadable value is replaced, and the value of a
+// missing ServiceEntry is deleted after the grace.
 func TestStored(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()
@@ -189,8 +189,8 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// While istiod holds the lock what it gave is taken over, and nothing new is given nor written; when it holds it no
-// longer both are.
+// While istiod holds the lock, its addresses are adopted, and no new ones are assigned or written; after it has
+// released the lock, both happen.
 func TestLocked(t *testing.T) {
 	etcd := kvtest.Start(t)
 	h, wanted := &heard{}, make(chan map[Name]Hosts, 100)
@@ -207,9 +207,9 @@ func TestLocked(t *testing.T) {
 	if got := h.say(); got != "true map[shop/a:map[a.example.com:[240.240.9.9 2001:2::9]]]" {
 		t.Errorf("told is %s", got)
 	}
-	l.Lock.look(start, [2]record{}, nil)
+	l.Lock.applyRead(start, [2]record{}, nil)
 	all := <-wanted
-	for len(all) == 0 { // a look at what was heard, from before
+	for len(all) == 0 { // a read from before
 		all = <-wanted
 	}
 	if len(all) != 2 || fmt.Sprint(all[Name{"shop", "a"}]) != "map[a.example.com:[240.240.9.9 2001:2::9]]" || len(all[Name{"shop",
@@ -218,7 +218,8 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// A lock is held for its length after it was last seen renewed, whatever its times say; what cannot be read is held.
+// A lock is held for its duration after its last observed renewal, whatever its timestamps; an unreadable lock counts
+// as held.
 func TestLock(t *testing.T) {
 	one, two := record{"istiod-1", 30, "10:00:00"}, record{"istiod-1", 30, "10:00:10"}
 	short := record{Holder: "istiod-1", Renewed: "10:00:00"}
@@ -244,7 +245,7 @@ func TestLock(t *testing.T) {
 		l := NewLock(nil, "istio-system", slog.New(slog.DiscardHandler))
 		for i, look := range looks {
 			was, changed := [2]bool{l.Held(), l.Others()}, l.Changed()
-			l.look(start.Add(time.Duration(look.after)*time.Second), look.is, look.err)
+			l.applyRead(start.Add(time.Duration(look.after)*time.Second), look.is, look.err)
 			is := [2]bool{look.held, look.held && look.err == nil}
 			if l.Held() != is[0] || l.Others() != is[1] || (l.Unknown() != "") != (look.err != nil) {
 				t.Errorf("%s, look %d: held %v, by others %v, %q", name, i, l.Held(), l.Others(), l.Unknown())
@@ -267,7 +268,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Both forms are read where istiod has them: one that is not there is nobody's.
+// Both forms of istiod's lock are read; a missing one counts as not held.
 func TestReadLock(t *testing.T) {
 	for name, c := range map[string]struct {
 		configMap, lease string

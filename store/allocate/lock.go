@@ -13,49 +13,50 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// lockName is the lock of istiod's controller of automatic addresses: a ConfigMap whose annotation says who holds it,
-// or a Lease (pilot/pkg/leaderelection; client-go, tools/leaderelection/resourcelock).
+// lockName is the name of the leader-election lock of istiod's controller of automatic addresses. Depending on istiod's
+// version it is a ConfigMap with an annotation, or a Lease (pilot/pkg/leaderelection; client-go,
+// tools/leaderelection/resourcelock).
 const (
 	lockName       = "istio-ip-autoallocate"
 	lockAnnotation = "control-plane.alpha.kubernetes.io/leader"
 )
 
 const (
-	lookEvery = 5 * time.Second
-	// defaultLease is for how long a lock is held that does not say it: istiod's.
+	lookEvery = 5 * time.Second // interval of reads, and timeout of each
+	// defaultLease is the duration of a lock that states none; istiod's default.
 	defaultLease = 30 * time.Second
 )
 
-// Lock reports whether istiod gives automatic addresses. It is only read. A nil one is never held. Its methods may be
-// called from any goroutine.
+// Lock reports whether istiod holds the lock of its controller, and so assigns automatic addresses. This process never
+// acquires that lock. A nil Lock is never held. Lock is safe for concurrent use.
 type Lock struct {
 	api       *apiserver.Client
 	namespace string
 	log       *slog.Logger
 
-	mu      sync.Mutex // a leaf: guards what follows
-	seen    [2]record  // what the ConfigMap and the Lease said last
-	since   [2]time.Time
-	held    bool
-	others  bool   // istiod is known to hold it
-	why     string // why it is not known whether it is held; empty: it is
-	changed chan struct{}
+	mu      sync.Mutex    // leaf mutex; guards the fields below
+	seen    [2]record     // last state of the ConfigMap and of the Lease
+	since   [2]time.Time  // when each of seen changed last, by this process's clock
+	held    bool          // see Held
+	others  bool          // see Others
+	why     string        // why the lock cannot be read; empty: it can
+	changed chan struct{} // closed when held or others changes
 }
 
-// record is what a lock says.
+// record is the content of a lock.
 type record struct {
 	Holder  string `json:"holderIdentity"`
 	Seconds int    `json:"leaseDurationSeconds"`
 	Renewed string `json:"renewTime"`
 }
 
-// NewLock asks nothing. The namespace is istiod's.
+// NewLock returns a Lock in istiod's namespace. No request is sent before Run.
 func NewLock(api *apiserver.Client, namespace string, log *slog.Logger) *Lock {
 	return &Lock{api: api, namespace: namespace, log: log, held: true, changed: make(chan struct{})}
 }
 
-// Held says whether istiod holds the lock, as far as is known: before the first look, and where that cannot be read,
-// it does.
+// Held reports whether istiod holds the lock, or may hold it. The result is true before the first read, and while the
+// lock cannot be read.
 func (l *Lock) Held() bool {
 	if l == nil {
 		return false
@@ -65,7 +66,7 @@ func (l *Lock) Held() bool {
 	return l.held
 }
 
-// Others says whether istiod is known to hold the lock.
+// Others reports whether the last read succeeded and found that istiod holds the lock.
 func (l *Lock) Others() bool {
 	if l == nil {
 		return false
@@ -75,7 +76,7 @@ func (l *Lock) Others() bool {
 	return l.others
 }
 
-// Unknown is why it cannot be read whether istiod holds the lock; empty: it can.
+// Unknown returns the reason for which the lock cannot be read; empty: it can be, or was not read yet.
 func (l *Lock) Unknown() string {
 	if l == nil {
 		return ""
@@ -85,7 +86,7 @@ func (l *Lock) Unknown() string {
 	return l.why
 }
 
-// Changed is closed when Held says something else.
+// Changed returns a channel that is closed when the result of Held or Others changes.
 func (l *Lock) Changed() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -95,7 +96,7 @@ func (l *Lock) Changed() <-chan struct{} {
 	return l.changed
 }
 
-// Run looks at the lock until ctx ends.
+// Run reads the lock every lookEvery until ctx ends. Failures are logged, and stated by Unknown.
 func (l *Lock) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -104,7 +105,7 @@ func (l *Lock) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.look(time.Now(), records, err)
+		l.applyRead(time.Now(), records, err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -113,7 +114,8 @@ func (l *Lock) Run(ctx context.Context) {
 	}
 }
 
-// read reads both forms of the lock; one that is not there is the zero record.
+// read requests both forms of the lock; the record of a missing form is zero. read fails if a request fails or the
+// content cannot be decoded.
 func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
@@ -143,9 +145,9 @@ func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 	return records, nil
 }
 
-// look takes what was read. A lock is held for its length after it was last seen to be renewed: by this process's
-// clock, as client-go counts.
-func (l *Lock) look(now time.Time, records [2]record, err error) {
+// applyRead updates the state with the result of a read. A lock counts as held for its duration after its content last
+// changed, by this process's clock, as client-go counts.
+func (l *Lock) applyRead(now time.Time, records [2]record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was, held, why := l.held, false, l.why
@@ -171,10 +173,12 @@ func (l *Lock) look(now time.Time, records [2]record, err error) {
 	l.others = others
 	switch {
 	case why == "" && l.why != "":
-		l.log.Warn("istiod's lock for automatic addresses cannot be read, so none are given", obs.KeyName, lockName, obs.KeyError, err)
+		l.log.Warn("istiod's lock of automatic addresses cannot be read: this process assigns no new addresses",
+			obs.KeyName, lockName, obs.KeyError, err)
 	case was != held && held:
-		l.log.Info("istiod holds the lock of automatic addresses: they are only read", obs.KeyName, lockName)
+		l.log.Info("istiod holds the lock of automatic addresses: this process only reads them from the status", obs.KeyName, lockName)
 	case was != held:
-		l.log.Info("nobody holds istiod's lock of automatic addresses: this process gives them while it leads", obs.KeyName, lockName)
+		l.log.Info("istiod's lock of automatic addresses is free: this process assigns them while it leads",
+			obs.KeyName, lockName)
 	}
 }

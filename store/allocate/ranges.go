@@ -8,8 +8,10 @@ import (
 	"slices"
 )
 
-// restate follows which addresses of the ranges a ServiceEntry states: hosts that are gone give them up. A namespace
-// keeps MostOfNamespace addresses from being given to others, no more.
+// restate replaces the stated addresses of a ServiceEntry. The book does not assign a stated address to a further host;
+// a present host that already has the address keeps it. The book ignores addresses outside its ranges, and stated
+// addresses above MostOfNamespace of one namespace. If a spec states an address of a removed host, the next Step
+// releases all addresses of that host, without waiting for grace.
 func (b *book) restate(e *entry, is []netip.Addr) {
 	was, in := e.reserved, e.Namespace
 	e.reserved = nil
@@ -19,18 +21,20 @@ func (b *book) restate(e *entry, is []netip.Addr) {
 		}
 		e.reserved = append(e.reserved, a)
 		b.statedIn[in]++
-		if b.stated[a]++; b.stated[a] == 1 {
-			b.count(a, 1)
-		}
+		b.stated[a]++
 		if at, given := b.owners[a]; given {
-			b.dirty[at.name] = true
+			b.changed[at.name] = true
+		} else if b.stated[a] == 1 {
+			b.count(a, 1)
 		}
 	}
 	for _, a := range was {
 		b.statedIn[in]--
 		if b.stated[a]--; b.stated[a] <= 0 {
 			delete(b.stated, a)
-			b.count(a, -1)
+			if _, given := b.owners[a]; !given {
+				b.count(a, -1)
+			}
 			b.retry()
 		}
 	}
@@ -39,20 +43,22 @@ func (b *book) restate(e *entry, is []netip.Addr) {
 	}
 }
 
+// within reports whether an address is in one of the ranges.
 func (b *book) within(a netip.Addr) bool {
 	return slices.ContainsFunc(b.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// count follows how many addresses of each range are used.
-func (b *book) count(a netip.Addr, by int) {
+// count adds n to the used addresses of the range that contains a, unless a is the range's first or last address. These
+// two are never assigned, and sizeOf does not count them.
+func (b *book) count(a netip.Addr, n int) {
 	for i, p := range b.ranges {
-		if p.Contains(a) {
-			b.used[i] += by
+		if p.Contains(a) && a != at(p, 0) && a != at(p, sizeOf(p)+1) {
+			b.used[i] += n
 		}
 	}
 }
 
-// lacking are the ranges of whose family a host has no address.
+// lacking returns the ranges of each address family in which the host has no address.
 func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	for _, p := range b.ranges {
 		if !slices.ContainsFunc(have, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() }) {
@@ -62,8 +68,8 @@ func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	return ranges
 }
 
-// choose finds a free address in each of some ranges, the same ones whoever looks: where the hash of the host points
-// to, or the next one that is free. wrong says why there is no free one.
+// choose returns one unused address of each given range: the one at the hash of the host, or the next unused one. The
+// same book always yields the same address. If a range has no unused address, wrong says so, and fresh is nil.
 func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])
@@ -77,8 +83,8 @@ func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong str
 	return fresh, ""
 }
 
-// probe looks for a free address of a range of which so many are used. The first and the last address of a range are
-// nobody's.
+// probe returns the first unused address of a range, from the given hash on; false: all are used. used is the number of
+// used addresses of the range. The first and the last address of the range are never assigned.
 func (b *book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
 	size := sizeOf(p)
 	if uint64(used) >= size {
@@ -93,10 +99,11 @@ func (b *book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// sizeOf is how many addresses of a range can be given.
+// sizeOf returns the number of addresses of a range that can be assigned, at most 2^63-2. A range has at least four
+// addresses.
 func sizeOf(p netip.Prefix) uint64 { return uint64(1)<<min(p.Addr().BitLen()-p.Bits(), 63) - 2 }
 
-// at is the address of a range with a number.
+// at returns the address with the given offset from the start of a range.
 func at(p netip.Prefix, number uint64) netip.Addr {
 	raw := p.Masked().Addr().As16()
 	low := binary.BigEndian.Uint64(raw[8:]) | number

@@ -1,13 +1,14 @@
-// Package analysis finds objects that are valid and yet have no effect, in whole or in part, because of other objects: references to what does
-// not exist, selectors without a workload, objects that another one overrides. All findings are warnings: the object applies as far as it can.
-// Problems that one object alone shows are store/normal's.
+// Package analysis finds valid objects that have no effect, in whole or in part, because of other objects: references
+// to missing objects, selectors that match no workload, objects that another one overrides. All findings are warnings.
+// Problems that are visible in one object alone are reported by store/normal.
 //
-// Each record that can have such warnings is examined by itself. The facts about others that it reads are noted as it reads them (fact.go says
-// which facts each record gives), and so are the selectors that it watches (selectors.go). After an edit, those records are examined again
-// that read a fact of the edited record, before or after the edit, or that watch a selector which got its first workload by the edit, or lost
-// its last one.
+// Each record is examined on its own. The examination records which facts about other records it read (fact.go), and
+// which selectors it watches (selectors.go). After an edit, a record is examined again if it read a fact of the edited
+// record, before or after the edit, or if a selector that it watches gained its first workload or lost its last one.
 //
-// Owns: an index of the records by their facts, what was found.  Reads: records, as edits.  Never: a clock, the store, what proxies have.
+// Owns: an index of the records by their facts, the findings.
+// Reads: records, as edits.
+// Never: reads a clock, the store, or the configuration that proxies received.
 package analysis
 
 import (
@@ -23,16 +24,17 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Bounds of what is said of one record, and of what one is compared with: whoever makes thousands of objects for one host, or with one selector, has their
-// first ones compared.
+// Bounds of the findings of one record, and of the records that one is compared with. They bound the work if a user
+// creates thousands of objects for one host or one selector: only the first ones are compared.
 const (
 	maxProblems = 50
 	maxCompared = 20
 )
 
-// Edit is one record that is another one. Old is nil where it was added, New where it was removed.
+// Edit is a change of one record. Old is nil for a new record, New for a removed one.
 type Edit struct{ Old, New model.Record }
 
+// key returns the key of the edited record.
 func (e Edit) key() model.Key {
 	if e.New != nil {
 		return e.New.Meta().Key
@@ -40,19 +42,23 @@ func (e Edit) key() model.Key {
 	return e.Old.Meta().Key
 }
 
-// Analysis follows records by their edits. It belongs to one goroutine. One that has panicked is not to be used any more.
+// Analysis contains the findings about a set of records, and updates them by edits. It is not safe for concurrent use,
+// and must not be used after a panic.
 type Analysis struct {
-	root    string // namespace whose policies are for all
-	holders map[fact][]model.Record
-	readers map[fact]*smallset.Set[model.Key]
+	root    string                            // root namespace of the mesh, whose policies apply to all namespaces
+	givenBy map[fact][]model.Record           // by fact: the records that give it, the oldest first
+	readers map[fact]*smallset.Set[model.Key] // by fact: keys of the records whose examination read it
+	present map[fact]int                      // by counted fact: number of the records that give it
 	watches watches
-	units   map[model.Key]*unit
-	sorted  []object.Problem // nil: to be made
-	// Examined counts examinations of records: the work done so far.
+	units   map[model.Key]*unit // examined records that read a fact or watch a selector
+	sorted  []object.Problem    // all findings; nil: to be sorted again
+	listed  int                 // findings that were entered into sorted, or removed, since Problems was called
+	handed  bool                // sorted is the list that Problems returned
+	// Examined counts the examinations of records since New.
 	Examined uint64
 }
 
-// unit is one record with what was found.
+// unit is one record with its findings, and with the facts and selectors that they depend on.
 type unit struct {
 	record   model.Record
 	reads    []fact
@@ -60,13 +66,14 @@ type unit struct {
 	problems []object.Problem
 }
 
-// New knows no records.
+// New returns an Analysis of no records.
 func New() *Analysis {
-	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), holders: map[fact][]model.Record{}, readers: map[fact]*smallset.Set[model.Key]{},
+	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), givenBy: map[fact][]model.Record{},
+		readers: map[fact]*smallset.Set[model.Key]{}, present: map[fact]int{},
 		watches: newWatches(), units: map[model.Key]*unit{}}
 }
 
-// Of analyses records from scratch.
+// Of returns an Analysis of the given records.
 func Of(records iter.Seq[model.Record]) *Analysis {
 	var edits []Edit
 	for r := range records {
@@ -79,14 +86,15 @@ func Of(records iter.Seq[model.Record]) *Analysis {
 	return a
 }
 
-// Reads says whether records of a kind matter here. Edits of others may be left out.
+// Reads reports whether records of a kind affect findings. Edits of other kinds may be omitted.
 func Reads(kind model.Kind) bool {
 	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind])+len(examiners[kind])+len(later[kind]) > 0
 }
 
-// Step takes edits, of each record one; Old is what the step before made of it.
+// Step applies edits, at most one for each record. Old must be the record of the previous Step.
 func (a *Analysis) Step(edits []Edit) {
 	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
+	counts := map[fact]int{}
 	for _, e := range edits {
 		switch key := e.key(); {
 		case key.Kind == model.KindWorkload:
@@ -94,12 +102,13 @@ func (a *Analysis) Step(edits []Edit) {
 			a.setRoot(e.New, touched)
 		default:
 			next[key], touched[key] = e.New, true
-			a.give(e.Old, false, touched)
-			a.give(e.New, true, touched)
+			a.index(e.Old, false, touched, counts)
+			a.index(e.New, true, touched, counts)
 		}
 	}
+	a.count(counts, touched)
 	a.renew(touched, next)
-	// Watches are there by now, so that workloads are counted one by one and no watch has to look for them.
+	// Workloads are last: all watches exist by now and are updated, instead of searching all workloads.
 	touched = map[model.Key]bool{}
 	for _, e := range edits {
 		if e.key().Kind == model.KindWorkload {
@@ -109,7 +118,7 @@ func (a *Analysis) Step(edits []Edit) {
 	a.renew(touched, nil)
 }
 
-// setRoot takes over the mesh's root namespace: selectors reach further there.
+// setRoot applies the mesh's root namespace, whose selectors match workloads of all namespaces.
 func (a *Analysis) setRoot(r model.Record, touched map[model.Key]bool) {
 	mesh, is := r.(*model.Mesh)
 	if !is {
@@ -125,14 +134,19 @@ func (a *Analysis) setRoot(r model.Record, touched map[model.Key]bool) {
 	}
 }
 
-// give adds a record to the index, or takes it away, and touches who reads its facts.
-func (a *Analysis) give(r model.Record, there bool, touched map[model.Key]bool) {
+// index adds a record to the index, or removes it, and marks the readers of its facts. Changes of counted facts are
+// added to counts.
+func (a *Analysis) index(r model.Record, there bool, touched map[model.Key]bool, counts map[fact]int) {
 	if r == nil {
 		return
 	}
 	for _, give := range givers[r.Meta().Key.Kind] {
 		for f := range give(r) {
-			all := a.holders[f]
+			if f.counted() {
+				counts[f] += map[bool]int{true: 1, false: -1}[there]
+				continue
+			}
+			all := a.givenBy[f]
 			at, has := slices.BinarySearchFunc(all, r, func(a, b model.Record) int { return a.Meta().Older(b.Meta()) })
 			switch {
 			case there && !has:
@@ -140,11 +154,11 @@ func (a *Analysis) give(r model.Record, there bool, touched map[model.Key]bool) 
 			case !there && has:
 				all = slices.Delete(all, at, at+1)
 			}
-			if a.holders[f] = all; len(all) == 0 {
-				delete(a.holders, f)
+			if a.givenBy[f] = all; len(all) == 0 {
+				delete(a.givenBy, f)
 			}
 			if f.ranked() && at >= maxCompared {
-				continue // nobody looks so far
+				continue // no reader reads that far
 			}
 			for key := range a.readers[f].All() {
 				touched[key] = true
@@ -153,7 +167,25 @@ func (a *Analysis) give(r model.Record, there bool, touched map[model.Key]bool) 
 	}
 }
 
-// renew examines records again: those in next as they are there, nil gone, others as they were.
+// count applies changes of counted facts. It marks the readers of facts that gained their first record or lost their
+// last one.
+func (a *Analysis) count(changes map[fact]int, touched map[model.Key]bool) {
+	for f, by := range changes {
+		was := a.present[f]
+		now := was + by
+		if a.present[f] = now; now == 0 {
+			delete(a.present, f)
+		}
+		if (was > 0) == (now > 0) {
+			continue
+		}
+		for key := range a.readers[f].All() {
+			touched[key] = true
+		}
+	}
+}
+
+// renew examines the marked records again. next has the new state of edited records (nil: removed).
 func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Record) {
 	for key := range touched {
 		old := a.units[key]
@@ -175,7 +207,7 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 			a.forget(key, old, u)
 		}
 		if old == nil && len(u.problems) > 0 || old != nil && !slices.Equal(u.problems, old.problems) {
-			a.sorted = nil
+			a.list(old, u)
 		}
 		if delete(a.units, key); len(u.reads)+len(u.watches) > 0 {
 			a.units[key] = u
@@ -183,7 +215,7 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 	}
 }
 
-// forget drops what a record read and watched, and does not any more.
+// forget removes a record from the readers of facts and watches that its new examination does not need.
 func (a *Analysis) forget(key model.Key, old, now *unit) {
 	reads, watched := map[fact]bool{}, map[*watch]bool{}
 	for _, f := range now.reads {
@@ -204,7 +236,7 @@ func (a *Analysis) forget(key model.Key, old, now *unit) {
 	}
 }
 
-// examine looks at a record; nil: there is none.
+// examine examines a record; of nil it returns an empty unit.
 func (a *Analysis) examine(record model.Record) *unit {
 	x := &examination{unit: &unit{record: record}, of: a, read: map[fact]bool{}, watched: map[*watch]bool{}}
 	if record == nil {
@@ -212,14 +244,15 @@ func (a *Analysis) examine(record model.Record) *unit {
 	}
 	if kind := record.Meta().Key.Kind; len(examiners[kind])+len(later[kind]) > 0 {
 		a.Examined++
-		x.look(examiners[kind])
-		x.look(later[kind])
+		x.run(examiners[kind])
+		x.run(later[kind])
 	}
 	x.reads, x.watches = slices.Clip(slices.Collect(maps.Keys(x.read))), slices.Clip(slices.Collect(maps.Keys(x.watched)))
 	return x.unit
 }
 
-// Problems are the warnings, sorted, at most 50 of each object; Location is for the caller to fill in. The list is not changed any more, neither by the caller.
+// Problems returns the findings, sorted, at most 50 for each object. Location is empty. The caller must not change the
+// list.
 func (a *Analysis) Problems() []object.Problem {
 	if a.sorted == nil {
 		a.sorted = []object.Problem{}
@@ -228,34 +261,69 @@ func (a *Analysis) Problems() []object.Problem {
 		}
 		slices.SortFunc(a.sorted, normal.CompareProblems)
 	}
+	a.listed, a.handed = 0, true
 	return slices.Clip(a.sorted)
 }
 
-// examination is a record while it is looked at.
-type examination struct {
-	*unit
-	of      *Analysis
-	read    map[fact]bool
-	watched map[*watch]bool
-	known   Known // what is looked at in place of the index (Applied); nil: the index
-}
+// maxListed bounds the findings that are entered into the sorted list one by one. Beyond it, sorting all is cheaper.
+const maxListed = 100
 
-func (x *examination) look(all []func(*examination)) {
-	for _, look := range all {
-		look(x)
+// list replaces the findings of an examination in the sorted list by those of its successor; old may be nil.
+func (a *Analysis) list(old, now *unit) {
+	if old == nil {
+		old = &unit{}
+	}
+	if a.listed += len(old.problems) + len(now.problems); a.sorted == nil || a.listed > maxListed {
+		a.sorted = nil
+		return
+	}
+	if a.handed { // callers keep the list
+		a.sorted, a.handed = slices.Clone(a.sorted), false
+	}
+	for _, p := range old.problems {
+		at, _ := slices.BinarySearchFunc(a.sorted, p, normal.CompareProblems)
+		if i := slices.Index(a.sorted[at:], p); i >= 0 {
+			a.sorted = slices.Delete(a.sorted, at+i, at+i+1)
+		}
+	}
+	for _, p := range now.problems {
+		at, _ := slices.BinarySearchFunc(a.sorted, p, normal.CompareProblems)
+		a.sorted = slices.Insert(a.sorted, at, p)
 	}
 }
 
-// with are the records that give a fact, the oldest first.
+// examination is the examination of one record in progress.
+type examination struct {
+	*unit
+	of      *Analysis
+	read    map[fact]bool   // facts read so far
+	watched map[*watch]bool // selectors watched so far
+	known   Known           // replaces the index (Applied); nil: the index is used
+}
+
+// run runs examiners one after the other.
+func (x *examination) run(all []func(*examination)) {
+	for _, one := range all {
+		one(x)
+	}
+}
+
+// with returns the records that give a fact, the oldest first.
 func (x *examination) with(f fact) []model.Record {
 	if x.known != nil {
 		return scan(x.known, f, x.record.Meta().Key)
 	}
 	x.read[f] = true
-	return x.of.holders[f]
+	return x.of.givenBy[f]
 }
 
-// found notes a warning.
+// has reports whether a record gives a counted fact.
+func (x *examination) has(f fact) bool {
+	x.read[f] = true
+	return x.of.present[f] > 0
+}
+
+// found adds a finding about the examined record, up to maxProblems.
 func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field, format string, args ...any) {
 	if len(x.problems) < maxProblems {
 		x.problems = append(x.problems, object.Problem{ID: normal.SourceObject(x.record.Meta().Key), Field: field, Code: code, Analyzer: analyzer,
@@ -263,7 +331,7 @@ func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field,
 	}
 }
 
-// examiners are what each kind is looked at for, by what it says and what others say.
+// examiners lists the checks for each kind that compare a record with other configuration.
 var examiners = [model.NumKinds][]func(*examination){
 	model.KindVirtualService:     {unknownDestinations, sharedHosts, unknownGateways},
 	model.KindDestinationRule:    {unknownHost, ruledHost},
@@ -273,8 +341,10 @@ var examiners = [model.NumKinds][]func(*examination){
 	model.KindPeerAuthentication: {general, overlapping, unservedPorts},
 }
 
-// later are those that look for workloads, which come after their configuration: they are not asked about what is only about to be stored.
+// later lists the checks for each kind that depend on workloads. Applied omits them, since workloads usually appear
+// after their configuration.
 var later = [model.NumKinds][]func(*examination){
+	model.KindVirtualService:        {unreadyDestinations},
 	model.KindDestinationRule:       {emptySubsets, unselected},
 	model.KindServiceEntry:          {unselected},
 	model.KindSidecar:               {unselected},

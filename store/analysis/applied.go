@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Known finds records by kind, namespace, and the hosts that they name; wildcards are literal there. A snapshot does.
+// Known finds records. mirror.Snapshot implements it. ByHost matches hosts literally, including wildcards.
 type Known interface {
 	Mesh() *model.Mesh
 	All(kind model.Kind) iter.Seq[model.Record]
@@ -16,15 +16,16 @@ type Known interface {
 	ByHost(kind model.Kind, host string) iter.Seq[model.Record]
 }
 
-// Applied lists the warnings of a record that is about to be stored beside those known, in place of the one of its key. It looks at what the record names,
-// and at its namespace; not for workloads that a selector or a subset is for, which mostly come later.
+// Applied returns the warnings about a record that is not stored yet, given the known records; a stored record of the
+// same key is ignored. It considers the hosts and objects that the record names, and its namespace. Workloads are not
+// considered: they usually appear later.
 func Applied(r model.Record, known Known) []object.Problem {
 	x := &examination{unit: &unit{record: r}, known: known}
-	x.look(examiners[r.Meta().Key.Kind])
+	x.run(examiners[r.Meta().Key.Kind])
 	return x.problems
 }
 
-// scan finds the records that give a fact, the oldest first, without that of a key.
+// scan returns the known records that give a fact, the oldest first, without the record of one key.
 func scan(known Known, f fact, without model.Key) (all []model.Record) {
 	for kind, gives := range givers {
 		for _, give := range gives {
@@ -39,7 +40,7 @@ func scan(known Known, f fact, without model.Key) (all []model.Record) {
 	return all
 }
 
-// candidates are the records of a kind that may give a fact.
+// candidates returns a superset of the known records of a kind that give a fact.
 func candidates(known Known, kind model.Kind, f fact) iter.Seq[model.Record] {
 	if f.of != model.KindInvalid && f.of != kind {
 		return func(func(model.Record) bool) {}
@@ -47,12 +48,12 @@ func candidates(known Known, kind model.Kind, f fact) iter.Seq[model.Record] {
 	switch f.kind {
 	case gatewayOfName, withSelector, withoutSelector, servedPort, servicePort:
 		return known.In(kind, f.namespace)
-	case serviceOfHost, ownEntry, kubeService, ruleOfHost, ownRule, endpointsOfHost, meshRoute:
+	case serviceOfHost, ownEntry, kubeService, ruleOfHost, ownRule, endpointsOfHost, meshRoute, readyHost, knownEndpoints:
 	}
 	return known.ByHost(kind, f.name)
 }
 
-// selects counts the workloads that a selector matches in a namespace, empty: in all; one is enough.
+// selects returns 1 if a selector matches a workload in a namespace (empty: in any), and otherwise 0.
 func selects(known Known, namespace string, labels map[string]string) int {
 	in := known.In(model.KindWorkload, namespace)
 	if namespace == "" {

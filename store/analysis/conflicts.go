@@ -10,19 +10,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// mesh is the gateway that stands for sidecars.
+// mesh is the gateway name that stands for sidecars.
 const mesh = "mesh"
 
-// older are the records that go before the examined one, at most maxCompared of them.
+// older returns the records that give a fact and are older than the examined one, at most maxCompared.
 func (x *examination) older(f fact) []model.Record {
 	all := x.with(f)
 	at, _ := slices.BinarySearchFunc(all, x.record, func(a, b model.Record) int { return a.Meta().Older(b.Meta()) })
 	return all[:min(at, maxCompared)]
 }
 
-// sharedHosts warns of hosts for which another VirtualService, which goes before this one, has http rules too, where some sidecars see both: one that is
-// not for all namespaces before those that are, of these an older one (push/plan/host, precedes). Those of gateways are merged, and so are tcp and tls rules:
-// which of them are hidden is reported where they are planned.
+// sharedHosts warns of hosts of a VirtualService whose http rules for sidecars are hidden by another VirtualService
+// (see precedes) in some namespace. VirtualServices of gateways are merged, as are tcp and tls rules: push/plan reports
+// which of those are hidden.
 func sharedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -40,6 +40,8 @@ func sharedHosts(x *examination) {
 	}
 }
 
+// precedes reports whether a wins against b for a host, in a namespace that sees both (push/plan/host, precedes): one
+// with a restricted exportTo wins against one that is exported to all, otherwise the older one wins.
 func precedes(a, b *model.VirtualService) bool {
 	if all, others := forAll(a), forAll(b); all != others {
 		return !all
@@ -47,19 +49,20 @@ func precedes(a, b *model.VirtualService) bool {
 	return a.Older(&b.Head) < 0
 }
 
-// forAll says whether a VirtualService is exported to all namespaces.
+// forAll reports whether a VirtualService is exported to all namespaces.
 func forAll(vs *model.VirtualService) bool {
 	to := vs.Spec.GetExportTo()
 	return len(to) == 0 || slices.Contains(to, "*")
 }
 
-// rulesForMesh says whether a VirtualService has http rules for the mesh's sidecars.
+// rulesForMesh reports whether a VirtualService has http rules for sidecars.
 func rulesForMesh(vs *model.VirtualService) bool {
 	return slices.Contains(vs.Spec.GetGateways(), mesh) && len(vs.Spec.GetHttp()) > 0
 }
 
-// ruledHost warns of a rule whose host has an older one in its namespace that some proxies see, too. One with a workloadSelector may stand beside a general one,
-// and rules for other namespaces beside one another.
+// ruledHost warns of a DestinationRule if an older one of its namespace has the same host and some namespace sees both.
+// Rules with a workloadSelector are not compared with rules without one, nor are rules without a common namespace in
+// exportTo.
 func ruledHost(x *examination) {
 	rule := x.record.(*model.DestinationRule)
 	if rule.Spec.GetWorkloadSelector() != nil {
@@ -68,16 +71,18 @@ func ruledHost(x *examination) {
 	for _, r := range x.older(fact{kind: ownRule, namespace: rule.Key.Namespace, name: rule.Spec.GetHost()}) {
 		switch older := r.(*model.DestinationRule); {
 		case model.Merges(older, rule):
-			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.GetHost(), older.Key)
+			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win",
+				rule.Spec.GetHost(), older.Key)
 			return
 		case overlap(older.Spec.GetExportTo(), rule.Spec.GetExportTo()):
-			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too, with another exportTo: proxies that see both have nothing of that", rule.Spec.GetHost(), older.Key)
+			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too, with another exportTo: "+
+				"proxies that see both have nothing of that", rule.Spec.GetHost(), older.Key)
 			return
 		}
 	}
 }
 
-// overlap says whether two exportTo lists have a namespace in common.
+// overlap reports whether two exportTo lists have a namespace in common.
 func overlap(a, b []string) bool {
 	for _, x := range a {
 		for _, y := range b {
@@ -89,19 +94,23 @@ func overlap(a, b []string) bool {
 	return false
 }
 
-// single says how records of a kind are told of which one counts where several are for a workload: the oldest.
+// single describes the findings about a kind of which only the oldest record for a workload has an effect.
 type single struct {
-	field          string // that has the selector
-	several, twice problem.Analyzer
+	field   string           // path of the selector
+	several problem.Analyzer // of records without selector
+	twice   problem.Analyzer // of records that select the same workload
 }
 
+// singles lists the kinds of which one record for each workload has an effect.
 var singles = map[model.Kind]single{
-	model.KindSidecar:            {"spec.workloadSelector", problem.MultipleSidecarsWithoutWorkloadSelectors, problem.ConflictingSidecarWorkloadSelectors},
-	model.KindTelemetry:          {"spec.selector", problem.MultipleTelemetriesWithoutWorkloadSelectors, problem.ConflictingTelemetryWorkloadSelectors},
+	model.KindSidecar: {"spec.workloadSelector",
+		problem.MultipleSidecarsWithoutWorkloadSelectors, problem.ConflictingSidecarWorkloadSelectors},
+	model.KindTelemetry: {"spec.selector",
+		problem.MultipleTelemetriesWithoutWorkloadSelectors, problem.ConflictingTelemetryWorkloadSelectors},
 	model.KindPeerAuthentication: {"spec.selector", "", ""},
 }
 
-// general warns of a record for all workloads of its namespace where an older one is, too.
+// general warns of a record without selector if an older one without selector exists in its namespace.
 func general(x *examination) {
 	key := x.record.Meta().Key
 	if s, applies := selectorOf(x.record, ""); !applies || len(s.labels) > 0 {
@@ -109,11 +118,12 @@ func general(x *examination) {
 	}
 	if older := x.older(fact{kind: withoutSelector, of: key.Kind, namespace: key.Namespace}); len(older) > 0 {
 		of := singles[key.Kind]
-		x.found(of.several, problem.Duplicate, of.field, "the older %v is for all workloads of the namespace too: it counts, and this one does not", older[0].Meta().Key)
+		x.found(of.several, problem.Duplicate, of.field,
+			"the older %v is for all workloads of the namespace too: it counts, and this one does not", older[0].Meta().Key)
 	}
 }
 
-// overlapping warns of a record that selects workloads which an older one selects, too.
+// overlapping warns of a record if a workload exists that an older record of its kind selects too.
 func overlapping(x *examination) {
 	key := x.record.Meta().Key
 	own, applies := selectorOf(x.record, "")
@@ -125,16 +135,18 @@ func overlapping(x *examination) {
 		other, _ := selectorOf(r, "")
 		both, ok := union(own.labels, other.labels)
 		if ok && x.watch(key.Namespace, both).count > 0 {
-			x.found(of.twice, problem.Duplicate, own.field, "the older %v selects workloads with the labels %s too: of these it counts, and this one does not", r.Meta().Key, text(both))
+			x.found(of.twice, problem.Duplicate, own.field,
+				"the older %v selects workloads with the labels %s too: of these it counts, and this one does not",
+				r.Meta().Key, text(both))
 		}
 	}
 }
 
-// internalGateway is in the names of Gateways that istiod makes for itself of those of the Gateway API
+// internalGateway is part of the names of Gateways that istiod derives from Gateways of the Gateway API
 // (https://istio.io/latest/docs/reference/config/analysis/ist0165/).
 const internalGateway = "istio-autogenerated-k8s-gateway"
 
-// unknownGateways warns of Gateways that are not there, and of hosts that a Gateway has no server for.
+// unknownGateways warns of missing Gateways, and of hosts of a VirtualService that no server of its Gateway has.
 func unknownGateways(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	for _, name := range vs.Spec.GetGateways() {
@@ -145,36 +157,44 @@ func unknownGateways(x *examination) {
 		found := x.with(fact{kind: gatewayOfName, namespace: namespace, name: short})
 		if len(found) == 0 {
 			if strings.Contains(name, internalGateway) {
-				x.found(problem.ReferencedInternalGateway, problem.NotFound, "spec.gateways", "Gateway %s is one of istiod's own, of a Gateway of the Gateway API", name)
+				x.found(problem.ReferencedInternalGateway, problem.NotFound, "spec.gateways",
+					"Gateway %s is one of istiod's own, of a Gateway of the Gateway API", name)
 			} else {
 				x.found(problem.ReferencedResourceNotFound, problem.NotFound, "spec.gateways", "Gateway %s is not there", name)
 			}
 			continue
 		}
-		servers := found[0].(*model.Gateway).Spec.GetServers()
-		for _, host := range vs.Spec.GetHosts() {
-			if !slices.ContainsFunc(servers, func(s *networkingv1.Server) bool { return serves(s, namespace, vs.Key.Namespace, host) }) {
-				x.found(problem.VirtualServiceHostNotFoundInGateway, problem.NotFound, "spec.hosts", "no server of Gateway %s has host %q for namespace %s", name, host, vs.Key.Namespace)
-			}
-		}
+		x.unservedHosts(vs, name, namespace, found[0].(*model.Gateway).Spec.GetServers())
 	}
 }
 
-// serves says whether a server of a Gateway is for a host of a VirtualService, or for some of what its wildcard stands for
-// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts).
+// unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. If the VirtualService is for
+// sidecars too, one host at the Gateway is enough: the others may be for sidecars.
+func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace string, servers []*networkingv1.Server) {
+	var unserved []string
+	for _, host := range vs.Spec.GetHosts() {
+		if !slices.ContainsFunc(servers, func(s *networkingv1.Server) bool { return serves(s, namespace, vs.Key.Namespace, host) }) {
+			unserved = append(unserved, host)
+		}
+	}
+	if slices.Contains(vs.Spec.GetGateways(), mesh) && len(unserved) < len(vs.Spec.GetHosts()) {
+		return
+	}
+	for _, host := range unserved {
+		x.found(problem.VirtualServiceHostNotFoundInGateway, problem.NotFound, "spec.hosts",
+			"no server of Gateway %s has host %q for namespace %s", name, host, vs.Key.Namespace)
+	}
+}
+
+// serves reports whether a server of a Gateway has a host of a VirtualService, or a host that the VirtualService's
+// wildcard covers (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). own is the
+// Gateway's namespace, and namespace that of the VirtualService.
 func serves(s *networkingv1.Server, own, namespace, host string) bool {
 	return slices.ContainsFunc(s.GetHosts(), func(text string) bool {
-		to, name, has := strings.Cut(text, "/")
-		switch {
-		case !has:
-			name = text
-		case to == ".":
-			to = own
-		}
-		if has && to != "*" && to != namespace {
+		to, name := model.ServerHost(text, own)
+		if to != "" && to != namespace {
 			return false
 		}
-		name = strings.ToLower(name)
 		return name == host || model.Covers(name, host) || model.Covers(host, name)
 	})
 }

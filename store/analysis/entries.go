@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// sharedHost warns of hosts of a ServiceEntry that another service has too, and that is before it (ahead) for some proxies: a Service, of whatever age, or an
-// older ServiceEntry with which it does not make one service (model.Joins).
+// sharedHost warns of hosts of a ServiceEntry that another service has, if the latter precedes for some proxies. That
+// is a Service of any age, or an older ServiceEntry that is not joined with this one (model.Joins).
 func sharedHost(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
@@ -30,12 +30,14 @@ func sharedHost(x *examination) {
 		case model.Joins(older[first].(*model.Service), entry):
 			x.sharedPorts(host, entry, older)
 		default:
-			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v of the same namespace too", host, older[first].Meta().Key)
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v of the same namespace too",
+				host, older[first].Meta().Key)
 		}
 	}
 }
 
-// behindService warns of a host that is a Service's. The Service counts in all namespaces but the entry's own, where the entry does, unless both are there.
+// behindService warns if a host belongs to a Service, and reports whether it does. In the namespace of the entry, the
+// entry precedes, unless the Service is in the same namespace; elsewhere the Service precedes.
 func (x *examination) behindService(host string, entry *model.Service) bool {
 	for _, r := range x.with(fact{kind: kubeService, name: host}) {
 		svc := r.(*model.Service)
@@ -45,7 +47,8 @@ func (x *examination) behindService(host string, entry *model.Service) bool {
 			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v, and "+lost, host, svc.Key)
 			return true
 		case !own && elsewhere(svc, entry):
-			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v: for proxies outside of namespace %s the Service counts, and this entry does not",
+			x.found("", problem.Duplicate, "spec.hosts",
+				"host %q is that of %v: for proxies outside of namespace %s the Service counts, and this entry does not",
 				host, svc.Key, entry.Key.Namespace)
 			return true
 		}
@@ -53,30 +56,32 @@ func (x *examination) behindService(host string, entry *model.Service) bool {
 	return false
 }
 
-// elsewhere warns of a host that an entry of another namespace has too, with other content, and which is before this one for proxies of a third namespace
-// that see both. Where it has a port with another protocol, otherProtocol says so.
+// elsewhere warns of a host that an entry of another namespace has with other content, if that entry precedes for
+// proxies of a third namespace that sees both. Ports with another protocol are left to otherProtocol.
 func (x *examination) elsewhere(host string, entry *model.Service) {
 	all := x.with(fact{kind: serviceOfHost, name: host})
 	for _, r := range all[:min(len(all), maxCompared)] {
 		other := r.(*model.Service)
-		if other.Key.Kind != model.KindServiceEntry || other.Key.Namespace == entry.Key.Namespace || !ahead(other, entry) || !elsewhere(other, entry) {
+		if other.Key.Kind != model.KindServiceEntry || other.Key.Namespace == entry.Key.Namespace ||
+			!ahead(other, entry) || !elsewhere(other, entry) {
 			continue
 		}
 		if !otherProtocols(other, entry) && !x.equal(host, other, entry) {
-			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, with other content: for proxies of other namespaces than %s the older one counts, and this one does not",
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, with other content: "+
+				"for proxies of other namespaces than %s the older one counts, and this one does not",
 				host, other.Key, entry.Key.Namespace)
 		}
 		return
 	}
 }
 
-// ahead orders ServiceEntries of one host for proxies of a third namespace (push/plan/host, precedes).
+// ahead reports whether ServiceEntry a precedes b for proxies of a third namespace (push/plan/host, precedes).
 func ahead(a, b *model.Service) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// elsewhere says whether proxies of a namespace that is neither service's own see both. In its own namespace each service counts, and one that is exported
-// to its own alone is meant to.
+// elsewhere reports whether proxies of a third namespace see both services. Each service precedes in its own namespace,
+// and one that is exported to its own namespace only is meant for it.
 func elsewhere(a, b *model.Service) bool {
 	third := func(namespace string) bool {
 		return namespace == "*" || namespace != "~" && namespace != a.Key.Namespace && namespace != b.Key.Namespace
@@ -91,7 +96,7 @@ func elsewhere(a, b *model.Service) bool {
 	return false
 }
 
-// equal says whether proxies that have one entry's host in place of the other's notice no difference.
+// equal reports whether two entries of one host yield the same configuration of proxies.
 func (x *examination) equal(host string, a, b *model.Service) bool {
 	s, o := a.Spec, b.Spec
 	return len(s.GetSelector())+len(o.GetSelector()) == 0 && s.GetResolution() == o.GetResolution() && s.GetExternal() == o.GetExternal() &&
@@ -100,24 +105,27 @@ func (x *examination) equal(host string, a, b *model.Service) bool {
 		slices.EqualFunc(x.endpointsOf(host, a), x.endpointsOf(host, b), sameEndpoint)
 }
 
-// sameEndpoint compares what a proxy is sent; the namespace is that of the entry.
+// sameEndpoint reports whether two endpoints are equal for a proxy: apart from the namespace, which is that of the
+// entry.
 func sameEndpoint(a, b *model.Endpoint) bool {
 	c := proto.Clone(b).(*model.Endpoint)
 	c.Namespace = a.GetNamespace()
 	return proto.Equal(a, c)
 }
 
-// endpointsOf are those that an entry states itself.
+// endpointsOf returns the endpoints that the spec of an entry states for a host.
 func (x *examination) endpointsOf(host string, entry *model.Service) (all []*model.Endpoint) {
 	for _, r := range x.with(fact{kind: endpointsOfHost, name: host}) {
-		if of := normal.SourceObject(r.Meta().Key); of.Kind == "ServiceEntry" && of.Namespace == entry.Key.Namespace && of.Name == entry.Key.Name {
+		of := normal.SourceObject(r.Meta().Key)
+		if of.Kind == "ServiceEntry" && of.Namespace == entry.Key.Namespace && of.Name == entry.Key.Name {
 			all = append(all, r.(*model.Endpoints).Spec.GetEndpoints()...)
 		}
 	}
 	return all
 }
 
-// sharedPorts warns of ports of a ServiceEntry that an older one, with which it makes one service, has with another name or protocol.
+// sharedPorts warns of ports of a ServiceEntry for which an older entry, joined with it into one service, has another
+// name or protocol.
 func (x *examination) sharedPorts(host string, entry *model.Service, older []model.Record) {
 	for _, p := range entry.Spec.GetPorts() {
 		for _, r := range older {
@@ -143,7 +151,7 @@ func (x *examination) sharedPorts(host string, entry *model.Service, older []mod
 	}
 }
 
-// portOf is a port of a service by its number; nil: it has none.
+// portOf returns the port of a service with a number, or nil.
 func portOf(svc *model.Service, number uint32) *model.ServicePort {
 	i := slices.IndexFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetNumber() == number })
 	if i < 0 {
@@ -152,19 +160,21 @@ func portOf(svc *model.Service, number uint32) *model.ServicePort {
 	return svc.Spec.GetPorts()[i]
 }
 
-// otherProtocol warns of ports to which an older ServiceEntry gives another protocol, where some proxies see both, and which are not one service
-// (sharedPorts).
+// otherProtocol warns of ports for which an older ServiceEntry has another protocol, if some namespace sees both and
+// the two are not joined into one service (sharedPorts).
 func otherProtocol(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
 		for _, r := range x.older(fact{kind: serviceOfHost, name: host}) {
 			other := r.(*model.Service)
-			if other.Key.Kind != model.KindServiceEntry || model.Joins(other, entry) || !overlap(other.Spec.GetExportTo(), entry.Spec.GetExportTo()) {
+			if other.Key.Kind != model.KindServiceEntry || model.Joins(other, entry) ||
+				!overlap(other.Spec.GetExportTo(), entry.Spec.GetExportTo()) {
 				continue
 			}
 			for _, p := range entry.Spec.GetPorts() {
 				if otherProtocolOf(other, p) {
-					x.found(problem.ConflictingServiceEntryProtocol, problem.Duplicate, "spec.ports", "port %d of host %q has another protocol in the older %v, which wins for proxies that see both",
+					x.found(problem.ConflictingServiceEntryProtocol, problem.Duplicate, "spec.ports",
+						"port %d of host %q has another protocol in the older %v, which wins for proxies that see both",
 						p.GetNumber(), host, other.Key)
 				}
 			}
@@ -172,11 +182,12 @@ func otherProtocol(x *examination) {
 	}
 }
 
+// otherProtocols reports whether service a has another protocol for any port of b.
 func otherProtocols(a, b *model.Service) bool {
 	return slices.ContainsFunc(b.Spec.GetPorts(), func(p *model.ServicePort) bool { return otherProtocolOf(a, p) })
 }
 
-// otherProtocolOf says whether a service has the number of a port with another protocol.
+// otherProtocolOf reports whether a service has the number of a port with another protocol.
 func otherProtocolOf(svc *model.Service, p *model.ServicePort) bool {
 	q := portOf(svc, p.GetNumber())
 	return q != nil && q.GetProtocol() != p.GetProtocol()

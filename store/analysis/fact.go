@@ -7,45 +7,52 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// fact is something that records give and others read.
+// fact is a property of records that an examination of other records can read.
 type fact struct {
 	kind      factKind
-	of        model.Kind // where several kinds give facts of one kind that are read apart
+	of        model.Kind // distinguishes the giving kinds, for facts that are read for one kind only
 	namespace string
 	name      string
 }
 
+// factKind is the type of a fact.
 type factKind uint8
 
-// The facts.
+// The types of facts. name and namespace are fields of fact.
 const (
-	serviceOfHost   factKind = iota // name: a host of a Service or ServiceEntry, wildcards as they are written
-	ownEntry                        // the same of a ServiceEntry, in a namespace
+	serviceOfHost   factKind = iota // name: a host of a Service or ServiceEntry, wildcards literally
+	ownEntry                        // name: a host of a ServiceEntry; namespace: of the entry
 	kubeService                     // name: the host of a Service
 	ruleOfHost                      // name: the host of a DestinationRule
-	ownRule                         // the same without a workloadSelector, in a namespace
-	endpointsOfHost                 // name: a host that Endpoints are of
-	meshRoute                       // name: a host of a VirtualService with http rules for the mesh's sidecars
-	gatewayOfName                   // a Gateway by namespace and name
-	withSelector                    // a record of a kind in a namespace that selects workloads by labels
-	withoutSelector                 // one that is for all of them
-	servedPort                      // name: a port of workloads in a namespace that a service, or a Sidecar's listener, is for
-	servicePort                     // name: a port of a service in a namespace, which has another one at its workloads
+	ownRule                         // name: the host of a DestinationRule without workloadSelector; namespace: of the rule
+	endpointsOfHost                 // name: a host of Endpoints
+	meshRoute                       // name: a host of a VirtualService with http rules for sidecars
+	gatewayOfName                   // namespace and name of a Gateway
+	withSelector                    // namespace of a record of kind of that selects workloads by labels
+	withoutSelector                 // namespace of a record of kind of that applies to all workloads
+	servedPort                      // name: a workload port that a service, or a listener of a Sidecar, uses; namespace: of the record
+	servicePort                     // name: a port of a service with another port at its workloads; namespace: of the service
+	readyHost                       // name: a host with a ready endpoint
+	knownEndpoints                  // namespace of an EndpointSlice
 )
 
-// ranked says whether a fact is read for the oldest records that give it, maxCompared at most (examination.older).
+// counted reports whether readers need to know only whether a record with the fact exists.
+func (f fact) counted() bool { return f.kind == readyHost || f.kind == knownEndpoints }
+
+// ranked reports whether only the maxCompared oldest records with a fact are read (examination.older).
 func (f fact) ranked() bool {
 	return f.kind == ownEntry || f.kind == ownRule || f.kind == meshRoute || f.kind == withSelector || f.kind == withoutSelector
 }
 
-// giver lists facts of a record.
+// giver returns the facts of a record.
 type giver func(model.Record) iter.Seq[fact]
 
-// givers says which facts the records of each kind give. A record whose facts stay, and which is another one, touches their readers all the same.
+// givers lists the functions that return the facts of each kind. An edit of a record marks the readers of its facts
+// even if the facts stay the same.
 var givers = [model.NumKinds][]giver{
 	model.KindService:            {ofService, ofPorts},
 	model.KindServiceEntry:       {ofService, ofPorts},
-	model.KindEndpoints:          {ofEndpoints, ofEndpointPorts},
+	model.KindEndpoints:          {ofEndpoints, ofEndpointPorts, ofReadyEndpoints},
 	model.KindVirtualService:     {ofVirtualService},
 	model.KindDestinationRule:    {ofRule},
 	model.KindGateway:            {ofGateway},
@@ -54,8 +61,10 @@ var givers = [model.NumKinds][]giver{
 	model.KindPeerAuthentication: {ofSelecting},
 }
 
+// list returns the given facts as a sequence.
 func list(facts ...fact) iter.Seq[fact] { return slices.Values(facts) }
 
+// ofService returns the hosts of a Service or ServiceEntry.
 func ofService(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	return func(yield func(fact) bool) {
@@ -71,10 +80,12 @@ func ofService(r model.Record) iter.Seq[fact] {
 	}
 }
 
+// ofEndpoints returns the hosts of Endpoints.
 func ofEndpoints(r model.Record) iter.Seq[fact] {
 	return named(endpointsOfHost, r.(*model.Endpoints).Spec.GetHosts())
 }
 
+// ofVirtualService returns the hosts of a VirtualService with http rules for sidecars.
 func ofVirtualService(r model.Record) iter.Seq[fact] {
 	vs := r.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -83,6 +94,7 @@ func ofVirtualService(r model.Record) iter.Seq[fact] {
 	return named(meshRoute, vs.Spec.GetHosts())
 }
 
+// named returns one fact of a kind for each name.
 func named(kind factKind, names []string) iter.Seq[fact] {
 	return func(yield func(fact) bool) {
 		for _, name := range names {
@@ -93,6 +105,7 @@ func named(kind factKind, names []string) iter.Seq[fact] {
 	}
 }
 
+// ofRule returns the host of a DestinationRule.
 func ofRule(r model.Record) iter.Seq[fact] {
 	rule := r.(*model.DestinationRule)
 	host := fact{kind: ruleOfHost, name: rule.Spec.GetHost()}
@@ -102,11 +115,13 @@ func ofRule(r model.Record) iter.Seq[fact] {
 	return list(host, fact{kind: ownRule, namespace: rule.Key.Namespace, name: rule.Spec.GetHost()})
 }
 
+// ofGateway returns the name of a Gateway.
 func ofGateway(r model.Record) iter.Seq[fact] {
 	key := r.Meta().Key
 	return list(fact{kind: gatewayOfName, namespace: key.Namespace, name: key.Name})
 }
 
+// ofSelecting returns whether a record selects workloads by labels or applies to all of its namespace.
 func ofSelecting(r model.Record) iter.Seq[fact] {
 	kind, key := withoutSelector, r.Meta().Key
 	s, applies := selectorOf(r, "")

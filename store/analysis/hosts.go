@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// services are those of exactly this host, the oldest first.
+// services returns the services with exactly this host, the oldest first.
 func (x *examination) services(host string) (all []*model.Service) {
 	for _, r := range x.with(fact{kind: serviceOfHost, name: host}) {
 		all = append(all, r.(*model.Service))
@@ -22,7 +22,7 @@ func (x *examination) services(host string) (all []*model.Service) {
 	return all
 }
 
-// hasService says whether a service has the host, itself or by a wildcard.
+// hasService reports whether a service has the host, literally or by a wildcard.
 func (x *examination) hasService(host string) bool {
 	for of := range covering(host) {
 		if len(x.with(fact{kind: serviceOfHost, name: of})) > 0 {
@@ -32,7 +32,8 @@ func (x *examination) hasService(host string) bool {
 	return false
 }
 
-// subsets are the names of those of all rules for a host, rules of wildcards among them; false: it has no rule.
+// subsets returns the names of all subsets of rules for a host, including rules for wildcards that cover it. found is
+// false if no rule exists.
 func (x *examination) subsets(host string) (names map[string]bool, found bool) {
 	names = map[string]bool{}
 	for of := range covering(host) {
@@ -46,7 +47,7 @@ func (x *examination) subsets(host string) (names map[string]bool, found bool) {
 	return names, found
 }
 
-// covering is a host, and every wildcard that covers it.
+// covering returns a host and every wildcard that covers it.
 func covering(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(host) {
@@ -60,6 +61,7 @@ func covering(host string) iter.Seq[string] {
 	}
 }
 
+// unknownHost warns of a DestinationRule whose host no service has.
 func unknownHost(x *examination) {
 	host := x.record.(*model.DestinationRule).Spec.GetHost()
 	if !strings.HasPrefix(host, "*") && !x.hasService(host) {
@@ -67,6 +69,7 @@ func unknownHost(x *examination) {
 	}
 }
 
+// unknownDestinations warns of destinations of a VirtualService whose host, port or subset does not exist.
 func unknownDestinations(x *examination) {
 	normal.Destinations(x.record.(*model.VirtualService).Spec, func(path string, d *networkingv1.Destination) {
 		if len(x.problems) == maxProblems {
@@ -98,12 +101,13 @@ func unknownDestinations(x *examination) {
 	})
 }
 
+// hasPort reports whether one of the services has a port.
 func hasPort(services []*model.Service, number uint32) bool {
 	return slices.ContainsFunc(services, func(s *model.Service) bool { return portOf(s, number) != nil })
 }
 
-// emptySubsets warns of subsets whose labels no endpoint of the host has, unless the host has none at all. Endpoints of workloads that a ServiceEntry
-// selects are found by its selector.
+// emptySubsets warns of subsets whose labels no endpoint of the host has, unless the host has no endpoints at all.
+// Endpoints of a ServiceEntry with a workloadSelector are found as workloads.
 func emptySubsets(x *examination) {
 	spec := x.record.(*model.DestinationRule).Spec
 	if strings.HasPrefix(spec.GetHost(), "*") || len(spec.GetSubsets()) == 0 {
@@ -124,7 +128,7 @@ func emptySubsets(x *examination) {
 			if len(svc.Spec.GetSelector()) == 0 {
 				continue
 			}
-			own := maps.Clone(labels) // of workloads that are selected the place is not looked at
+			own := maps.Clone(labels) // locality labels of selected workloads are not compared
 			maps.DeleteFunc(own, func(key, _ string) bool { return model.PlaceLabel(key) })
 			if all, ok := union(svc.Spec.GetSelector(), own); ok && x.watch(svc.Key.Namespace, all).count > 0 {
 				return true
@@ -143,7 +147,7 @@ func emptySubsets(x *examination) {
 	}
 }
 
-// union is a selector of what both select; false: they contradict each other.
+// union returns the selector that matches what both match; false: they exclude each other.
 func union(a, b map[string]string) (map[string]string, bool) {
 	for k, v := range b {
 		if have, has := a[k]; has && have != v {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofPorts gives the ports of workloads that a service sends to, and those of the service that are sent to others.
+// ofPorts returns the target ports of a service, and the ports of the service that have another target port.
 func ofPorts(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	if len(svc.Spec.GetSelector()) == 0 {
@@ -30,7 +30,8 @@ func ofPorts(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// targetOf is the port of the workloads that a port of a service is sent to; 0: they have a name for it, and Endpoints have the number.
+// targetOf returns the target port of a service's port. 0: the workloads define the number of a named port, and
+// Endpoints contain it.
 func targetOf(p *model.ServicePort) uint32 {
 	switch {
 	case p.GetTargetNumber() != 0:
@@ -41,7 +42,7 @@ func targetOf(p *model.ServicePort) uint32 {
 	return p.GetNumber()
 }
 
-// ofEndpointPorts gives the ports that endpoints are reached at.
+// ofEndpointPorts returns the ports of endpoints.
 func ofEndpointPorts(r model.Record) iter.Seq[fact] {
 	spec, namespace := r.(*model.Endpoints).Spec, r.Meta().Key.Namespace
 	return func(yield func(fact) bool) {
@@ -62,7 +63,7 @@ func ofEndpointPorts(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// ofIngressPorts gives the ports at which a Sidecar has its workloads take connections.
+// ofIngressPorts returns the ports of the ingress listeners of a Sidecar.
 func ofIngressPorts(r model.Record) iter.Seq[fact] {
 	sidecar := r.(*model.Sidecar)
 	return func(yield func(fact) bool) {
@@ -74,11 +75,13 @@ func ofIngressPorts(r model.Record) iter.Seq[fact] {
 	}
 }
 
+// portFact returns the fact of a port number in a namespace.
 func portFact(kind factKind, namespace string, number uint32) fact {
 	return fact{kind: kind, namespace: namespace, name: strconv.FormatUint(uint64(number), 10)}
 }
 
-// unservedPorts warns of ports of portLevelMtls at which no selected workload takes connections of a service. While none is selected nothing is said.
+// unservedPorts warns of ports in portLevelMtls that no service of a selected workload uses as target port. While no
+// workload is selected there is no warning.
 func unservedPorts(x *examination) {
 	policy := x.record.(*model.Policy)
 	own, applies := selectorOf(policy, "")
@@ -93,7 +96,8 @@ func unservedPorts(x *examination) {
 		if x.served(own, port) {
 			continue
 		}
-		text := fmt.Sprintf("no service of the selected workloads has target port %d: only connections to the addresses of the Pods themselves meet it", port)
+		text := fmt.Sprintf("no service of the selected workloads has target port %d: "+
+			"only connections to the addresses of the Pods themselves meet it", port)
 		if svc, target := x.sentFrom(own, port); svc != nil {
 			text += fmt.Sprintf("; %d is a port of %v, whose target port is %s", port, svc.Key, target)
 		}
@@ -101,7 +105,7 @@ func unservedPorts(x *examination) {
 	}
 }
 
-// served says whether a selected workload takes connections of a service, or of a Sidecar's listener, at a port.
+// served reports whether a service, or a listener of a Sidecar, uses a port of a selected workload.
 func (x *examination) served(own selector, port uint32) bool {
 	return slices.ContainsFunc(x.with(portFact(servedPort, own.namespace, port)), func(r model.Record) bool {
 		if e, is := r.(*model.Endpoints); is {
@@ -111,7 +115,8 @@ func (x *examination) served(own selector, port uint32) bool {
 	})
 }
 
-// sentFrom finds a service of the selected workloads that has a port, and sends it to another of theirs, which it names; nil: there is none.
+// sentFrom returns a service of the selected workloads that has this port with another target port, and the target
+// port's number or name; nil: no such service.
 func (x *examination) sentFrom(own selector, port uint32) (*model.Service, string) {
 	for _, r := range x.with(portFact(servicePort, own.namespace, port)) {
 		if svc := r.(*model.Service); x.shares(own, r) {
@@ -125,7 +130,7 @@ func (x *examination) sentFrom(own selector, port uint32) (*model.Service, strin
 	return nil, ""
 }
 
-// shares says whether a record selects a workload that a selector of its namespace selects too.
+// shares reports whether a workload matches both a selector and the selector of a record in the same namespace.
 func (x *examination) shares(own selector, r model.Record) bool {
 	other, _ := selectorOf(r, "")
 	both, ok := union(own.labels, other.labels)

@@ -51,11 +51,11 @@ func (w *world) body(kind model.Kind) string {
 	case model.KindService, model.KindServiceEntry:
 		return fmt.Sprintf("hosts: [%s], %s, selector: {%s}, resolution: %s, ports: [{number: %s, targetNumber: %s, protocol: %s}]", w.host(), exportTo, w.labels(), w.pick("0", "1"), w.pick("80", "81"), w.pick("0", "80", "82"), w.pick("PROTOCOL_HTTP", "PROTOCOL_TCP"))
 	case model.KindEndpoints:
-		return fmt.Sprintf("hosts: [%s], ports: [{number: %s}], endpoints: [{address: 10.0.0.1, labels: {%s}, ports: {x: %s}}]", w.host(), w.pick("80", "82"), w.labels(), w.pick("81", "82"))
+		return fmt.Sprintf("hosts: [%s], ports: [{number: %s}], endpoints: [{address: 10.0.0.1, health: %s, labels: {%s}, ports: {x: %s}}]", w.host(), w.pick("80", "82"), w.pick("0", "0", "1"), w.labels(), w.pick("81", "82"))
 	case model.KindWorkload:
 		return fmt.Sprintf("endpoint: {labels: {%s}}", w.labels())
 	case model.KindVirtualService:
-		return fmt.Sprintf("hosts: [%s], %s, gateways: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: 80}}}, {destination: {host: %s}}]}]", w.host(), exportTo,
+		return fmt.Sprintf("hosts: [%s], %s, gateways: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: 80}}, weight: 1}, {destination: {host: %s}, weight: 1}]}]", w.host(), exportTo,
 			w.pick("mesh", "shop/a", "mesh, shop/a"), w.host(), w.pick("''", "v1", "v2"), w.host())
 	case model.KindDestinationRule:
 		return fmt.Sprintf("host: %s, subsets: [{name: %s, labels: {%s}}]%s", w.host(), w.pick("v1", "v2"), w.labels(), w.pick("", "", ", workloadSelector: {matchLabels: {"+w.labels()+"}}"))
@@ -74,7 +74,8 @@ func (w *world) body(kind model.Kind) string {
 	}
 }
 
-// Whatever the history, what is found step by step is what is found from scratch; and when all records have gone, nothing is kept.
+// After any history the findings equal those of an analysis from scratch; after all records are removed, no state is
+// left.
 func TestRandomHistories(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(20) {
@@ -104,19 +105,19 @@ func TestRandomHistories(t *testing.T) {
 			last = append(last, Edit{Old: r})
 		}
 		a.Step(last)
-		if n := len(a.Problems()) + len(a.holders) + len(a.readers) + len(a.units) + len(a.watches.all) + len(a.watches.byLabel) + len(a.watches.workloads) + a.watches.total; n > 0 {
+		if n := len(a.Problems()) + len(a.givenBy) + len(a.readers) + len(a.present) + len(a.units) + len(a.watches.all) + len(a.watches.byLabel) + len(a.watches.workloads) + a.watches.total; n > 0 {
 			t.Fatalf("seed %d: nothing is there any more, and this is kept: %+v", seed, a)
 		}
 	}
 	for _, want := range []string{"IST0101 NotFound", "IST0101 NoEffect", "IST0109 Duplicate", "IST0110 Duplicate", "IST0111 Duplicate", "IST0127 NoEffect", "IST0132 NotFound",
-		"IST0159 Duplicate", "IST0160 Duplicate", "IST0173 NotFound", "IST0174 NotFound", "IST0177 Duplicate", " Duplicate", " NoEffect"} {
+		"IST0159 Duplicate", "IST0160 Duplicate", "IST0173 NotFound", "IST0174 NotFound", "IST0177 Duplicate", "NAV1001 NotFound", " Duplicate", " NoEffect"} {
 		if !seen[want] {
 			t.Errorf("no history had %q", want)
 		}
 	}
 }
 
-// An edit has only those records examined again that read what it changes, however many there are.
+// After an edit only the records that read its facts are examined again, for any number of records.
 func TestWorkOfAnEdit(t *testing.T) {
 	var all []model.Record
 	add := func(text string, args ...any) model.Record {
@@ -144,6 +145,10 @@ func TestWorkOfAnEdit(t *testing.T) {
 		{"Service shop/s7 {hosts: [s7.shop], exportTo: ['*'], ports: [{number: 80}]}", "Service shop/s7 {hosts: [s7.shop], exportTo: ['*'], ports: [{number: 81}]}", 3},
 		{"VirtualService shop/s7 {}", "VirtualService shop/s7 {hosts: [s7.shop], gateways: [mesh], http: [{route: [{destination: {host: s8.shop}}]}]}", 1},
 		{"Endpoints shop/s7 {hosts: [s7.shop]}", "Endpoints shop/s7 {hosts: [s7.shop], endpoints: [{address: 10.0.0.2, labels: {app: s7}}]}", 1},
+		// A further ready endpoint, and one of several that leaves, change nothing for routes; the first and the last one do.
+		{"", "Endpoints shop/more7 {hosts: [s7.shop], endpoints: [{address: 10.0.0.3, labels: {app: s7}}]}", 1},
+		{"Endpoints shop/s8 {}", "Endpoints shop/s8 {hosts: [s8.shop], endpoints: [{address: 10.0.0.2, labels: {app: s8}}]}", 1},
+		{"Endpoints shop/s9 {}", "Endpoints shop/s9 {hosts: [s9.shop], endpoints: [{address: 10.0.0.2, health: HEALTH_NOT_READY, labels: {app: s9}}]}", 2},
 		{"", "Workload shop/new {endpoint: {labels: {app: s7}}}", 0},
 		{"", "Workload shop/newer {endpoint: {labels: {app: none}}}", 0},
 		{"Workload shop/s9 {endpoint: {labels: {app: s9}}}", "Workload shop/s9 {endpoint: {labels: {app: none}}}", 1},
@@ -163,7 +168,7 @@ func TestWorkOfAnEdit(t *testing.T) {
 			t.Errorf("%s: %d records were examined, at most %d are to be", c.new, n, c.most)
 		}
 	}
-	// Of many for one host the first are looked at: one more touches nobody else.
+	// Of many records for one host only the first are compared: a further one touches no other record.
 	for i := range maxCompared + 5 {
 		a.Step([]Edit{{New: record(t, fmt.Sprintf("VirtualService shop/z%03d {hosts: [one.shop], exportTo: ['*'], gateways: [mesh]}", i))}})
 	}
@@ -171,5 +176,28 @@ func TestWorkOfAnEdit(t *testing.T) {
 	a.Step([]Edit{{New: record(t, "VirtualService shop/zz {hosts: [one.shop], exportTo: ['*'], gateways: [mesh]}")}})
 	if n := a.Examined - before; n != 1 {
 		t.Errorf("one more for a host of many: %d records were examined", n)
+	}
+}
+
+// An edit among very many findings enters its own into the sorted list; the others are not sorted again. A list that
+// was handed out stays as it was.
+func TestFindingsOfAnEditAreEntered(t *testing.T) {
+	const many = 500
+	vs := func(i int, host string) model.Record {
+		return record(t, fmt.Sprintf("VirtualService shop/v%03d {hosts: [v%d.test], gateways: [mesh], http: [{route: [{destination: {host: %s}}]}]}", i, i, host))
+	}
+	all := []model.Record{record(t, "Service shop/s {hosts: [s.shop], exportTo: ['*'], ports: [{number: 80}]}")}
+	for i := range many {
+		all = append(all, vs(i, "missing.shop"))
+	}
+	a := Of(slices.Values(all))
+	first := a.Problems()
+	before := slices.Clone(first)
+	a.Step([]Edit{{Old: all[8], New: vs(7, "s.shop")}})
+	if a.sorted == nil {
+		t.Error("all findings are to be sorted again")
+	}
+	if n := len(a.Problems()); len(first) != many || n != many-1 || !slices.Equal(first, before) {
+		t.Errorf("%d findings, then %d; the first list stays: %v", len(first), n, slices.Equal(first, before))
 	}
 }

@@ -10,27 +10,28 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// selector is whom a record selects.
+// selector describes the workloads that a record selects.
 type selector struct {
-	labels    map[string]string
-	field     string
-	namespace string           // empty: workloads of all namespaces
-	analyzer  problem.Analyzer // of one that selects nothing
+	labels    map[string]string // empty: all workloads
+	field     string            // path of the labels in the object
+	namespace string            // of the workloads; empty: any
+	analyzer  problem.Analyzer  // of the warning that the selector matches no workload
 }
 
-// selectorOf is whom a record selects, where the mesh has this root namespace; false: it selects workloads by nothing (it is for what it names, or it could
-// not be understood). A record without labels is for all.
+// selectorOf returns the selector of a record; root is the root namespace of the mesh. applies is false for a record
+// that does not select workloads: it refers to objects by name, or it could not be parsed.
 func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	key := r.Meta().Key
 	s = selector{namespace: key.Namespace, field: "spec.selector.matchLabels", analyzer: problem.NoMatchingWorkloadsFound}
 	everywhere := key.Namespace == root
 	switch t := r.(type) {
 	case *model.Sidecar:
-		s.labels, s.field, s.analyzer = t.Spec.GetWorkloadSelector().GetLabels(), "spec.workloadSelector.labels", problem.ReferencedResourceNotFound
+		s.labels, s.field = t.Spec.GetWorkloadSelector().GetLabels(), "spec.workloadSelector.labels"
+		s.analyzer = problem.ReferencedResourceNotFound
 		everywhere = false
 	case *model.Telemetry:
 		s.labels, s.analyzer = t.Spec.GetSelector().GetMatchLabels(), problem.ReferencedResourceNotFound
-		everywhere = false
+		everywhere, applies = false, len(t.Spec.GetTargetRefs()) > 0
 	case *model.Gateway:
 		s.labels, s.field, s.analyzer = t.Spec.GetSelector(), "spec.selector", problem.ReferencedResourceNotFound
 		everywhere = true
@@ -52,7 +53,7 @@ func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	case *model.Policy:
 		s.labels = t.Spec.GetSelector()
 		everywhere = everywhere && key.Kind != model.KindPeerAuthentication
-		applies = t.Spec.GetClosed()
+		applies = t.Spec.GetClosed() || len(t.Spec.GetGateways()) > 0
 	}
 	if everywhere {
 		s.namespace = ""
@@ -60,7 +61,8 @@ func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	return s, !applies
 }
 
-// unselected warns of a selector that no workload matches. While no workload is known at all nothing is said: then the configuration says nothing of them.
+// unselected warns of a selector that matches no workload. While no workload is known there is no warning: the
+// configuration may come from files without workloads.
 func unselected(x *examination) {
 	s, applies := selectorOf(x.record, x.of.root)
 	if !applies || len(s.labels) == 0 {
@@ -76,7 +78,7 @@ func unselected(x *examination) {
 	x.found(s.analyzer, problem.NoEffect, s.field, "no workload %s has the labels %s: nothing is selected", of, text(s.labels))
 }
 
-// text is labels as users write selectors: a=b,c=d.
+// text formats labels as a selector: a=b,c=d.
 func text(labels map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -85,32 +87,35 @@ func text(labels map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// watches are selectors with the number of workloads that match each, and the workloads.
+// watches contains the watched selectors, with the number of workloads that match each.
 type watches struct {
 	workloads map[string]map[*model.Workload]struct{} // by namespace
-	total     int
+	total     int                                     // number of workloads
 	all       map[watched]*watch
-	byLabel   map[label][]*watch // by the first label of the selector, in order
+	byLabel   map[label][]*watch // by the least label of the selector; without labels: by namespace
 }
 
+// watched identifies a watch: a namespace (empty: any) and a selector as text.
 type watched struct{ namespace, selector string }
 
+// label is one label of workloads in a namespace (empty: any).
 type label struct{ namespace, key, value string }
 
-// watch is one selector.
+// watch is one watched selector.
 type watch struct {
 	labels  map[string]string
 	key     watched
 	first   label
-	count   int
-	readers smallset.Set[model.Key] // none: it is not watched any more
+	count   int                     // number of matching workloads
+	readers smallset.Set[model.Key] // records that watch it; the watch is removed with the last one
 }
 
+// newWatches returns watches of no workloads and no selectors.
 func newWatches() watches {
 	return watches{workloads: map[string]map[*model.Workload]struct{}{}, all: map[watched]*watch{}, byLabel: map[label][]*watch{}}
 }
 
-// watch is a selector in a namespace, empty: in all. The first time it is asked for it looks at the workloads there.
+// watch returns the watch of a selector in a namespace (empty: any), and records that the examination depends on it.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	if x.known != nil {
 		return &watch{count: selects(x.known, namespace, labels)}
@@ -120,6 +125,7 @@ func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	return w
 }
 
+// get returns the watch of a selector, and creates it if it is missing, by a search of the workloads.
 func (s *watches) get(namespace string, labels map[string]string) *watch {
 	key := watched{namespace, text(labels)}
 	if w := s.all[key]; w != nil {
@@ -146,7 +152,7 @@ func (s *watches) get(namespace string, labels map[string]string) *watch {
 	return w
 }
 
-// drop takes a reader of a watch away, and the watch with its last one.
+// drop removes a reader of a watch, and the watch with its last reader.
 func (s *watches) drop(w *watch, key model.Key) {
 	if !w.readers.Remove(key) {
 		return
@@ -158,7 +164,8 @@ func (s *watches) drop(w *watch, key model.Key) {
 	}
 }
 
-// edit takes a workload that is another one, and touches the readers of watches that got their first workload or lost their last.
+// edit applies the edit of a workload, and marks the readers of watches that gained their first workload or lost their
+// last one.
 func (s *watches) edit(e Edit, touched map[model.Key]bool) {
 	before, counts := s.total, map[*watch]int{}
 	for _, of := range []struct {
@@ -197,7 +204,7 @@ func (s *watches) edit(e Edit, touched map[model.Key]bool) {
 	}
 }
 
-// remove takes a workload away: the record that was added, or one of the same content.
+// remove removes a workload: this record, or one of the same key.
 func (s *watches) remove(workload *model.Workload) {
 	in := s.workloads[workload.Key.Namespace]
 	if _, is := in[workload]; !is {
@@ -212,13 +219,14 @@ func (s *watches) remove(workload *model.Workload) {
 	}
 }
 
+// touch marks the readers of a watch.
 func touch(w *watch, touched map[model.Key]bool) {
 	for key := range w.readers.All() {
 		touched[key] = true
 	}
 }
 
-// matching are the watches that labels of a namespace match.
+// matching returns the watches of a namespace, and of all namespaces, that match labels.
 func (s *watches) matching(namespace string, labels map[string]string) map[*watch]struct{} {
 	out := map[*watch]struct{}{}
 	look := func(at label) {

@@ -1,6 +1,6 @@
-// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, public keys,
-// objects that are read or written by name, and lists that are read once. Objects that are watched are read by
-// store/source/kube.
+// Package apiserver is a client of one Kubernetes API server, for single requests in JSON. The requests are reviews,
+// public keys, reads and writes of objects by name, and lists that are read once. store/source/kube reads the objects
+// that are watched.
 //
 // Owns: its connections. Reads: a kubeconfig, or the service account of the Pod. Never: sends a request to another host
 // than the API server's; follows a redirect; reads a response without a bound; logs the content of requests.
@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// MaxAnswer bounds a response, in bytes. etcd accepts no object of Kubernetes above 1.5 MiB.
+// MaxAnswer bounds the body of a response, in bytes; Get has its own bound. etcd accepts no object of Kubernetes above
+// 1.5 MiB.
 const MaxAnswer = 4 << 20
 
 // Client sends requests to one API server. It is safe for concurrent use.
@@ -30,27 +31,37 @@ type Client struct {
 	http *http.Client
 }
 
-// Status is a response with an error code: the caller's error, or the API server's.
+// Status is the error of a response with an HTTP status code other than 2xx.
 type Status struct {
 	Code            int    // HTTP status code
-	Reason, Message string // from the API server, shortened; may be empty
+	Reason, Message string // from the API server, at most 300 bytes each; may be empty
 }
 
+// Error implements error.
 func (s *Status) Error() string {
 	return fmt.Sprintf("the API server answered %d %s: %s", s.Code, s.Reason, s.Message)
 }
 
-// IsStatus reports whether an error is a response with an HTTP status code.
+// IsStatus reports whether an error is, or wraps, a *Status with the given HTTP status code.
 func IsStatus(err error, code int) bool {
 	var status *Status
 	return errors.As(err, &status) && status.Code == code
 }
 
 // Config returns the client configuration of a kubeconfig. An empty path stands for the service account of this
-// process's Pod. Errors: the file cannot be read, or this process is not in a Pod.
+// process's Pod. Errors: the kubeconfig cannot be read, is empty or invalid; this process is not in a Pod, or cannot
+// read the token of its service account.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+		content, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}).Load()
+		if err != nil {
+			return nil, err
+		}
+		config, err := clientcmd.NewDefaultClientConfig(*content, &clientcmd.ConfigOverrides{}).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		}
+		return config, nil
 	}
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
@@ -82,9 +93,9 @@ func Of(config *rest.Config) (*Client, error) {
 	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: client}, nil
 }
 
-// HTTPClient returns a client that sends requests with a credential. The transport adds the credential to every
-// request, so the client follows no redirects, which may lead to other hosts. An error means that a certificate or
-// other credential in the configuration is unusable.
+// HTTPClient returns a client with the credential of a configuration. Its transport adds the credential to every
+// request. So the client follows no redirects, which may lead to other hosts, and the request fails. An error means
+// that a certificate or other credential in the configuration is unusable.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -97,14 +108,14 @@ func HTTPClient(config *rest.Config) (*http.Client, error) {
 	return &own, nil
 }
 
-// direct makes requests bypass proxies, whatever the environment states.
+// direct makes requests bypass proxies, also those of the environment.
 func direct(*http.Request) (*url.URL, error) { return nil, nil }
 
-// Address returns the API server's URL.
+// Address returns the API server's URL, without a slash at its end.
 func (c *Client) Address() string { return c.base }
 
-// Get reads the resource at a path, which may have a query, of at most limit bytes. Errors: *Status for an error
-// response, a larger response, or the connection's.
+// Get returns the resource at a path, as the API server sent it. path may have a query. *Status: the API server
+// returned an error. Other errors: there is no response, or it has more than limit bytes.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
@@ -114,9 +125,21 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 	return bounded(answer.Body, limit)
 }
 
-// Do sends in as JSON (nil: no body), and decodes the response into out (nil: it is discarded). *Status: the API server
-// returned an error. Other errors: there is no response, it is too large, or it does not decode.
+// Do sends a request and decodes the response. The body of the request is in as JSON (nil: no body). The response is
+// decoded into out (nil: it is discarded). *Status: the API server returned an error. Other errors: in does not encode,
+// there is no response, it has more than MaxAnswer bytes, or it does not decode.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	return c.do(ctx, method, path, "application/json", in, out)
+}
+
+// Apply applies an object by server-side apply at its path, which has a query with the field manager. Errors are those
+// of Do.
+func (c *Client) Apply(ctx context.Context, path string, in, out any) error {
+	return c.do(ctx, http.MethodPatch, path, "application/apply-patch+yaml", in, out) // JSON is YAML
+}
+
+// do is Do for a body of a media type.
+func (c *Client) do(ctx context.Context, method, path, of string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
@@ -124,7 +147,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return err
 		}
 	}
-	answer, err := c.send(ctx, method, path, plain, body)
+	answer, err := c.send(ctx, method, path, plain, of, body)
 	if err != nil {
 		return err
 	}
@@ -139,24 +162,30 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// pageSize is the number of objects in a page of a list.
+// pageSize is the number of objects in the first page of a list. Pages of large objects become smaller.
 const pageSize = 200
 
-// Each reads a list page by page and calls each with the JSON of every object, in the API server's order. path may have
-// a query. The error is each's, which ends the list, or one of Do. It is *Status 410 if the list changed so much
-// meanwhile that it cannot be continued.
+// Each reads a list page by page, and calls each with the JSON of every object, in the API server's order. path may
+// have a query. A page above MaxAnswer is requested again with half as many objects. An error of each ends the list,
+// and is returned. Other errors are those of Do, also after some calls of each. *Status with code 410: the list cannot
+// be continued, because the API server no longer has its revision.
 func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
 	first := "?"
 	if strings.Contains(path, "?") {
 		first = "&"
 	}
+	size := pageSize
 	for at := ""; ; {
 		var page struct {
 			Metadata struct{ Continue string }
 			Items    []json.RawMessage
 		}
-		if err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s%slimit=%d&continue=%s", path, first, pageSize, url.QueryEscape(at)), nil,
-			&page); err != nil {
+		err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s%slimit=%d&continue=%s", path, first, size, url.QueryEscape(at)), nil, &page)
+		if large := (*largeError)(nil); errors.As(err, &large) && size > 1 {
+			size /= 2
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		for _, object := range page.Items {
@@ -170,23 +199,24 @@ func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessag
 	}
 }
 
-// plain is the media type of most responses; jwk-set is for keys alone.
+// plain lists the media types of responses: JSON, and jwk-set for keys.
 const plain = "application/json, application/jwk-set+json"
 
-// ask sends a GET request for a media type.
+// ask sends a GET request for a media type. Errors are those of send.
 func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, error) {
-	return c.send(ctx, http.MethodGet, path, form, nil)
+	return c.send(ctx, http.MethodGet, path, form, "", nil)
 }
 
-// send returns a successful response, whose body the caller closes.
-func (c *Client) send(ctx context.Context, method, path, form string, body []byte) (*http.Response, error) {
+// send returns a successful response in a form; the caller closes its body. of is the media type of the request's body.
+// The error is *Status for any other response.
+func (c *Client) send(ctx context.Context, method, path, form, of string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", form)
 	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Content-Type", of)
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
@@ -207,9 +237,16 @@ func (c *Client) send(ctx context.Context, method, path, form string, body []byt
 func bounded(r io.Reader, limit int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(text) > limit {
-		return nil, fmt.Errorf("the API server's answer has more than %d bytes", limit)
+		return nil, &largeError{limit}
 	}
 	return text, err
+}
+
+// largeError is the error of a response above its bound, in bytes.
+type largeError struct{ limit int }
+
+func (e *largeError) Error() string {
+	return fmt.Sprintf("the API server's answer has more than %d bytes", e.limit)
 }
 
 // brief shortens a text for log lines.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -27,8 +28,7 @@ func kubeconfig(t *testing.T, api *httptest.Server) string {
 	return path
 }
 
-// Our credential goes to the API server, and nowhere else: a redirection is an error, and whoever it leads to hears
-// nothing.
+// Our credential is sent to the API server only: a redirection is an error, and its target receives no request.
 func TestRedirectionsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("somebody else was asked for %s with Authorization %q", r.URL, r.Header.Get("Authorization"))
@@ -71,7 +71,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		chunk := []byte(strings.Repeat(" ", 1<<20))
 		for range 100 {
 			if _, err := w.Write(chunk); err != nil {
-				return // whoever asked has gone
+				return // the client has disconnected
 			}
 		}
 		t.Error("100 MiB were read")
@@ -122,5 +122,36 @@ func TestEach(t *testing.T) {
 	wrong := errors.New("no")
 	if err := c.Each(t.Context(), "/api/v1/things", func(json.RawMessage) error { return wrong }); !errors.Is(err, wrong) || len(asked) != 3 {
 		t.Errorf("%v, %d questions", err, len(asked))
+	}
+}
+
+// Pages of large objects become smaller, until one object alone is too large.
+func TestEachOfLargeObjects(t *testing.T) {
+	var asked []string
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := r.URL.Query().Get("limit")
+		asked = append(asked, limit)
+		n, _ := strconv.Atoi(limit)
+		fmt.Fprintf(w, `{"metadata": {}, "items": ["%s"]}`, strings.Repeat("x", n*MaxAnswer/60))
+	}))
+	defer api.Close()
+	c, err := New(kubeconfig(t, api))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	if err := c.Each(t.Context(), "/x", func(json.RawMessage) error { read++; return nil }); err != nil || strings.Join(asked, " ") != "200 100 50" || read != 1 {
+		t.Errorf("%v, %d objects, pages of %q", err, read, asked)
+	}
+}
+
+// An empty kubeconfig is an error, and never stands for the service account of the Pod.
+func TestEmptyKubeconfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Config(file); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v", err)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Date requests the API server's time, which is in every response (RFC 9110, section 6.6.1). said is in whole seconds,
-// rounded down; roundTrip is the duration of the request. A response that may come from a cache is an error.
+// Date requests the API server's time. Responses with any status code state the time (RFC 9110, section 6.6.1). said is
+// in whole seconds, rounded down; roundTrip is the duration of the request. Errors: there is no response, it states no
+// time, or it comes from a cache.
 func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/version", http.NoBody)
 	if err != nil {
@@ -23,10 +24,10 @@ func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Durat
 	roundTrip = time.Since(began)
 	_ = answer.Body.Close() // the content is not read
 	if answer.Header.Get("Age") != "" {
-		return said, 0, errors.New("the answer comes from a cache")
+		return said, 0, errors.New("the API server's answer comes from a cache")
 	}
 	if said, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
-		return said, 0, fmt.Errorf("the answer does not say when it was made: %w", err)
+		return said, 0, fmt.Errorf("the API server's answer states no valid time: %w", err)
 	}
 	return said, roundTrip, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Whatever the API server answers, it says when; an answer that a cache has kept says when it was made.
+// Every response of the API server contains its time; a response from a cache contains the time of its creation.
 func TestDate(t *testing.T) {
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Options are the settings that a foreign kubeconfig may be allowed to have besides inline data, under the names of
-// istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
+// Options lists the settings of an untrusted kubeconfig that operators can allow besides inline data. The names are
+// those of istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
 var Options = []string{"clientKey", "clientCertificate", "tokenFile"}
 
 // CheckOptions returns an error for the first name that is not in Options. Istio's exec and providers (gcp, azure,
@@ -30,11 +30,12 @@ func CheckOptions(names []string) error {
 // (https://kubernetes.io/docs/concepts/configuration/secret/#restriction-data-size).
 const maxInline = 1 << 20
 
-// Inline parses a foreign kubeconfig, such as the value of a Secret, for its current context. Only inline data are
+// Inline parses an untrusted kubeconfig, such as the value of a Secret, for its current context. Only inline data are
 // used: a token, a client certificate with its key, a name with a password, the id-token of the provider oidc, the CA.
-// Settings that would make this process read its own files, run a program, use a proxy or trust an unverified server
-// are errors that name the setting, except for the allowed Options. Inline reads no file and sends no request. Errors
-// contain no value of the kubeconfig.
+// Other settings are refused by name: files of this process (except for the allowed Options), programs, proxies,
+// impersonation, and servers without verification. Other errors: the kubeconfig does not parse, has more than 1 MiB,
+// names no https server or has no credential. Errors contain no value of the kubeconfig. Inline reads no file and sends
+// no request.
 func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	if len(kubeconfig) == 0 || len(kubeconfig) > maxInline {
 		return nil, fmt.Errorf("the kubeconfig has %d bytes; 1 to %d are accepted", len(kubeconfig), maxInline)
@@ -45,19 +46,19 @@ func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	}
 	context := all.Contexts[all.CurrentContext]
 	if context == nil {
-		return nil, errors.New("current-context of the kubeconfig names no context")
+		return nil, errors.New("the kubeconfig lacks the context that current-context names")
 	}
 	cluster, user := all.Clusters[context.Cluster], all.AuthInfos[context.AuthInfo]
 	if cluster == nil || user == nil {
-		return nil, errors.New("the current context of the kubeconfig names no cluster, or no user")
+		return nil, errors.New("the kubeconfig lacks the cluster or the user of its current context")
 	}
 	refused := append(refusedCluster(cluster), refusedUser(user, allowed)...)
 	if len(refused) > 0 {
-		return nil, fmt.Errorf("of a kubeconfig only inline data counts: not allowed are %s", strings.Join(refused, ", "))
+		return nil, fmt.Errorf("the kubeconfig has settings other than inline data: not allowed are %s", strings.Join(refused, ", "))
 	}
 	server, _, err := rest.DefaultServerUrlFor(&rest.Config{Host: cluster.Server})
 	if err != nil || server.Scheme != "https" || server.User != nil {
-		return nil, errors.New("the server of the kubeconfig is no https URL")
+		return nil, errors.New("the server of the kubeconfig must be an https URL without a user")
 	}
 	// Only these settings take effect.
 	config := &rest.Config{Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token,

@@ -76,7 +76,8 @@ func TestInlineAlone(t *testing.T) {
 	}
 }
 
-// Errors repeat nothing of a kubeconfig, and what has no bound, no server that is verified or no credential is refused.
+// Errors quote no value of a kubeconfig. One without a bound, without a verified server or without a credential is
+// refused.
 func TestInlineBadInput(t *testing.T) {
 	for name, text := range map[string][]byte{
 		"empty": nil, "not YAML": []byte("token: [our-secret"), "large": append(inline("https://a", "", `"token": "our-secret"`, ""), bytes.Repeat([]byte(" "), maxInline)...), "no context": []byte(`{"users": [{"name": "our-secret"}]}`),

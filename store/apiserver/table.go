@@ -8,14 +8,15 @@ import (
 	"slices"
 )
 
-// tables requests a table in place of whole objects
+// tables is the media type of a table in place of whole objects
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables).
 const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// Columns reads a list of objects as a table, and returns the named columns of each object, as kubectl shows them. A
-// Node has about a hundred bytes in it, compared with twenty thousand as an object. path has no query. *Status: the API
-// server returned an error. Other errors: there is no response, it is too large, it is not a table, or it lacks a
-// column.
+// Columns reads a list of objects as a table, and returns the named columns of each object. The cells have the texts
+// that kubectl shows, in the order of names; the objects have the API server's order. The list comes from the API
+// server's cache, so it may be old. A Node has about a hundred bytes in a table, and twenty thousand as an object. path
+// has no query. *Status: the API server returned an error. Other errors: there is no response, it has more than
+// MaxAnswer bytes, it is not a table, or it lacks a column or a cell.
 func (c *Client) Columns(ctx context.Context, path string, names ...string) ([][]string, error) {
 	answer, err := c.ask(ctx, path+"?includeObject=None&resourceVersion=0", tables) // from the API server's cache
 	if err != nil {
@@ -35,7 +36,7 @@ func (c *Client) Columns(ctx context.Context, path string, names ...string) ([][
 		return nil, fmt.Errorf("the API server's answer is not the JSON that was asked for: %w", err)
 	}
 	if table.Kind != "Table" {
-		return nil, errors.New("the API server answers with no table")
+		return nil, errors.New("the API server's answer is no table")
 	}
 	at := make([]int, len(names))
 	for i, name := range names {

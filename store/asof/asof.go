@@ -1,6 +1,6 @@
-// Package asof tells every replica the time up to which the leader has read a Kubernetes cluster: the records contain
-// all Pods, ServiceAccounts and Namespaces that the cluster had at that time. This stays true after a change of leader,
-// and while the API server does not answer.
+// Package asof publishes the time up to which the leader has read each Kubernetes cluster. The records contain all
+// changes of Pods, ServiceAccounts and Namespaces up to that time. This stays true after a change of leader, and while
+// the API server does not answer.
 //
 // Owns: sources/read in etcd (the leader), and this process's copy. Reads: nothing of ours but the store. Never: states
 // a time before the records of that time are written.
@@ -27,40 +27,41 @@ const (
 
 const (
 	every = 10 * time.Second // pause between two steps of a leader
-	step  = 30 * time.Second // a time is written once it is newer by this
+	step  = 30 * time.Second // a time is written once it is at least this much later than the written one
 )
 
-// Read is the state up to which a cluster has been read.
+// Read states up to which time, and how completely, a cluster has been read.
 type Read struct {
 	Until time.Time `json:"until"` // by the leader's clock
-	// Everywhere means that all namespaces of the cluster are read. Otherwise nothing can be concluded from an unknown
-	// namespace.
+	// Everywhere means that the objects of all namespaces are read. Otherwise objects without a record may exist in the
+	// other namespaces.
 	Everywhere bool `json:"everywhere"`
-	// Namespaces means that the records have a Namespace for each one of the cluster, even if it is not read. A namespace
-	// without a record does not exist then.
+	// Namespaces means that the records contain every Namespace of the cluster, also those whose objects are not read. So
+	// a Namespace without a record does not exist.
 	Namespaces bool `json:"namespaces,omitempty"`
 	// NoAccounts means that ServiceAccounts may not be read, so that nothing can be concluded from their records.
 	NoAccounts bool `json:"no_accounts,omitempty"`
 }
 
-// Times holds the times in etcd. It is safe for concurrent use.
+// Times contains the times in etcd. It is safe for concurrent use.
 type Times struct {
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // leaf mutex; guards known
 	known map[string]Read
 }
 
-// New returns a Times that knows nothing yet.
+// New returns an empty Times.
 func New() *Times { return &Times{} }
 
-// Of returns the state of a cluster, by its name in origins; the zero Read if nothing is known.
+// Of returns the state of a cluster, by its name in origins (empty for the config cluster). The zero Read means that
+// nothing is known.
 func (t *Times) Of(cluster string) Read {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[cluster]
 }
 
-// Follow updates the times from etcd until the context ends. While etcd is away the last times stay. An error means
-// that the store is closed.
+// Follow updates the times from etcd until ctx ends; the error is then nil. While etcd does not answer, the last times
+// stay in effect. Stored times that cannot be decoded count as unknown.
 func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -73,8 +74,8 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 				continue
 			}
 			if err := json.Unmarshal(blob.Raw, &known); err != nil {
-				log.Warn("the stored times up to which clusters were read cannot be decoded: until they can be, no caller is refused because an "+
-					"object is missing", obs.KeyError, err)
+				log.Warn("the stored times up to which clusters were read cannot be decoded: until the leader writes new ones, no caller is "+
+					"refused because an object is missing", obs.KeyError, err)
 				known = nil
 			}
 		}
@@ -85,9 +86,10 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// Lead writes the times of all clusters to etcd while this process leads. read returns the times up to which everything
-// was emitted, and settled reports whether all emitted objects are written: the result of the previous read is then in
-// the records. Lead returns when ctx ends or another process leads.
+// Lead writes the times of all clusters to etcd while this process leads. read returns the times up to which all
+// changes were emitted, by cluster; nil: not known. settled reports whether all emitted objects are written. If so, the
+// records contain all changes up to the result of the previous read, which Lead then writes. Lead calls both every ten
+// seconds, and returns when ctx ends or another process leads. Errors of etcd are logged, and the write is retried.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)
 }
@@ -122,8 +124,8 @@ func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 	}
 }
 
-// due returns the times to write: the result of the previous read, if everything is settled and it differs enough from
-// the written times.
+// due returns the times to write: the result of the previous read, if everything is settled and that result differs
+// enough from the written times. Otherwise it returns false.
 func due(written, before map[string]Read, settled bool) (map[string]Read, bool) {
 	if !settled || len(before) == 0 {
 		return nil, false

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A time is written when everything that was told by then has been, and when it is much newer than what is written.
+// A time is written once all events up to it were written, and if it is much newer than the written one.
 func TestDue(t *testing.T) {
 	at := func(seconds int, everywhere bool) map[string]Read {
 		return map[string]Read{"": {Until: time.Unix(int64(1000+seconds), 0), Everywhere: everywhere}}

@@ -1,5 +1,5 @@
-// Package bypass finds the containers of a Pod whose traffic bypasses its proxy: redirection spares all traffic of the
-// proxy's user and group, also that of other containers (leaf).
+// Package bypass finds containers with traffic past the proxy of their Pod. The redirection of traffic spares the
+// proxy's user and group, also in other containers.
 //
 // Owns: the rule. Reads: the given part of a Pod's spec. Never: anything of the cluster.
 package bypass
@@ -21,7 +21,7 @@ const (
 	usual = 1337 // the proxy's default user and group
 )
 
-// Spec is the part of a Pod's spec that decides which traffic bypasses the proxy, in the form of its JSON.
+// Spec contains the fields of a Pod's spec for Of, under their names in JSON.
 type Spec struct {
 	HostNetwork     bool        `json:"hostNetwork"`
 	SecurityContext User        `json:"securityContext"`
@@ -29,7 +29,7 @@ type Spec struct {
 	Containers      []Container `json:"containers"`
 }
 
-// Container is the same part of a container.
+// Container contains the fields of a container for Of, under their names in JSON.
 type Container struct {
 	Name            string   `json:"name"`
 	Image           string   `json:"image"`
@@ -38,16 +38,17 @@ type Container struct {
 	SecurityContext User     `json:"securityContext"`
 }
 
-// User is the user and group of a container, or of all containers of a Pod; nil: those of the image.
+// User is the user and group of a container, or of all containers of a Pod. nil in a container means that of the Pod;
+// nil in both means that of the image.
 type User struct {
 	RunAsUser  *int64 `json:"runAsUser"`
 	RunAsGroup *int64 `json:"runAsGroup"`
 }
 
-// Found is a container whose traffic bypasses the proxy.
+// Found is a container with traffic past the proxy.
 type Found struct {
 	Container string
-	Who       string // "user 1337"
+	Who       string // such as "user 1337" or "group 1337"
 }
 
 // String returns a sentence for the author of the Pod.
@@ -56,10 +57,11 @@ func (f Found) String() string {
 		"proxy in plain text", f.Container, f.Who)
 }
 
-// Of finds the containers whose traffic bypasses the proxy and that keep running. Containers that end before the others
-// start often have the proxy's user on purpose, to reach the network before the proxy runs. A Pod that is not injected
-// yet is treated as if it were. A Pod with a proxy but without a container that redirects or validates is not
-// redirected.
+// Of returns the containers with the proxy's user or group, and so with traffic past the proxy. Containers precede init
+// containers, each in order of the spec. Init containers that end are left out: they often have the proxy's user on
+// purpose, to reach the network before the proxy runs. A user or group that only the image states is unknown to Of. A
+// Pod that is not injected yet is treated as if it were. The result is nil for a Pod in the host's network. It is also
+// nil for a Pod with a proxy but without istio-init and istio-validation, because its traffic is not redirected.
 func Of(s Spec) (all []Found) {
 	if s.HostNetwork {
 		return nil
@@ -81,10 +83,10 @@ func Of(s Spec) (all []Found) {
 	return all
 }
 
-// ends reports whether an init container ends before the others start.
+// ends reports whether an init container ends before the containers start.
 func ends(c Container) bool { return c.RestartPolicy != "Always" }
 
-// passing lists the users and groups whose traffic is not redirected.
+// passing lists the users and groups whose traffic is not redirected; nil: the Pod has no redirection.
 func (s *Spec) passing() (users, groups []string) {
 	usuals := []string{strconv.Itoa(usual)}
 	for i := range s.InitContainers {
@@ -112,7 +114,7 @@ func (s *Spec) passing() (users, groups []string) {
 	return usuals, usuals
 }
 
-// list returns the value of an argument, split at commas.
+// list returns the value of an argument, split at commas; nil: the argument is missing or empty.
 func (c *Container) list(flag string) []string {
 	at := slices.Index(c.Args, flag)
 	if at < 0 || at+1 >= len(c.Args) || c.Args[at+1] == "" {

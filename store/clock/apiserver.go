@@ -10,17 +10,18 @@ import (
 
 // Requests for an API server's time.
 const (
-	apiServer = "API server" // its name among the other clocks; names of processes have no space
-	askEvery  = time.Minute
-	askFor    = 10 * time.Second // slower responses are too inaccurate
+	apiServer = "API server"     // name of its clock among the others; names of processes have no space
+	askEvery  = time.Minute      // pause between two requests
+	askFor    = 10 * time.Second // timeout of a request: the time in a slower response is too inaccurate
 )
 
 // Date requests an API server's time. said is in whole seconds, rounded down; roundTrip is the duration of the request.
+// Errors: there is no response, or it states no time.
 type Date func(context.Context) (said time.Time, roundTrip time.Duration, err error)
 
-// Follow requests an API server's time once a minute until ctx ends, and adds its clock to those that are compared. So
-// even the only process that signs has another clock to compare with. While the API server does not answer, the other
-// clocks count alone. The error is the context's.
+// Follow requests an API server's time once a minute until ctx ends, and compares its clock like that of a process. So
+// even the only process that signs has another clock to compare with. After three minutes without a response, the API
+// server's clock no longer counts. The error is the context's.
 func (c *Clock) Follow(ctx context.Context, date Date) error {
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, askFor)
@@ -29,7 +30,7 @@ func (c *Clock) Follow(ctx context.Context, date Date) error {
 		if err == nil {
 			c.Heard(Word{apiServer, said.Add(time.Second / 2)}, roundTrip) // accurate to half a second and half the round trip
 		} else if ctx.Err() == nil {
-			c.cfg.Log.Debug("the API server does not say what time it is", obs.KeyError, err)
+			c.cfg.Log.Debug("the API server's time cannot be read; trying again", obs.KeyError, err)
 		}
 		_ = loop.Pause(ctx, askEvery)
 	}

@@ -1,10 +1,10 @@
-// Package clock decides whether this process's clock can be trusted, by comparing it with the clocks of the mesh's
-// other processes. Each process writes its time into etcd and reads the others' times. Peers, and the API server if
-// there is one, also answer requests for their time. Code that signs certificates, ends rotations or prunes expired
-// data asks this package first.
+// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks. The others are
+// those of the mesh's other processes, and of the API server if there is one. Each process writes its time into etcd
+// and reads the others' times. Peers and the API server also answer requests for their time. Code that signs
+// certificates, ends rotations or prunes expired data calls Off or Sure first.
 //
-// Owns: clocks/<process>, leased, and clocks/recorded. Reads: clocks/. Never: corrects a clock; trusts one process more
-// than another.
+// Owns: clocks/processes/<process>, leased, and clocks/recorded. Reads: clocks/. Never: corrects a clock; trusts one
+// process more than another.
 package clock
 
 import (
@@ -21,19 +21,19 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Tolerance bounds the difference between a clock and the others. Certificates begin 15 minutes in the past
-// (issue.Backdate), and readings may be as old as lease.
+// Tolerance bounds the difference between a trusted clock and the median of all clocks. Certificates begin 15 minutes
+// in the past (issue.Backdate), and readings may be as old as lease.
 const Tolerance = 2 * time.Minute
 
 const (
 	folder   = "clocks/"
-	recorded = folder + "recorded" // a time that has certainly passed; keys of processes are below processes/
-	own      = folder + "processes/"
-	every    = 30 * time.Second // between two writes of the own time
-	lease    = 60 * time.Second // of the own time: so long the time of a process that ended still counts
+	recorded = folder + "recorded"   // key of a time that has certainly passed
+	own      = folder + "processes/" // the keys of processes are below
+	every    = 30 * time.Second      // pause between two writes of this process's time
+	lease    = 60 * time.Second      // of this process's time: after a crash, its time in etcd counts this much longer
 )
 
-// ErrNotCompared means that the other clocks have not been read since the start.
+// ErrNotCompared means that the other clocks have not been read from etcd since the start.
 var ErrNotCompared = errors.New("the clock has not been compared with those of other processes yet")
 
 // Config configures a Clock. Store is required.
@@ -41,7 +41,7 @@ type Config struct {
 	Store *kv.Store
 	Name  string // of the process, unique in the mesh; empty if only ReadOthers is called
 	// Period is the longest life of anything whose end this process determines by its own clock. A process without other
-	// clocks trusts its own after it has run for a Period.
+	// clocks trusts its own after it has run for a Period; 0: at once.
 	Period time.Duration
 	Wall   func() time.Time // the clock to check; nil: time.Now. Its monotonic reading is ignored
 	Log    *slog.Logger     // nil: slog's default
@@ -52,27 +52,27 @@ type Clock struct {
 	cfg   Config
 	start time.Time // with a monotonic reading
 
-	mu       sync.Mutex         // a leaf: guards what follows
+	mu       sync.Mutex         // leaf mutex; guards the fields below
 	compared chan struct{}      // closed once others is read
 	others   map[string]reading // readings from etcd, by process
 	heard    map[string]reading // readings from responses, by process (Heard)
 	passed   reading            // the value of clocks/recorded
 	done     bool               // compared is closed
-	said     bool               // the log states that the clock is off
+	said     bool               // the log states that this clock is not trusted
 	offset   time.Duration      // offset in the last error of off
 }
 
 // reading is the time of another clock at one moment of this process's life.
 type reading struct {
-	revision int64 // etcd's, of the value
-	said     time.Time
-	at       time.Duration // how long this process had run
+	revision int64         // etcd's, of the value; 0: the reading is from a response
+	said     time.Time     // the other clock's time
+	at       time.Duration // running time of this process at the reading
 }
 
-// then extrapolates that clock to the moment at which this process has run for ran.
+// then extrapolates the other clock to the moment at which this process has run for ran.
 func (r reading) then(ran time.Duration) time.Time { return r.said.Add(ran - r.at) }
 
-// New returns a Clock that is not compared yet.
+// New returns a Clock that is not compared yet. It sends no request.
 func New(cfg Config) *Clock {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
@@ -83,11 +83,11 @@ func New(cfg Config) *Clock {
 	return &Clock{cfg: cfg, start: time.Now(), others: map[string]reading{}, heard: map[string]reading{}, compared: make(chan struct{})}
 }
 
-// wall returns the time without its monotonic reading, which ignores adjustments of the clock.
+// wall returns this clock's time without the monotonic reading, because that ignores adjustments of the clock.
 func (c *Clock) wall() time.Time { return c.cfg.Wall().Round(0) }
 
-// Off returns nil if this clock can be trusted: it is the only one, or within Tolerance of the median of all clocks.
-// Otherwise the error states the offset, or is ErrNotCompared.
+// Off returns nil if this clock can be trusted: it is the only one, or within Tolerance of the median of all clocks. Of
+// two clocks that differ by more, neither is trusted. Otherwise the error states the offset, or is ErrNotCompared.
 func (c *Clock) Off() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,21 +114,22 @@ func (c *Clock) off(ran time.Duration) error {
 	if high > offset {
 		offset, to = high, "behind"
 	}
-	// The offset in the error changes only by more than lease, the age of readings. So code that logs each new error
-	// writes one line while the clock stays as it is.
+	// The offset in the error changes only by more than lease, the largest age of readings. So code that logs each new
+	// error writes one line while the clock stays unchanged.
 	if (offset - c.offset).Abs() > lease {
 		c.offset = offset
 	}
-	return fmt.Errorf("the clock of this machine is %s %s the median of the mesh's processes, the API server among them where there is "+
-		"one: set it right", c.offset.Round(time.Second), to)
+	return fmt.Errorf("the clock of this machine is %s %s the median of the clocks of the mesh's processes and of the API server, if "+
+		"there is one: correct it", c.offset.Round(time.Second), to)
 }
 
 // Compared returns a channel that is closed once the other clocks have been read.
 func (c *Clock) Compared() <-chan struct{} { return c.compared }
 
-// Sure returns the newest time that has certainly passed; data that ended before it may be destroyed. If other clocks
-// agree, it is the present. A process without other clocks may have started with a wrong clock. Until it has run for a
-// Period, it returns the recorded time plus its own running time. Errors are those of Off.
+// Sure returns the newest time that has certainly passed. Data that ended before that time may be destroyed. If other
+// clocks agree, the time is the present. A process without other clocks may have started with a wrong clock. Until it
+// has run for a Period, the time is the recorded one plus the running time since it was read, but not later than the
+// present. If no time is recorded, the present is returned. Errors are those of Off.
 func (c *Clock) Sure() (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +140,7 @@ func (c *Clock) Sure() (time.Time, error) {
 	return sure(c.wall(), c.passed, ran, len(c.readings(ran)) > 0 || ran >= c.cfg.Period), nil
 }
 
-// sure computes the result of Sure.
+// sure computes the result of Sure. believed: this clock is trusted without the recorded time.
 func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.Time {
 	if least := passed.then(ran); !believed && !passed.said.IsZero() && least.Before(now) {
 		return least
@@ -156,7 +157,8 @@ func (c *Clock) ReadOthers(ctx context.Context) error {
 	return err
 }
 
-// Run writes this clock into etcd and reads the others until ctx ends. The error is the context's.
+// Run writes this clock's time into etcd and reads the others until ctx ends. The error is the context's. Writes are
+// retried while etcd does not answer.
 func (c *Clock) Run(ctx context.Context) error {
 	folders, err := c.cfg.Store.Follow(ctx, folder)
 	if err != nil {
@@ -177,7 +179,7 @@ func (c *Clock) Run(ctx context.Context) error {
 	}
 }
 
-// read stores the times in clocks/.
+// read applies the times below clocks/. A value keeps its reading until its revision changes.
 func (c *Clock) read(f kv.Folder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +196,7 @@ func (c *Clock) read(f kv.Folder) {
 		if last.revision != blob.Revision {
 			ms, err := strconv.ParseInt(string(blob.Raw), 10, 64)
 			if err != nil {
-				continue // the key is of an unknown format
+				continue // the value has an unknown format
 			}
 			last = reading{blob.Revision, time.UnixMilli(ms), ran}
 		}
@@ -202,6 +204,8 @@ func (c *Clock) read(f kv.Folder) {
 			now[name] = last
 		} else if c.passed.said.IsZero() || last.then(ran).After(c.passed.then(ran)) {
 			c.passed = last
+		} else {
+			c.passed.revision = last.revision // the next record replaces this value
 		}
 	}
 	if c.others = now; !c.done {
@@ -211,7 +215,7 @@ func (c *Clock) read(f kv.Folder) {
 	c.logOffset(ran)
 }
 
-// logOffset logs once when the clock becomes off, and once when it is right again.
+// logOffset logs once when this clock is no longer trusted, and once when it is trusted again.
 func (c *Clock) logOffset(ran time.Duration) {
 	err := c.off(ran)
 	switch {

@@ -74,8 +74,8 @@ func TestSure(t *testing.T) {
 	}
 }
 
-// A process whose clock is fast, and that is alone, takes what was recorded before, and as much later as it has run,
-// until it has run for a whole period; where another clock agrees with its own it is sure at once.
+// A process that is alone and has a fast clock uses the recorded time plus its own running time, until it has run for a
+// whole period. If another clock agrees with its own, it is sure at once.
 func TestSureOfOneThatIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period, ahead = 24 * time.Hour, 90 * time.Minute
@@ -126,7 +126,7 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 	said := c.Off().Error()
 	wall = wall.Add(time.Second)
-	if got := c.Off().Error(); got != said { // whoever logs what changes says it once
+	if got := c.Off().Error(); got != said { // a caller that logs changes logs it once
 		t.Errorf("a second later: %s, not %s", got, said)
 	}
 	wall = now.Add(time.Hour)
@@ -148,8 +148,8 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// A peer's answer counts from the middle of its round trip, goes before what the process wrote into etcd for as long as
-// it is fresh, and is forgotten; one's own, and that of a peer that names no process, say nothing.
+// A peer's response counts from the middle of its round trip, and precedes the peer's time in etcd while it is fresh;
+// then it expires. Responses of the process itself, and of peers without a name, do not count.
 func TestPeersAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Duration(0)
@@ -189,8 +189,9 @@ func TestPeersAreHeard(t *testing.T) {
 	})
 }
 
-// The API server's clock is one more: one process alone notices by it that its own is off, and of two that differ the
-// one that agrees with it is believed. It is asked again and again; while it says nothing it counts no more.
+// The API server's clock is one more clock: a single process detects by it that its own clock is off, and of two
+// differing processes the one that agrees with it is trusted. It is requested repeatedly, and without a response it
+// does not count.
 func TestAPIServerIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64 // a time.Duration
@@ -233,8 +234,8 @@ func TestAPIServerIsHeard(t *testing.T) {
 	})
 }
 
-// Of three processes the one whose clock is 25 hours fast knows that it is, and the others know that they are not. When
-// those have ended nobody can tell; what is sure is then no later than what was recorded.
+// Of three processes, one whose clock is 25 hours fast detects it, and the others detect that theirs are right. After
+// those have ended it cannot decide; the certain time is then at most the recorded one.
 func TestClocksAreCompared(t *testing.T) {
 	s := kvtest.Start(t)
 	var running sync.WaitGroup
@@ -292,5 +293,26 @@ func TestClocksAreCompared(t *testing.T) {
 	is("the others have ended", fast, others(fast, 0))
 	if at, err := fast.Sure(); err != nil || time.Until(at) > time.Minute {
 		t.Errorf("sure of %v, %v: nobody has recorded that", at, err)
+	}
+}
+
+// The recorded time advances after a value that came late, and so is earlier than expected.
+func TestRecordAfterALateValue(t *testing.T) {
+	s := kvtest.Start(t)
+	c := New(Config{Store: s.Store, Name: "a", Log: quiet})
+	at := time.Now()
+	for _, said := range []time.Time{at.Add(-time.Minute), at.Add(-2 * time.Minute)} {
+		s.Put(recorded, string(encode(said)))
+		if err := c.ReadOthers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, _, err := s.Blobs(t.Context(), recorded, 0)
+	if err == nil {
+		err = c.record(t.Context())
+	}
+	after, _, failed := s.Blobs(t.Context(), recorded, 0)
+	if err = errors.Join(err, failed); err != nil || len(after) != 1 || string(after[0].Raw) <= string(before[0].Raw) {
+		t.Errorf("%s after %s, %v", after[0].Raw, before[0].Raw, err)
 	}
 }

@@ -8,15 +8,15 @@ type Word struct {
 	Now     time.Time `json:"now"`
 }
 
-// heardFor bounds the time for which a response counts. Peers are asked every minute.
+// heardFor is the time for which a response counts. Peers are asked every minute.
 const heardFor = 3 * time.Minute
 
-// Word returns this process's response.
+// Word returns this process's response to a request for its time.
 func (c *Clock) Word() Word { return Word{c.cfg.Name, c.wall()} }
 
-// Heard stores a peer's response that took roundTrip. The peer's time is taken as that of the middle of the request, so
-// the error is at most half the round trip. While a response counts it takes precedence over the process's time in
-// etcd, which may be late because etcd is slow.
+// Heard stores a peer's time. roundTrip is the duration of the request. The time counts as that of the middle of the
+// request, so its error is at most half the round trip. A response of this process, or without a name, is ignored. For
+// three minutes a response has precedence over the peer's time in etcd, which may be late because etcd is slow.
 func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	if w.Process == "" || w.Process == c.cfg.Name {
 		return
@@ -35,7 +35,7 @@ func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	}
 }
 
-// readings returns one reading of each other clock.
+// readings returns one reading of each other clock, by name: the response if it still counts, otherwise that from etcd.
 func (c *Clock) readings(ran time.Duration) map[string]reading {
 	all := make(map[string]reading, len(c.others)+len(c.heard))
 	for name, r := range c.others {

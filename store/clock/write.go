@@ -13,7 +13,7 @@ import (
 )
 
 // recordEvery is the pause between two writes of clocks/recorded. After a restart without other clocks, Sure is behind
-// by up to this time.
+// by the downtime plus up to this time.
 const recordEvery = 5 * time.Minute
 
 // write keeps this clock's time in etcd until ctx ends.
@@ -21,13 +21,14 @@ func (c *Clock) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.leased(ctx)
 		if ctx.Err() == nil {
-			c.cfg.Log.Debug("this process's clock is not in etcd, trying again", obs.KeyError, err)
+			c.cfg.Log.Debug("this process's time cannot be written to etcd; trying again", obs.KeyError, err)
 			_ = loop.Pause(ctx, time.Second+rand.N(time.Second))
 		}
 	}
 }
 
-// leased writes the time under one lease. The error says why it ended.
+// leased writes the time under one lease. The error is the reason of the end: ctx ended, the lease was lost, or a write
+// failed.
 func (c *Clock) leased(ctx context.Context) error {
 	taking, cancel := context.WithTimeout(ctx, lease)
 	l, err := c.cfg.Store.Lease(taking, lease)
@@ -41,7 +42,7 @@ func (c *Clock) leased(ctx context.Context) error {
 		_ = l.Release(giving) // otherwise the lease expires by itself
 	}()
 	select {
-	case <-c.compared: // Sure fails before, and the first record would be late by recordEvery
+	case <-c.compared: // until then Sure fails, and the first record would be late by recordEvery
 	case <-l.Lost():
 		return kv.ErrLeaseLost
 	case <-ctx.Done():
@@ -69,7 +70,8 @@ func (c *Clock) leased(ctx context.Context) error {
 	}
 }
 
-// record writes the time of Sure, if it is later than the recorded one.
+// record writes the time of Sure, if that is later than the recorded one. It returns nil without a write if this clock
+// is not trusted, or if another process has written since the last read.
 func (c *Clock) record(ctx context.Context) error {
 	now, err := c.Sure()
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package crash turns a panic into the end of one piece of work instead of the process. It counts the panic, and logs
 // it with its stack once for each place in the code.
 //
-// Fatal errors of Go still end the process: concurrent writes to a map, lack of memory.
+// Fatal errors of Go, such as concurrent writes to a map or lack of memory, still end the process.
 //
 // Owns: the places that it has logged. Reads: nothing of ours but store/obs. Never: describes the fault to a client.
 package crash
@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Work is the piece of work that a panic ended, the label of navarch_panics_total.
+// Work is the piece of work that a panic ended. It is the label of navarch_panics_total.
 type Work string
 
 // The pieces of work.
@@ -34,7 +34,7 @@ const (
 	Admission Work = "admission" // one review of an object before it is written to Kubernetes
 )
 
-// ErrPanic is wrapped by the error of a panic.
+// ErrPanic is wrapped by the errors of Log.Caught.
 var ErrPanic = errors.New("panic")
 
 // maxText bounds the stored text of a panic in bytes, because it may quote configuration.
@@ -45,8 +45,8 @@ type Log struct {
 	log   *slog.Logger
 	again *obs.Sampled
 
-	mu   sync.Mutex // a leaf
-	seen map[string]bool
+	mu   sync.Mutex      // leaf mutex; guards seen
+	seen map[string]bool // places that were logged with their stack
 }
 
 // New returns a Log that writes to log; nil: slog's default.
@@ -57,9 +57,10 @@ func New(log *slog.Logger) *Log {
 	return &Log{log: log, again: obs.NewSampled(log), seen: map[string]bool{}}
 }
 
-// Caught counts and logs a panic. The deferred function that called recover calls it with recover's result, which must
-// not be nil. args are keys and values for the log line. The error wraps ErrPanic and contains the panic's text, cut,
-// and its place. It is not for clients.
+// Caught counts and logs a panic. The deferred function that called recover calls Caught with recover's result, which
+// must not be nil. args are keys and values for the log line. Repeated panics at one place are logged without the
+// stack, and sampled. The error wraps ErrPanic, and contains the panic's place and the first 512 bytes of its text. The
+// error is not for clients.
 func (l *Log) Caught(work Work, fault any, args ...any) error {
 	obs.Panics.WithLabelValues(string(work)).Inc()
 	text, place := fmt.Sprint(fault), place()
@@ -72,12 +73,13 @@ func (l *Log) Caught(work Work, fault any, args ...any) error {
 	if first {
 		l.log.Error("panic: "+string(work)+" ended, the process goes on", append(args, obs.KeyStack, string(debug.Stack()))...)
 	} else {
-		l.again.Warn("panic again, at a place that was logged with its stack: "+string(work)+" ended, the process goes on", place, args...)
+		l.again.Warn("panic again, at a place with a stack in the log: "+string(work)+" ended, the process goes on", place, args...)
 	}
 	return fmt.Errorf("%w: %s at %s", ErrPanic, text, place)
 }
 
-// place returns the function and line of the panic: the first frame below the runtime's own.
+// place returns the function and line of the panic: the first frame below the runtime's own. "unknown" means that the
+// innermost 64 frames do not contain the place.
 func place() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
@@ -98,8 +100,7 @@ func place() string {
 // Ended is the gRPC status, with code Internal, that clients receive after a panic.
 var Ended = status.Error(codes.Internal, "internal error: this call was ended; the server's log says why")
 
-// Guard runs f. If f panics, the error is a gRPC status for the client, and the log line has args. Other errors are
-// f's.
+// Guard runs f as a call of a client. If f panics, the error is Ended, and the log line has args. Other errors are f's.
 func (l *Log) Guard(f func() error, args ...any) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -110,7 +111,7 @@ func (l *Log) Guard(f func() error, args ...any) (err error) {
 	return f()
 }
 
-// Unary is a gRPC interceptor: a panic ends its call alone, with Internal. Other errors are the handler's.
+// Unary is a gRPC interceptor for calls. A panic ends its call alone, with Ended. Other errors are the handler's.
 func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	err = l.Guard(func() error {
 		answer, err = handle(ctx, request)
@@ -119,7 +120,7 @@ func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 	return answer, err
 }
 
-// Stream is the same interceptor for streams. Other errors are the handler's.
+// Stream is a gRPC interceptor for streams. A panic ends its stream alone, with Ended. Other errors are the handler's.
 func (l *Log) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return l.Guard(func() error { return handle(server, stream) }, obs.KeyName, info.FullMethod)
 }

@@ -29,7 +29,7 @@ func lines(t *testing.T, out *bytes.Buffer) (all []line) {
 	return all
 }
 
-// A call that panics ends with Internal and says nothing more to its client; the log has the stack once for each place.
+// A call that panics ends with Internal without details for its client; the log has the stack once for each place.
 func TestCallsThatPanic(t *testing.T) {
 	var out bytes.Buffer
 	l := New(slog.New(slog.NewJSONHandler(&out, nil)))

@@ -1,5 +1,5 @@
-// Package durable replaces files so that after a crash of the machine there is the old one or the new one, whole, and
-// reads them again (leaf).
+// Package durable writes files atomically, and reads them safely. A crash of the machine leaves the old or the new
+// content, never a part.
 //
 // Owns: nothing.  Reads: nothing.  Never: leaves a temporary file behind, unless the process was killed.
 package durable
@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace makes what write writes the content of a file, with a mode, in a folder that is there; write is given the
-// *os.File that gets this name afterwards. It returns when the disk has it: the file, and the name in the folder, which
-// is synced by itself (fsync(2): the entry of a file is not part of it). Where there is an error, write's among them,
-// the file is what it was, unless only the folder could not be synced.
+// Replace replaces the content and the mode of a file in an existing folder. write receives a new *os.File, which gets
+// the path afterwards. Replace returns after file and folder were synced (fsync(2): syncing a file does not sync its
+// name). After an error, including that of write, the previous file is unchanged, unless only the sync of the folder
+// failed.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Rename); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
@@ -27,8 +27,8 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Create is Replace of a file that is not there. Where one is, also one that somebody else creates at the same time,
-// the error wraps fs.ErrExist, and that is what it was.
+// Create writes a new file like Replace. If the path exists, or another process creates it at the same time, the error
+// wraps fs.ErrExist, and the existing file is unchanged.
 func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Link); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
@@ -36,13 +36,13 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Open opens for reading a file that this process keeps, of most bytes at most. An error names the path, and comes at
-// once: where there is a pipe, which would be waited for, a device or a folder; a symbolic link, which Replace never
-// leaves, and which could lead to somebody else's file; a file that is larger; or what the file system says.
+// Open opens a stored file for reading. Errors name the path: the file has more than most bytes, it is a pipe, a device
+// or a folder, or the file system fails (fs.ErrNotExist: there is no file). A symbolic link is an error too, because
+// Replace never creates one, and a link could lead to a file of another owner. Open does not block.
 func Open(path string, most int64) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link, which is not followed", path)
+		return nil, fmt.Errorf("%s is a symbolic link, and links are not followed", path)
 	}
 	if err != nil {
 		return nil, err
@@ -62,7 +62,8 @@ func Open(path string, most int64) (*os.File, error) {
 	return file, nil
 }
 
-// Read is the content of a file that Open opens. Errors are those of Open and of reading.
+// Read returns the content of a file of at most the given number of bytes. Errors are those of Open and of reading. If
+// the file grows meanwhile, Read returns the first bytes only.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := Open(path, most)
 	if err != nil {
@@ -72,8 +73,9 @@ func Read(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most))
 }
 
-// Made is when a file was made, by its file system (statx(2), stx_btime): it stays the same while the file is written
-// to and renamed, and a copy of the file, also one out of a backup, has another. Zero: the file system does not say.
+// Made returns the creation time of a file in UTC, according to its file system (statx(2), stx_btime). Writing and
+// renaming do not change this time; a copy of the file, also one from a backup, has another. Zero: the file system does
+// not record or report the time.
 func Made(file *os.File) time.Time {
 	var s unix.Statx_t
 	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &s); err != nil || s.Mask&unix.STATX_BTIME == 0 {
@@ -82,19 +84,19 @@ func Made(file *os.File) time.Time {
 	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).UTC()
 }
 
-// Free returns how many bytes a process without privileges may still write on the file system of a path. Errors are the
-// file system's.
+// Free returns the number of bytes that a process without privileges may still write to the file system of a path.
+// Errors are those of the file system.
 func Free(path string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return 0, fmt.Errorf("free room of %s: %w", path, err)
+		return 0, fmt.Errorf("free space of %s: %w", path, err)
 	}
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at
-// once. It returns when the disk has the name. A process that was killed may leave path with ".next" behind it, which
-// the next call replaces. Errors are the file system's.
+// Link atomically makes path a symbolic link to target. target may be missing; an existing file or link at path is
+// replaced. Link returns after the folder was synced. A killed process may leave a link path+".next", which the next
+// call replaces. Errors are those of the file system.
 func Link(target, path string) error {
 	next := path + ".next"
 	err := os.Remove(next)
@@ -113,17 +115,17 @@ func Link(target, path string) error {
 	return nil
 }
 
-// sync has the disk take what a file has, or the names in a folder (fsync(2)); the tests look at when that is.
+// sync syncs a file, or the names in a folder, to disk (fsync(2)). Tests replace it to observe the calls.
 var sync = (*os.File).Sync
 
-// put writes a file beside its place and has name give it its own.
+// put writes a temporary file in the same folder, syncs it, and calls name to rename or link it to path.
 func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // 0600
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temp.Name()) }() // nothing, where it was renamed
+	defer func() { _ = os.Remove(temp.Name()) }() // no effect after a rename
 	if err := errors.Join(write(temp), temp.Chmod(mode), sync(temp), temp.Close()); err != nil {
 		return err
 	}
@@ -133,6 +135,7 @@ func put(path string, mode os.FileMode, write func(io.Writer) error, name func(f
 	return syncFolder(dir)
 }
 
+// syncFolder syncs the names in a folder to disk.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A file is replaced as a whole, with its mode; what could not be written leaves it, and nothing beside it.
+// A file is replaced as a whole, with its mode; after a failed write it is unchanged, and no other file remains.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -80,7 +80,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// A link replaces what is there, and what a process left that was killed in the middle; nothing is left beside it.
+// Link replaces an existing file, and the leftover of a process that was killed while linking; no other file remains.
 func TestLink(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "link")
@@ -103,8 +103,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// The disk has the whole content of a file before the name leads to it, and the name when the call returns: the folder is synced by itself,
-// after the rename (fsync(2); issue 12, item 18). Where the disk fails the caller is told.
+// The whole content of a file is on disk before its name refers to it, and the name is on disk when the call returns:
+// the folder is synced after the rename (fsync(2)). If the disk fails, the call returns an error.
 func TestDiskHasTheName(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -152,12 +152,13 @@ func TestDiskHasTheName(t *testing.T) {
 	}
 }
 
-// A pipe, a folder, a link, a file that is too large or nothing in a file's place is an error at once, with the path; nobody waits for a writer.
+// A pipe, a folder, a link, a file that is too large, or a missing file is an error with the path at once, without
+// waiting for a writer.
 func TestOpenWaitsForNobody(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.WriteFile(at("file"), []byte("x"), 0o600), os.Symlink("file", at("link")),
-		os.WriteFile(at("large"), nil, 0o600), os.Truncate(at("large"), 1<<40)); err != nil { // a terabyte of which the disk has nothing
+		os.WriteFile(at("large"), nil, 0o600), os.Truncate(at("large"), 1<<40)); err != nil { // a terabyte without allocated blocks
 		t.Fatal(err)
 	}
 	for path, reason := range map[string]string{at("pipe"): "no regular file", dir: "no regular file", at("link"): "symbolic link", at("large"): "at most 1 are read", at("none"): "no such file"} {
@@ -170,7 +171,8 @@ func TestOpenWaitsForNobody(t *testing.T) {
 	}
 }
 
-// When a file was made does not change by what is written to it, nor by its name; a file that has its content and its times was made later.
+// The creation time of a file does not change by writing or renaming; a copy with its content and times has a later
+// one.
 func TestMade(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "file"), filepath.Join(dir, "other")
@@ -209,7 +211,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// A disk says how much it has free.
+// Free returns a number of free bytes.
 func TestFree(t *testing.T) {
 	if free, err := Free(t.TempDir()); err != nil || free == 0 {
 		t.Errorf("%d, %v", free, err)

@@ -1,5 +1,5 @@
-// Package events decides which Events of type Warning Kubernetes shows for objects that are refused or held. An object
-// has one Event for each reason. A new message replaces the previous one, and a repeated message changes nothing.
+// Package events decides which Events of type Warning Kubernetes shows for refused and held objects. An object has one
+// Event for each reason. A new message replaces the previous one, and a repeated message changes nothing.
 //
 // Owns: the present warnings, bounded in number, bytes and pace for each namespace. Reads: nothing. Never: writes to
 // Kubernetes (store/status does); blocks its callers.
@@ -16,29 +16,29 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Reason is the Event's reason: a word in CamelCase.
+// Reason is the reason of an Event: a word in CamelCase.
 type Reason string
 
 // The reasons.
 const (
 	Refused Reason = "Refused"      // the object, or a part of it, does not apply; the last good version stays in effect
 	Held    Reason = "Held"         // its removal, or its newest version, waits for time or for an operator
-	Omitted Reason = "MoreWarnings" // of a Namespace: further warnings in it are left out
+	Omitted Reason = "MoreWarnings" // further warnings in this Namespace are left out
 )
 
-// The bounds. A namespace starts with a budget of MostOfNamespace new or changed messages, and gets one more every
-// Interval.
+// The bounds. A namespace starts with a budget of MostOfNamespace new or changed messages. The budget grows by one
+// every Interval, up to MostOfNamespace.
 const (
-	MostOfNamespace = 50   // Events at a time
-	Most            = 2000 // of all namespaces
+	MostOfNamespace = 50   // warnings of one namespace at a time, without that of reason Omitted
+	Most            = 2000 // warnings of all namespaces; those of reason Omitted may add as many
 	MaxMessage      = 512  // bytes
 	Interval        = 10 * time.Second
 )
 
-// old is the age at which a warning may be replaced by a new one. Kubernetes has deleted its Event by then.
+// old is the age at which a warning may be replaced by a new one. By default Kubernetes has deleted its Event by then.
 const old = time.Hour
 
-// Object identifies the object of a warning. Only the ID is required; `kubectl describe` finds Events by the UID.
+// Object identifies the object of a warning. Only the ID is required. `kubectl describe` finds Events by the UID.
 type Object struct {
 	ID         object.ID
 	Version    string // of its API
@@ -49,10 +49,10 @@ type Object struct {
 // Warning is one Event.
 type Warning struct {
 	Object
-	Namespace string // the Event's namespace
+	Namespace string // of the Event
 	Reason    Reason
 	Message   string
-	Since     time.Time // when the message was first stated
+	Since     time.Time // time of the first Warn with this message
 }
 
 type key struct {
@@ -60,11 +60,12 @@ type key struct {
 	reason Reason
 }
 
-// Events holds the warnings of one process. It is safe for concurrent use. A nil *Events ignores warnings.
+// Events contains the warnings of one process. It is safe for concurrent use. On a nil *Events the methods Warn, Over
+// and Reset have no effect.
 type Events struct {
 	home string
 
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // leaf mutex; guards the fields below
 	all     map[key]*Warning
 	spaces  map[string]*space
 	version uint64
@@ -76,13 +77,15 @@ type space struct {
 	count int
 }
 
-// New returns an empty Events. home is the control plane's own namespace, which has the Events of objects without a
-// namespace.
+// New returns an empty Events. home is the control plane's own namespace; Events of objects without a namespace are
+// there.
 func New(home string) *Events {
 	return &Events{home: home, all: map[key]*Warning{}, spaces: map[string]*space{}}
 }
 
-// Warn adds a warning about an object, until Over. Objects of other clusters than the config cluster get no Events.
+// Warn adds a warning about an object, until Over. message is cut to MaxMessage bytes. Beyond the bounds the namespace
+// gets a warning of reason Omitted instead, and the object's previous warning stays unchanged. Objects of other
+// clusters than the config cluster get no Events.
 func (e *Events) Warn(of Object, reason Reason, message string) {
 	if e == nil || of.ID.Origin.Cluster() != "" {
 		return
@@ -107,7 +110,7 @@ func (e *Events) Warn(of Object, reason Reason, message string) {
 	e.put(k, &Warning{Object: of, Namespace: namespace, Reason: reason, Message: message, Since: now})
 }
 
-// Over ends a warning. Its Event stays until Kubernetes deletes it.
+// Over ends a warning; without such a warning it has no effect. The Event stays until Kubernetes deletes it.
 func (e *Events) Over(id object.ID, reason Reason) {
 	if e == nil {
 		return
@@ -117,7 +120,7 @@ func (e *Events) Over(id object.ID, reason Reason) {
 	e.remove(key{id, reason})
 }
 
-// Reset ends all warnings.
+// Reset ends all warnings, and restores the budgets of all namespaces.
 func (e *Events) Reset() {
 	if e == nil {
 		return
@@ -129,8 +132,11 @@ func (e *Events) Reset() {
 	e.version++
 }
 
-// Present lists the warnings in no order. The version changes with the list.
+// Present returns copies of all warnings, in no order. The version changes with the list.
 func (e *Events) Present() (all []Warning, version uint64) {
+	if e == nil {
+		return nil, 0
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, w := range e.all {
@@ -175,8 +181,8 @@ func (e *Events) space(namespace string, now time.Time) *space {
 	return s
 }
 
-// room reports whether a namespace may have one more Event. If the namespace is full, an old Event of it is dropped,
-// and if all namespaces together are full, an old Event of any namespace.
+// room reports whether a namespace may have one more warning. In a full namespace it drops an old warning first. If all
+// namespaces together are full, it drops an old warning of any namespace.
 func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	if s.count < MostOfNamespace && len(e.all) < Most {
 		return true
@@ -190,7 +196,7 @@ func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	return false
 }
 
-// omitted adds a warning to a namespace, once an hour, that it has more warnings than Events.
+// omitted adds a warning of reason Omitted to a namespace, at most once an hour.
 func (e *Events) omitted(namespace string, now time.Time) {
 	k := key{namespaceID(namespace), Omitted}
 	if was := e.all[k]; was == nil && len(e.all) < 2*Most || was != nil && now.Sub(was.Since) > old {

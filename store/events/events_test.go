@@ -25,7 +25,7 @@ func shown(e *Events) map[string]bool {
 	return out
 }
 
-// A warning that is stated again changes nothing; another message replaces it; another reason stands beside it.
+// A repeated warning changes nothing; another message replaces it; another reason adds a second warning.
 func TestWarningsAreMerged(t *testing.T) {
 	e := New("istio-system")
 	a := route("shop", "a")
@@ -48,7 +48,7 @@ func TestWarningsAreMerged(t *testing.T) {
 	}
 }
 
-// Objects of other clusters are not the config cluster's to speak of; the nil pointer takes everything.
+// Objects of other clusters have no Events; a nil *Events accepts all calls.
 func TestWhatHasNoEvent(t *testing.T) {
 	e := New("istio-system")
 	far := route("shop", "a")
@@ -61,10 +61,13 @@ func TestWhatHasNoEvent(t *testing.T) {
 	none.Warn(far, Refused, "one")
 	none.Over(far.ID, Refused)
 	none.Reset()
+	if all, version := none.Present(); len(all) != 0 || version != 0 {
+		t.Errorf("%v, version %d", all, version)
+	}
 }
 
-// A namespace has so many Events at most, new ones at a pace, and one that says that others were left out. Its
-// neighbour has its own.
+// A namespace has a bounded number of Events, new ones at a limited rate, and one that counts omitted warnings. Other
+// namespaces have their own bounds.
 func TestBoundsOfANamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New("istio-system")
@@ -90,7 +93,7 @@ func TestBoundsOfANamespace(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		time.Sleep(old)
-		e.Warn(route("noisy", "new"), Refused, "one") // in place of one whose Event is gone
+		e.Warn(route("noisy", "new"), Refused, "one") // replaces one whose Event is gone
 		if got := shown(e); len(got) != MostOfNamespace+2 || !got["noisy/new Refused: one"] {
 			t.Errorf("%d warnings: %v", len(got), got)
 		}

@@ -1,11 +1,11 @@
-// Package hostnames resolves the gateways of networks that are known by a DNS name only: load balancers of Kubernetes
-// that have a name, and names in meshNetworks. Istiod does the same (pilot/pkg/model/network.go). The leader queries
+// Package hostnames resolves the DNS names of network gateways without IP addresses. The names come from load balancers
+// of Kubernetes and from meshNetworks. Istiod resolves these names too (pilot/pkg/model/network.go). The leader queries
 // the DNS servers of its Pod, again whenever a response expires, and emits the addresses to the ingester. The last good
-// response stays in use while no server answers, and after a server has lost the name.
+// response stays in use while no server answers, and after the name has been removed from DNS.
 //
 // Owns: dns/ in etcd (the leader), and the objects with the addresses of names (normal.ResolvedID). Reads: the names
-// that the ingester needs. Never: resolves other names; is called by planning or pushing; trusts a response for more
-// than the place of a gateway (mTLS between the proxies verifies its identity).
+// that the ingester needs. Never: resolves other names; is called by planning or pushing; uses a response for more than
+// the address of a gateway (mTLS between the proxies verifies its identity).
 package hostnames
 
 import (
@@ -37,38 +37,38 @@ const (
 
 // Bounds.
 const (
-	MostNames = 1024 // names that are resolved
+	MostNames = 1024 // resolved names
 	most      = 16   // addresses of one name
 	parallel  = 8    // concurrent resolutions
 )
 
-// Problem is a problem of one name.
+// Problem is a problem of one name. A Problem without a name states the number of further names.
 type Problem struct{ Name, Message string }
 
 // Config configures New.
 type Config struct {
 	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve
-	Emit    func([]object.Event)
+	Emit    func([]object.Event)                                           // passes objects to the ingester
 	Log     *slog.Logger
 }
 
 // Answer is the result of resolving a name.
 type Answer struct {
-	Addresses []string      // IPs, sorted; the previous ones if there is no better result
+	Addresses []string      // IP addresses, sorted as strings; may be empty
 	Again     time.Duration // pause before the next resolution
-	Wrong     string        // why Addresses are not all from present responses; empty: they are
+	Wrong     string        // why Addresses differ from the present responses; empty: they do not
 }
 
-// Leader resolves names while this process leads. Its methods may be called from any goroutine.
+// Leader resolves names while this process leads. Its methods are safe for concurrent use.
 type Leader struct {
 	Config
 	wake chan struct{} // capacity 1: other names are needed
 
-	mu    sync.Mutex // a leaf: guards what follows
-	names []string
+	mu    sync.Mutex // leaf mutex; guards names and whole
+	names []string   // arguments of the last Need
 	whole bool
 
-	problems atomic.Pointer[[]Problem]
+	problems atomic.Pointer[[]Problem] // nil: this process does not lead
 }
 
 // New returns a Leader that resolves nothing yet.
@@ -77,8 +77,9 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 // Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.DNS) }
 
-// Need sets the names that are needed from now on, sorted. whole means that every source has emitted everything, so
-// that names is complete.
+// Need sets the names to resolve from now on. names is sorted, without duplicates, and belongs to the Leader from now
+// on. whole means that every source has emitted everything, and so that names is complete. Beyond MostNames the last
+// names are not resolved. Need does not block.
 func (l *Leader) Need(names []string, whole bool) {
 	l.mu.Lock()
 	l.names, l.whole = names, whole
@@ -89,7 +90,8 @@ func (l *Leader) Need(names []string, whole bool) {
 	}
 }
 
-// Problems returns the problems of the present term.
+// Problems returns the problems of the present term, sorted by name; nil while this process does not lead. At most 20
+// are named, and up to two more count the other names.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -104,24 +106,24 @@ type term struct {
 	epoch   kv.Epoch
 	known   map[string]*known
 	all     map[string][]string // known addresses by name, without names that have no address
-	changed map[string]bool     // names whose changes are not in all yet
+	changed map[string]bool     // names whose changes are not emitted yet
 	stored  map[string][]string // the content of etcd
 	before  map[string][]string // the content of etcd at the beginning of the term, for names that are needed later
-	emitted map[string]string   // JSON of the objects that were emitted
+	emitted map[string]string   // JSON of the object last emitted for each name
 	left    int                 // number of names beyond MostNames
-	whole   bool
-	synced  bool
-	running int
+	whole   bool                // Need was called with whole in this term
+	synced  bool                // Synced was emitted
+	running int                 // number of resolutions in progress
 	answers chan answered
 }
 
 // known is the state of one name.
 type known struct {
 	addresses []string
-	asking    bool
-	asked     bool // a response has come
-	due       time.Time
-	wrong     string
+	asking    bool      // a resolution is in progress
+	asked     bool      // a resolution has ended
+	due       time.Time // of the next resolution
+	wrong     string    // Answer.Wrong of the last resolution
 }
 
 type answered struct {
@@ -129,7 +131,8 @@ type answered struct {
 	Answer
 }
 
-// Run is one term. It returns when ctx ends or another process leads.
+// Run resolves names for one term. It returns when ctx ends or another process leads. Errors of etcd are logged, and
+// the work is retried.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -149,7 +152,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("resolved addresses of gateways' names cannot be stored in etcd, and are not used until they are; trying again",
+			l.Log.Warn("resolved addresses of gateways cannot be stored in etcd, and are not used until they are; trying again",
 				obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
@@ -168,7 +171,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// load reads the stored addresses, and retries until it succeeds; false if the context ends first.
+// load reads the stored addresses, and retries until it succeeds; false: ctx ended first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
@@ -176,7 +179,7 @@ func (t *term) load(ctx context.Context) bool {
 			t.stored = map[string][]string{}
 			for _, blob := range blobs {
 				if err := json.Unmarshal(blob.Raw, &t.stored); err != nil {
-					t.Log.Warn("names of gateways that were resolved before cannot be read: they are resolved again", obs.KeyName, blob.Path,
+					t.Log.Warn("stored addresses of gateways cannot be decoded: their names are resolved again", obs.KeyName, blob.Path,
 						obs.KeyError, err)
 					t.stored = map[string][]string{"": nil} // differs from every valid content, so that it is written again
 				}
@@ -184,13 +187,13 @@ func (t *term) load(ctx context.Context) bool {
 			t.before = t.stored
 			return true
 		}
-		t.Log.Warn("names of gateways that were resolved before cannot be read; trying again", obs.KeyError, err)
+		t.Log.Warn("stored addresses of gateways cannot be read from etcd; trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
 	}
 	return false
 }
 
-// needed applies the names of the last Need.
+// needed applies the names of the last Need. Names that are no longer needed are dropped once all sources are complete.
 func (t *term) needed() {
 	t.mu.Lock()
 	names, whole := t.names, t.whole || t.Leader.whole
@@ -215,7 +218,7 @@ func (t *term) needed() {
 	}
 }
 
-// resolveDue begins to resolve the names that are due, and returns the time until the next one is.
+// resolveDue begins the resolutions that are due, and returns the time until the next one, at most an hour.
 func (t *term) resolveDue(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
 	for _, name := range slices.SortedFunc(maps.Keys(t.known), func(a, b string) int {
@@ -244,12 +247,12 @@ func (t *term) resolveDue(ctx context.Context, asking *sync.WaitGroup, now time.
 	return wait
 }
 
-// applyAnswer stores a response.
+// applyAnswer stores the result of a resolution.
 func (t *term) applyAnswer(a answered, now time.Time) {
 	t.running--
 	k := t.known[a.name]
 	if k.wrong == "" && a.Wrong != "" {
-		t.Log.Warn("the name of a network's gateway cannot be resolved; its last known addresses stay in use", obs.KeyName, a.name,
+		t.Log.Warn("resolution of the name of a network's gateway failed, or was incomplete; known addresses stay in use", obs.KeyName, a.name,
 			obs.KeyReason, a.Wrong)
 	}
 	t.changed[a.name] = t.changed[a.name] || !slices.Equal(k.addresses, a.Addresses)
@@ -257,10 +260,11 @@ func (t *term) applyAnswer(a answered, now time.Time) {
 }
 
 // publish stores new addresses in etcd and emits them to the ingester. Once each needed name has an address or a
-// response, it emits Synced.
+// response, publish emits Synced. Before the sources are complete it has no effect. Errors are those of
+// kv.Store.ChangeFenced; the changes then stay pending.
 func (t *term) publish(ctx context.Context) error {
 	if !t.whole {
-		return nil // names that seem unnecessary now may still become needed
+		return nil // names without a need so far may still become needed
 	}
 	ready := true
 	for _, k := range t.known {
@@ -300,9 +304,9 @@ func (t *term) events() (events []object.Event) {
 	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
 		addresses := t.all[name]
 		was, emitted := t.emitted[name]
-		made, err := normal.NewResolved(name, addresses)
+		made, err := normal.NewResolved(name, addresses) // err is nil: strings always encode
 		switch {
-		case err != nil || addresses == nil && !emitted || addresses != nil && was == string(made.JSON): // strings always encode
+		case err != nil || addresses == nil && !emitted || addresses != nil && was == string(made.JSON):
 		case addresses == nil:
 			delete(t.emitted, name)
 			events = append(events, object.Event{Op: object.Delete, ID: normal.ResolvedID(name)})
@@ -315,26 +319,26 @@ func (t *term) events() (events []object.Event) {
 	return events
 }
 
-// maxProblems bounds the names in problems; further ones are counted.
+// maxProblems is the largest number of names in problems; further names are counted.
 const maxProblems = 20
 
-// report publishes the names that cannot be resolved.
+// report stores the problems of the known names for Problems.
 func (t *term) report() {
 	var problems []Problem
 	for _, name := range slices.Sorted(maps.Keys(t.known)) {
 		if k := t.known[name]; k.wrong != "" {
-			stands := "it has no address"
+			stands := "no address is in use"
 			if len(k.addresses) > 0 {
-				stands = fmt.Sprintf("what was known stands, %v", k.addresses)
+				stands = fmt.Sprintf("in use are %v", k.addresses)
 			}
-			problems = append(problems, Problem{name, k.wrong + ": " + stands})
+			problems = append(problems, Problem{name, k.wrong + "; " + stands})
 		}
 	}
 	if more := len(problems) - maxProblems; more > 0 {
-		problems = append(problems[:maxProblems], Problem{"", fmt.Sprintf("%d more names of gateways cannot be resolved", more)})
+		problems = append(problems[:maxProblems], Problem{"", fmt.Sprintf("%d more names of gateways are not resolved completely", more)})
 	}
 	if t.left > 0 {
-		problems = append(problems, Problem{"", fmt.Sprintf("%d names of gateways are not resolved, %d are at most: those that come first",
+		problems = append(problems, Problem{"", fmt.Sprintf("%d names of gateways are not resolved, only the first %d by name are",
 			t.left, MostNames)})
 	}
 	t.problems.Store(&problems)

@@ -55,7 +55,7 @@ func listen(t *testing.T) (net.PacketConn, net.Listener) {
 		if streams, err := net.Listen("tcp", packets.LocalAddr().String()); err == nil {
 			return packets, streams
 		}
-		_ = packets.Close() // somebody else has it
+		_ = packets.Close() // another process has the port
 	}
 	t.Fatal("no port is free for both UDP and TCP")
 	return nil, nil
@@ -118,6 +118,7 @@ func TestResolve(t *testing.T) {
 		"no address":           {"", "", []string{"192.0.2.9"}, "[192.0.2.9] 30s it has no address"},
 		"a server that cannot": {"SERVFAIL", "SERVFAIL", []string{"192.0.2.9", "2001:db8::9"}, "[192.0.2.9 2001:db8::9] 30s A: SERVER answers SERVFAIL; AAAA: SERVER answers SERVFAIL"},
 		"half of it":           {"SERVFAIL", "lb.example.com. 60 IN AAAA 2001:db8::1", []string{"192.0.2.9", "2001:db8::9"}, "[192.0.2.9 2001:db8::1] 30s A: SERVER answers SERVFAIL"},
+		"one empty, one fails": {"", "SERVFAIL", []string{"192.0.2.9"}, "[192.0.2.9] 30s AAAA: SERVER answers SERVFAIL"},
 		"addresses of no use":  {"lb.example.com. 60 IN A 127.0.0.1\nlb.example.com. 60 IN A 0.0.0.0", "lb.example.com. 60 IN AAAA ::ffff:192.0.2.1", nil, "[] 30s it has no address"},
 		"more than fit":        {many, "", nil, "[192.0.2.1 192.0.2.10 192.0.2.11 192.0.2.12 192.0.2.13 192.0.2.14 192.0.2.15 192.0.2.16 192.0.2.17 192.0.2.18 192.0.2.19 192.0.2.2 192.0.2.20 192.0.2.21 192.0.2.22 192.0.2.23] 1m0s it has 60 addresses, of which the first 16 are used"},
 	} {
@@ -136,7 +137,7 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	s.set(map[string]string{"lb.example.com A": "lb.example.com. 60 IN A 192.0.2.1", "lb.example.com AAAA": ""})
-	free, err := net.ListenPacket("udp", "127.0.0.1:0") // nobody reads it
+	free, err := net.ListenPacket("udp", "127.0.0.1:0") // not read by any server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// heard holds the events that the ingester received.
+// heard contains the events that the ingester received.
 type heard struct {
 	mu     sync.Mutex
 	all    map[string]string
@@ -195,9 +196,9 @@ func leads(t *testing.T, h *heard, store *kv.Store, epoch kv.Epoch, resolve func
 	return l, kvtest.Run(t, func(ctx context.Context) error { l.Run(ctx, store, epoch); return nil })
 }
 
-// Names are resolved again when their answers are out of date; what was good stands while the server answers nothing,
-// also for the next leader, which has told everything before any server answers; a name that is needed no more is
-// forgotten, and nobody asks for it.
+// Names are resolved again when their responses expire. The last good addresses stay while the server does not answer,
+// also for the next leader, which emits everything before any response. A name that is no longer needed is removed, and
+// is not resolved again.
 func TestLeaders(t *testing.T) {
 	s, etcd := start(t), kvtest.Start(t)
 	store := etcd.Connect()
@@ -267,7 +268,7 @@ func TestBounds(t *testing.T) {
 		}
 		highest, asked[name] = max(highest, asking), true
 		mu.Unlock()
-		<-full          // the first wait until as many are asked for at once as may be
+		<-full          // the first requests wait until the maximum number is in progress
 		for range 100 { // more than may be would meet here
 			runtime.Gosched()
 		}

@@ -1,6 +1,7 @@
 package hostnames
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,19 +17,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds of a response's life, whatever TTL it states, as in istiod. A change of a gateway is a change for every proxy.
+// Bounds of the TTL of a response, as in istiod. A change of a gateway is a change for every proxy.
 const (
 	leastTTL = 30 * time.Second
 	mostTTL  = time.Hour
 )
 
-// timeout bounds one query to one server.
+// timeout bounds one query to one server, by UDP and TCP together.
 const timeout = 2 * time.Second
 
-// Servers are DNS servers as host:port. They are queried one after the other until one answers.
+// Servers are DNS servers as host:port. They are queried one after the other, until one answers with success or that
+// the name does not exist.
 type Servers []string
 
-// System returns the servers of a resolv.conf. Errors: the file cannot be read, or names no server.
+// System returns the servers of a resolv.conf, in its order. Errors: the file cannot be read, or lists no server.
 func System(file string) (Servers, error) {
 	conf, err := dns.ClientConfigFromFile(file)
 	if err != nil {
@@ -39,7 +41,7 @@ func System(file string) (Servers, error) {
 		all = append(all, net.JoinHostPort(server, conf.Port))
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s names no server", file)
+		return nil, fmt.Errorf("%s lists no server", file)
 	}
 	return all, nil
 }
@@ -47,12 +49,14 @@ func System(file string) (Servers, error) {
 // family is the response to one query.
 type family struct {
 	addresses []string
-	ttl       time.Duration
-	err       error // no server answered, or a server failed, or the name does not exist
+	ttl       time.Duration // at most mostTTL
+	err       error         // no server answered, all servers failed, or the name does not exist
 }
 
-// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. If a query fails, or the name no longer exists,
-// the addresses of that family are taken from before.
+// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. If the query of a family fails, or the name does
+// not exist, the result has that family's addresses from before. If no address results, all addresses are those of
+// before. At most 16 addresses are returned, and Wrong states the number of all. Again is the shorter TTL of both
+// responses, between 30 s and 1 h; 30 s after a failure.
 func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family
@@ -78,8 +82,8 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 	}
 	slices.Sort(a.Addresses)
 	a.Addresses = slices.Compact(a.Addresses)
-	if a.Wrong = strings.Join(wrong, "; "); len(a.Addresses) == 0 && a.Wrong == "" {
-		a.Addresses, a.Again, a.Wrong = before, leastTTL, "it has no address"
+	if a.Wrong = strings.Join(wrong, "; "); len(a.Addresses) == 0 {
+		a.Addresses, a.Again, a.Wrong = before, leastTTL, cmp.Or(a.Wrong, "it has no address")
 	}
 	if len(a.Addresses) > most {
 		a.Addresses, a.Wrong = a.Addresses[:most], fmt.Sprintf("it has %d addresses, of which the first %d are used", len(a.Addresses), most)
@@ -89,12 +93,12 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 
 var errNoName = errors.New("there is no such name")
 
-// query sends one query to the servers.
+// query sends one query to the servers. err is that of the last server, or errNoName.
 func (s Servers) query(ctx context.Context, name string, kind uint16) family {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(name), kind)
 	question.SetEdns0(1232, false)
-	err := errors.New("no server is known")
+	err := errors.New("no DNS server is known")
 	for _, server := range s {
 		var reply *dns.Msg
 		if reply, err = exchange(ctx, question, server); err != nil {
@@ -122,7 +126,8 @@ func exchange(ctx context.Context, question *dns.Msg, server string) (*dns.Msg, 
 	return reply, err
 }
 
-// read returns the addresses of a reply that a gateway can have.
+// read returns the addresses of a reply, without unspecified, loopback and multicast ones. The ttl is the shortest of
+// all records, at most mostTTL.
 func read(reply *dns.Msg, kind uint16) family {
 	f := family{ttl: mostTTL}
 	for _, record := range reply.Answer {

@@ -7,25 +7,34 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// acceptance asks Run to end a hold.
+// acceptance is a request to Run to end a hold.
 type acceptance struct {
 	id   string
 	done chan accepted
 }
 
+// accepted is the result of an acceptance; ok is false if the hold does not exist.
 type accepted struct {
 	hold removal.Hold
 	ok   bool
 }
 
-// heldRemovals lists the removals that are held under an epoch.
+// accept carries out an acceptance, and returns the effects.
+func (l *Loop) accept(a acceptance) (effects []Effect) {
+	var done accepted
+	effects, done.hold, done.ok = l.state.accept(a.id)
+	a.done <- done
+	return effects
+}
+
+// heldRemovals contains the held removals of an epoch.
 type heldRemovals struct {
 	epoch kv.Epoch
 	holds []removal.Hold
 }
 
-// Removals returns the removals that are held under an epoch, the oldest first. False: this process does not lead under
-// it, or has not compared everything with the store yet.
+// Removals returns the held removals of an epoch, the oldest first. False means that this process does not lead under
+// the epoch, or has not yet compared everything with the store in its term. The caller must not change the list.
 func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	p := l.removals.Load()
 	if p == nil || p.epoch != epoch {
@@ -34,7 +43,9 @@ func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	return p.holds, true
 }
 
-// Accept ends a hold by its ID: its objects are removed. False: there is no such hold, or ctx has ended.
+// Accept ends a hold by its ID, and returns the hold. The inventory drops the held objects at once. Their records are
+// deleted later, and Accept does not wait for that. False means that no hold has the ID, or that ctx ended before Run
+// received the request.
 func (l *Loop) Accept(ctx context.Context, id string) (removal.Hold, bool) {
 	a := acceptance{id, make(chan accepted, 1)}
 	select {
@@ -46,17 +57,17 @@ func (l *Loop) Accept(ctx context.Context, id string) (removal.Hold, bool) {
 	}
 }
 
-// accept ends a hold by its ID. False: there is no such hold.
+// accept ends a hold by its ID, and returns the effects and the hold. False: no hold has the ID.
 func (s *State) accept(id string) ([]Effect, removal.Hold, bool) {
 	hold, gone, ok := s.removals.accept(id)
 	if !ok {
 		return nil, hold, false
 	}
-	s.takeAgain(gone)
+	s.applyReleased(gone)
 	return s.next(), hold, true
 }
 
-// publishRemovals makes the held removals readable.
+// publishRemovals updates the result of Removals if the held removals have changed.
 func (l *Loop) publishRemovals() {
 	r := l.state.removals
 	if l.removalsVersion == r.version {

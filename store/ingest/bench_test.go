@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// BenchmarkPods is a leader that takes 20,000 Pods with 4,000 EndpointSlices of 5 endpoints, in emits of 100 objects.
-// It reports the heap that they take afterwards.
+// BenchmarkPods measures a leader with 20,000 Pods and 4,000 EndpointSlices of 5 endpoints, emitted in groups of 100
+// objects. It reports the heap that they use afterwards.
 func BenchmarkPods(b *testing.B) {
 	const pods, each = 20000, 5
 	pod := put(b, "{apiVersion: v1, kind: Pod, metadata: {name: pod-00000, namespace: shop, labels: {app: web, pod-template-hash: abc}}, "+

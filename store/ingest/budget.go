@@ -15,30 +15,32 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// budgets is the tenants' budgets: the ledger, the weights of offered objects, and the problems and metrics of tenants.
-// The inventory offers it each normalised object of a tenant (offer), and has it decide once per group of events
-// (applyBudgets). applies returns the records of an object that apply, and apply is called with each object that the
-// ledger accepts.
+// budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. The inventory offers each
+// normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. The functions
+// of newBudgets connect budgets to the inventory: applies returns the applied records of an object, and apply is called
+// with each admitted object.
 type budgets struct {
 	ledger  *ledger
 	weights *weights
 	shown   uint64 // version of the ledger that metrics show
-	version uint64 // version of the ledger that found is of
+	version uint64 // version of the ledger from which found was computed
 	found   []object.Problem
 }
 
+// newBudgets returns budgets without objects.
 func newBudgets(b Budget, applies func(object.ID) []model.Record, apply func(object.ID)) *budgets {
 	l := newLedger(b)
 	out := &budgets{ledger: l, weights: newWeights(l.reweigh)}
 	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
-	l.today = func(id object.ID) charge { return charge{inObjects: 1}.weighing(out.weights.standing(id, applies(id))) }
+	l.weighApplied = func(id object.ID) charge { return charge{inObjects: 1}.weighing(out.weights.standing(id, applies(id))) }
 	l.apply = apply
 	return out
 }
 
-// counted reports whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers',
-// and tokens are compared with ServiceAccounts; a Secret that is refused would be a certificate that ends. The system
-// namespace and the root namespace, which configure the mesh, are the operators'.
+// counted reports whether the budgets count an object as configuration of its tenant. EndpointSlices and Pods are
+// written by controllers. Tokens are compared with ServiceAccounts, and a certificate would expire if its renewed
+// Secret were refused. The system namespace and the root namespace configure the mesh and belong to the operators.
+// Objects without a namespace are not counted.
 func (w *inventory) counted(id object.ID) bool {
 	switch id.Kind {
 	case "EndpointSlice", "Pod", "ServiceAccount", "Secret":
@@ -47,8 +49,8 @@ func (w *inventory) counted(id object.ID) bool {
 	return id.Namespace != "" && id.Namespace != w.normal.SystemNamespace && id.Namespace != w.objects.Mesh().GetRootNamespace()
 }
 
-// followRoot follows the mesh configuration to another root namespace: what waits in the new one applies, and what
-// applies in the old one counts from now on.
+// followRoot applies a change of the root namespace. Objects of the root namespace are outside of budgets: waiting
+// objects of the new one are applied, and objects of the previous one are added to the ledger.
 func (w *inventory) followRoot() {
 	from, to := w.root, w.objects.Mesh().GetRootNamespace()
 	if w.root = to; w.budgets == nil || from == to {
@@ -58,7 +60,7 @@ func (w *inventory) followRoot() {
 		switch {
 		case id.Namespace != from && id.Namespace != to:
 		case w.counted(id):
-			w.budgets.ledger.stand(id, created(n.Object()), exempt(id), w.budgets.chargeOf(n.Entry.records))
+			w.budgets.ledger.addApplied(id, created(n.Object()), exempt(id), w.budgets.chargeOf(n.Entry.records))
 		default:
 			w.budgets.ledger.drop(id)
 			if n.Entry.waiting {
@@ -68,12 +70,13 @@ func (w *inventory) followRoot() {
 	}
 }
 
-// exempt reports whether an object is never refused: without a policy, the workloads that it closes would be open.
+// exempt reports whether an object is never refused. This holds for policies: without a policy, the workloads that it
+// closes would be open.
 func exempt(id object.ID) bool {
 	return normal.IsPolicy(id)
 }
 
-// chargeOf returns the charge of an object's records beside those that apply by now.
+// chargeOf returns the charge of an object's records, with their weight beside the presently applied records.
 func (b *budgets) chargeOf(records []model.Record) charge {
 	if len(records) == 0 {
 		return charge{}
@@ -81,7 +84,8 @@ func (b *budgets) chargeOf(records []model.Record) charge {
 	return b.sizeOf(records).weighing(b.weights.sum(b.weights.measure(records), nil))
 }
 
-// sizeOf returns the part of the charge of an object's records that depends on them alone.
+// sizeOf returns the part of a charge that depends on the records alone. It is one object, and the bytes if the budget
+// bounds bytes.
 func (b *budgets) sizeOf(records []model.Record) charge {
 	c := charge{inObjects: 1}
 	for _, r := range records {
@@ -97,20 +101,20 @@ func (b *budgets) sizeOf(records []model.Record) charge {
 	return c
 }
 
-// weighing returns a charge with the weights of the object.
+// weighing returns the charge with the weights of the object.
 func (c charge) weighing(w weight.Weight) charge {
 	c[inExported], c[inOwn] = w.Exported, w.Own
 	return c
 }
 
-// offerRecords offers the newest version of an object to the ledger. Records that apply already keep their weight,
-// though there may be more by now that they multiply.
+// offerRecords offers the newest version of an object to the ledger. A version with the applied records keeps the
+// charge of its admission, even if other records have increased its weight since.
 func (w *inventory) offerRecords(n *node, records []model.Record) {
 	b, id, c := w.budgets, n.ID(), charge{}
 	same := func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }
 	b.weights.forget(id)
-	if d := b.ledger.of(id); d != nil && d.stands != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
-		c = d.stands
+	if d := b.ledger.of(id); d != nil && d.applied != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
+		c = d.applied
 	} else if len(records) > 0 {
 		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records)))
 	}
@@ -118,7 +122,8 @@ func (w *inventory) offerRecords(n *node, records []model.Record) {
 	n.Entry.offer(records, true)
 }
 
-// noteTenant notes labels of namespaces and objects that go, before objects are normalised.
+// noteTenant stores labels of namespaces, and updates the ledger for deleted and unreadable objects. It runs before
+// objects are normalised.
 func (w *inventory) noteTenant(e object.Event) {
 	w.noteNamespace(e)
 	if w.budgets == nil {
@@ -135,8 +140,8 @@ func (w *inventory) noteTenant(e object.Event) {
 	}
 }
 
-// offer offers the newest version of an object to the ledger, which decides in admit. False: no budget bounds the
-// object.
+// offer offers the newest version of an object to the ledger, which decides in admit. False means that the ledger does
+// not decide: no budget bounds the object, or the object is spoiled. The offer of a spoiled object is withdrawn.
 func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
 	id := n.ID()
 	if w.budgets == nil || !w.counted(id) {
@@ -150,7 +155,7 @@ func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
 	return true
 }
 
-// withdraw ends the offer of an object.
+// withdraw ends the offer of an object. Its applied records stay.
 func (w *inventory) withdraw(n *node) {
 	w.budgets.weights.forget(n.ID())
 	w.budgets.ledger.withdraw(n.ID())
@@ -173,7 +178,7 @@ func (w *inventory) applyBudgets() {
 	w.budgets.ledger.admit()
 }
 
-// applies returns the records of an object that apply.
+// applies returns the applied records of an object, which must exist.
 func (w *inventory) applies(id object.ID) []model.Record { return w.objects.Get(id).Entry.records }
 
 // applyOffered applies the offered version of an object.
@@ -186,8 +191,9 @@ func (w *inventory) applyOffered(id object.ID) {
 	w.setRecords(n, records, nil)
 }
 
-// rebase makes the ledger again once a leader has read the store. Stored objects count as accepted, and new or
-// different ones are offered in order. So refusals do not depend on which process leads, nor on what it took before.
+// rebase rebuilds the ledger from a load of the store, and normalises all marked objects. Stored objects count as
+// admitted. New and changed objects are offered, and admitted in the order of their age. So refusals depend neither on
+// the leading process nor on its earlier decisions.
 func (w *inventory) rebase(e Loaded) {
 	if w.budgets == nil {
 		return
@@ -225,6 +231,7 @@ func (w *inventory) rebase(e Loaded) {
 	w.renew()
 }
 
+// rebaseObject adds one object to the new ledger.
 func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Record) bool) {
 	id, o := n.ID(), &n.Entry
 	at, free := created(n.Object()), exempt(id)
@@ -234,29 +241,29 @@ func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Recor
 	}
 	switch {
 	case o.spoiled && len(o.records) > 0 && !o.closed:
-		w.budgets.ledger.stand(id, at, free, w.budgets.chargeOf(o.records))
-	case o.spoiled: // what is stored of it stays, see seldom.adopted
-		w.budgets.ledger.stand(id, at, free, stored)
+		w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(o.records))
+	case o.spoiled: // the stored record stays, see seldom.adopted
+		w.budgets.ledger.addApplied(id, at, free, stored)
 	case free || same(newest):
 		if o.waiting {
 			o.offer(nil, false)
 			w.setRecords(n, newest, nil)
 		}
-		w.budgets.ledger.stand(id, at, free, w.budgets.chargeOf(newest))
+		w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(newest))
 	case len(newest) == 0 && stored == charge{}:
 	default:
-		if same(o.records) { // an older version than the newest is what applies
-			w.budgets.ledger.stand(id, at, free, w.budgets.chargeOf(o.records))
+		if same(o.records) { // the applied version is older than the newest
+			w.budgets.ledger.addApplied(id, at, free, w.budgets.chargeOf(o.records))
 		} else {
-			w.budgets.ledger.stand(id, at, free, stored)
+			w.budgets.ledger.addApplied(id, at, free, stored)
 			w.setRecords(n, nil, nil)
 		}
 		w.offerRecords(n, newest)
 	}
 }
 
-// problems returns the refusals of the budgets, and the tenants near their limits. It is called after every event, and
-// walks over the tenants only if the ledger has changed. A nil budgets has no problems.
+// problems returns the refusals of the budgets, and a warning for each tenant near a limit. It is called after every
+// event, and visits the tenants only if the ledger has changed. A nil budgets has no problems.
 func (b *budgets) problems(locate func(object.ID) string) []object.Problem {
 	if b == nil {
 		return nil
@@ -267,6 +274,7 @@ func (b *budgets) problems(locate func(object.ID) string) []object.Problem {
 	return b.found
 }
 
+// findProblems returns the refusals, and a warning for each tenant near a limit.
 func (b *budgets) findProblems(locate func(object.ID) string) (all []object.Problem) {
 	for _, r := range b.ledger.refusals() {
 		all = append(all, object.Problem{ID: r.id, Location: locate(r.id),
@@ -282,8 +290,8 @@ func (b *budgets) findProblems(locate func(object.ID) string) (all []object.Prob
 	return all
 }
 
-// NamespaceOf returns the namespace of a problem; empty: the mesh. Problems of a tenant of several namespaces have
-// TenantLabel=value.
+// NamespaceOf returns the namespace of a problem; empty: the whole mesh. A problem of a Namespace object belongs to the
+// namespace of this name. For a problem of a tenant of several namespaces, NamespaceOf returns TenantLabel=value.
 func NamespaceOf(p object.Problem) string {
 	switch {
 	case p.ID.Group == "" && p.ID.Kind == "Namespace":
@@ -294,11 +302,11 @@ func NamespaceOf(p object.Problem) string {
 	return p.ID.Namespace
 }
 
-// shownTenants bounds how many tenants metrics name.
+// shownTenants is the maximum number of tenants in metrics.
 const shownTenants = 100
 
-// showTenants sets the metrics of tenants that use half of a budget or more, the largest first, if the ledger has
-// changed.
+// showTenants updates the metrics of tenants if the ledger has changed. It names the largest tenants among those that
+// use half of a limit or more, and counts the refused versions of all tenants.
 func (b *budgets) showTenants() {
 	if b == nil || b.ledger.version == b.shown {
 		return

@@ -46,8 +46,8 @@ func space(name, labels string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}", name, labels)
 }
 
-// A new object at the limit is not there, and is taken by itself when another goes; what is not a tenant's configuration
-// does not count.
+// A new object at the limit is not applied, and is admitted when another is removed. Objects that belong to no tenant
+// do not count.
 func TestBudgetOfObjects(t *testing.T) {
 	d := budgetDesk(t, Budget{Objects: 3})
 	d.want(Objects{put(t, svc), put(t, vs("a", "1s")), put(t, epSlice("s", "10.0.0.1", "p")), put(t, pod("p", "")), put(t, in("istio-system", vs("m", "1s"))), synced},
@@ -70,7 +70,7 @@ func TestBudgetOfObjects(t *testing.T) {
 	d.refused()
 }
 
-// An edit that would pass the limit leaves what stood; one that shrinks is taken, and makes room for it.
+// An edit beyond the limit leaves the applied version in effect; one that shrinks is admitted, and frees room.
 func TestBudgetOfBytes(t *testing.T) {
 	d := budgetDesk(t, Budget{Bytes: 400})
 	wide := func(name string, hosts int) string {
@@ -94,7 +94,7 @@ func TestBudgetOfBytes(t *testing.T) {
 	d.refused()
 }
 
-// Namespaces with one label are one tenant; a label that changes gives room back, and what stands is never taken away.
+// Namespaces with the same label are one tenant. A changed label frees room, and applied objects are never removed.
 func TestBudgetFollowsLabels(t *testing.T) {
 	d := budgetDesk(t, Budget{Objects: 2})
 	d.want(Objects{put(t, space("shop", "navarch.io/tenant: t")), put(t, space("other", "navarch.io/tenant: t")), put(t, vs("a", "1s")), put(t, vs("b", "1s")),
@@ -105,7 +105,7 @@ func TestBudgetFollowsLabels(t *testing.T) {
 	}
 	d.want(Objects{put(t, space("other", ""))}, "write +VirtualService b")
 	d.refused()
-	d.want(Objects{put(t, space("other", "navarch.io/tenant: t"))}) // three stand
+	d.want(Objects{put(t, space("other", "navarch.io/tenant: t"))}) // three objects are applied
 	d.refused()
 	d.want(Objects{put(t, vs("c", "1s"))})
 	d.refused("c")
@@ -114,7 +114,7 @@ func TestBudgetFollowsLabels(t *testing.T) {
 	d.want(Objects{gone(put(t, vs("a", "1s")))}, "write +VirtualService c -VirtualService a")
 }
 
-// What is refused does not depend on who leads: the next leader takes what is stored as standing.
+// Refusals do not depend on the leader: the next leader counts stored objects as admitted.
 func TestBudgetUnderAnotherLeader(t *testing.T) {
 	d := budgetDesk(t, Budget{Objects: 2})
 	d.want(Objects{put(t, vs("b", "1s")), put(t, vs("c", "1s")), synced}, "load", "write +VirtualService b +VirtualService c")
@@ -132,14 +132,15 @@ func TestBudgetUnderAnotherLeader(t *testing.T) {
 	d.refused("c") // as far as a follower can know
 	d.want(Gained{Epoch: d.epoch}, "load")
 	d.refused("a")
-	again(Objects{a, put(t, vs("b", "2s")), put(t, vs("c", "1s")), synced}) // an edit while nobody led
+	again(Objects{a, put(t, vs("b", "2s")), put(t, vs("c", "1s")), synced}) // an edit while no process led
 	d.want(Gained{Epoch: d.epoch}, "load", "write +VirtualService b")
 	d.refused("a")
 	d.want(Objects{gone(put(t, vs("c", "1s")))}, "write +VirtualService a -VirtualService c")
 	d.refused()
 }
 
-// A refused edit whose earlier version only the store has: that stands, counts, and goes with its object.
+// A refused edit whose previous version is only in the store: that version stays in effect, counts, and is removed with
+// its object.
 func TestBudgetAdoptsWhatIsStored(t *testing.T) {
 	wide := strings.Replace(vs("a", "1s"), "hosts: [a]", "hosts: ["+strings.Repeat("very-long-name.", 15)+"example]", 1)
 	restarted := func() *desk {
@@ -167,7 +168,7 @@ func TestBudgetAdoptsWhatIsStored(t *testing.T) {
 	d.want(Objects{put(t, vs("b", "2s"))}, "write +VirtualService b")
 }
 
-// A spoiled edit takes a refused one back, and both leave what stood.
+// A spoiled edit withdraws a refused one, and both leave the applied version in effect.
 func TestBudgetAndSpoiledEdits(t *testing.T) {
 	d := budgetDesk(t, Budget{Objects: 1})
 	d.want(Objects{put(t, vs("a", "1s")), put(t, vs("b", "1s")), synced}, "load", "write +VirtualService a")
@@ -183,7 +184,7 @@ func TestBudgetAndSpoiledEdits(t *testing.T) {
 	d.want(Objects{gone(put(t, vs("b", "1s")))}, "write -VirtualService b")
 }
 
-// What is nobody's configuration, or must not be refused for its size, is not counted.
+// Objects that belong to no tenant, or must not be refused for their size, are not counted.
 func TestCounted(t *testing.T) {
 	w := NewState(Options{Budget: Budget{Objects: 1}}).inventory
 	for id, want := range map[object.ID]bool{

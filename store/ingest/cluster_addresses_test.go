@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// The clusters' own addresses are those of Services and of Pods that run, and those that are none any more are not;
-// what configuration states is not among them.
+// The addresses of the clusters are those of Services and of running Pods, without removed ones. Addresses that
+// configuration states are not among them.
 func TestAddressesOfClusters(t *testing.T) {
 	d := newDesk(t)
 	d.s = NewState(Options{Normal: normal.Options{}})

@@ -23,8 +23,8 @@ func of(cluster string, e object.Event) object.Event {
 	return e
 }
 
-// Two clusters' objects of one name are two records, each joined with its own cluster's; what is deleted in one stands
-// in the other.
+// Objects of the same name in two clusters are two records, each joined with objects of its own cluster. Deleting one
+// leaves the other.
 func TestTwoClusters(t *testing.T) {
 	d := newDesk(t)
 	d.lead()
@@ -58,7 +58,7 @@ func TestTwoClusters(t *testing.T) {
 	d.want(Objects{broken}) // a policy that is not the config cluster's closes nothing
 }
 
-// A new leader to whom one cluster has vanished keeps its records, however many the others have.
+// A new leader that finds one cluster empty keeps its records, however many the other clusters have.
 func TestGuardOfEachCluster(t *testing.T) {
 	d := newDesk(t)
 	all := Objects{synced}

@@ -6,8 +6,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// compare is the full comparison of the wanted records with the store, at the beginning of a term and after the store
-// was altered.
+// compare compares the wanted records with a load of the whole store, and queues the differences. It runs at the
+// beginning of a term, after the store or its level was altered, and once a source of another cluster has emitted
+// everything.
 func (s *State) compare(e Loaded) {
 	s.phase, s.altered = ready, false
 	s.stored.load(e)
@@ -18,11 +19,13 @@ func (s *State) compare(e Loaded) {
 	for _, n := range s.inventory.objects.All() {
 		n.Entry.setAdopted(nil)
 	}
+	kept := s.keepValid(e)
 	s.inventory.rebase(e)
 	s.inventory.recallMesh(e.Mesh)
 	s.inventory.heard = time.Time{}
 	s.sealing.sealEverything(s.inventory.objects)
 	gone := s.adopt(e.Have)
+	s.reportKept(kept, e.Now)
 	wanted := s.inventory.wanted
 	wanted.clearChanged()
 	wanted.note(s.removals.compare(e.Now, gone))
@@ -35,9 +38,9 @@ func (s *State) compare(e Loaded) {
 	wanted.clearChanged()
 }
 
-// adopt returns the stored records that no object makes any more. Those of objects that cannot be understood stay
-// stored, and the objects adopt them; so do records of clusters that were not listed in full, and all that may be of a
-// document that cannot be read.
+// adopt returns the stored records without an object, or whose object no longer yields them. Stored records of objects
+// that are spoiled, or wait for a budget, stay stored, and the objects adopt them. Records of clusters that were not
+// listed in full stay stored too. While some document cannot be read, all records without an object stay.
 func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	w := s.inventory
 	for key := range have {
@@ -60,8 +63,7 @@ func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	return gone
 }
 
-// standsFor reports whether a stored record stays in effect for an object that is spoiled, or waits for its tenant's
-// budget.
+// standsFor reports whether a stored record stays in effect for a spoiled or waiting object.
 func (w *inventory) standsFor(source *node, key model.Key) bool {
 	e := &source.Entry
 	return (e.spoiled || e.waiting) && (len(e.records) == 0 || e.closed || key == model.MeshGatewaysKey && w.wanted.records[key] == nil)

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// counter is a desk whose writes end when the test says so: what is told meanwhile waits.
+// counter is a desk whose writes end on the test's request; events wait meanwhile.
 type counter struct {
 	*desk
 	flying *Write
@@ -54,7 +54,7 @@ func (c *counter) emit(emits ...Objects) {
 	c.take(c.s.Step(all))
 }
 
-// done ends the write that is under way, and returns what begins after it.
+// done ends the write in progress, and returns the next one.
 func (c *counter) done() *Write {
 	c.t.Helper()
 	w := c.flying
@@ -65,7 +65,7 @@ func (c *counter) done() *Write {
 	return c.flying
 }
 
-// keys names what a batch touches: namespace/name.
+// keys returns the namespace/name of each record in a batch.
 func keys(w *Write) map[string]bool {
 	all := map[string]bool{}
 	if w != nil {

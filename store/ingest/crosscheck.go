@@ -13,14 +13,14 @@ import (
 // crossCheck finds the problems between objects (store/analysis). It follows the wanted records, and examines only
 // records that changed.
 type crossCheck struct {
-	records  map[model.Key]model.Record // the wanted ones
+	records  map[model.Key]model.Record // the wanted records
 	locate   func(object.ID) string     // the location of an object
 	analysis *analysis.Analysis         // nil: the next check examines everything
-	edited   map[model.Key]model.Record // records that may differ by now, as analysis has them; nil: no record
+	edited   map[model.Key]model.Record // the versions in analysis of records that may differ by now; nil: no record
 	due      bool                       // records changed since the last check
 }
 
-// note notes records that are about to be replaced in records.
+// note stores the present versions of records before they are replaced in c.records.
 func (c *crossCheck) note(replaced ...[]model.Record) {
 	if c.analysis == nil {
 		c.due = true
@@ -38,7 +38,8 @@ func (c *crossCheck) note(replaced ...[]model.Record) {
 	}
 }
 
-// check returns the problems between objects, sorted.
+// check returns the problems between objects, ordered by normal.CompareProblems. After a panic of the analysis it
+// returns one problem without an object.
 func (c *crossCheck) check(g *guard) []object.Problem {
 	c.due = false
 	found := c.examine(g)
@@ -55,8 +56,8 @@ func (c *crossCheck) check(g *guard) []object.Problem {
 	return found
 }
 
-// examine hands the changed records to the analysis. If that panics, no object can be named for it, and the next check
-// examines everything.
+// examine passes the changed records to the analysis. A panic of the analysis cannot be attributed to an object; the
+// next check then examines everything.
 func (c *crossCheck) examine(g *guard) (found []object.Problem) {
 	a := c.analysis
 	c.analysis = nil
@@ -87,6 +88,7 @@ func (c *crossCheck) edits() (all []analysis.Edit) {
 	return all
 }
 
+// same reports whether two records have the same hash; nil is a missing record.
 func same(a, b model.Record) bool {
 	return a == b || a != nil && b != nil && a.Meta().Hash == b.Meta().Hash
 }

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// The demo's own files must be without fault: they are what new users copy.
+// The demo's own files must have no problems: new users copy them.
 func TestDemoFilesAreClean(t *testing.T) {
 	events, problems, err := files.Read("../../deploy/demo/shop", "", nil)
 	if err != nil || len(problems) > 0 {
@@ -23,7 +23,7 @@ func TestDemoFilesAreClean(t *testing.T) {
 		count[r.Meta().Key.Kind]++
 	}
 	for _, kind := range []model.Kind{model.KindMesh, model.KindService, model.KindServiceEntry, model.KindEndpoints,
-		model.KindVirtualService, model.KindDestinationRule, model.KindSidecar} {
+		model.KindVirtualService, model.KindDestinationRule, model.KindSidecar, model.KindGateway} {
 		if count[kind] == 0 {
 			t.Errorf("the demo shows no %v", kind)
 		}

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// A file that says it is the policy by which revoked identities are denied cannot be read, for its name is none that
-// Kubernetes has (store/source/files, TestParse): like any such policy it closes its namespace, and the denial stands,
-// also when the file goes.
+// A file cannot contain the policy that denies revoked identities, since its name is invalid in Kubernetes
+// (store/source/files, TestParse). Such a file closes its namespace as any unreadable policy does, and the denial stays
+// in effect, also after the file is removed.
 func TestNoFileTakesThePlaceOfDenials(t *testing.T) {
 	o, err := normal.NewDenied([]string{"spiffe://cluster.local/ns/shop/sa/web"})
 	if err != nil {
@@ -36,7 +36,7 @@ func TestNoFileTakesThePlaceOfDenials(t *testing.T) {
 	}
 }
 
-// A leader that has not read the keyring yet lets stand what is stored of denied identities.
+// A leader that has not read the keyring yet leaves the stored denied identities in effect.
 func TestDeniedStandUntilTheKeyringIsRead(t *testing.T) {
 	denied := func(ids ...string) object.Event {
 		o, err := normal.NewDenied(ids)

@@ -83,7 +83,7 @@ type desk struct {
 	bytes  map[model.Key]int
 	mesh   *model.Mesh // stored last
 	epoch  kv.Epoch
-	after  int64 // revision of the stored head; 0: there is none
+	after  int64 // revision of the stored head; 0: the head is missing
 	now    time.Time
 }
 
@@ -91,7 +91,7 @@ func newDesk(t *testing.T) *desk {
 	return &desk{t: t, s: NewState(Options{Budget: weighed}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
 }
 
-// step feeds an event and does what comes of it, until nothing is left to do; it returns what was done.
+// step applies an event and executes its effects, until none is left; it returns the effects.
 func (d *desk) step(event Event) (done []string) {
 	effects := d.s.Step(event)
 	for len(effects) > 0 {

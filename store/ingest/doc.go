@@ -1,64 +1,73 @@
-// Package ingest is the leader's loop: it keeps the objects that sources emit, makes the records of those that a change
-// touches, and writes the records that differ from the store.
+// Package ingest is the leader's loop. It stores the objects that sources emit, normalises those that a change touches,
+// and writes the records that differ from the store.
 //
 // # Data structures
 //
-// State is pure. Its parts have one direction of calls:
+// State is the ingester without clock and store. Its parts call each other in one direction only:
 //
 //	sources    which sources have emitted everything                                  sources.go
 //	removals   events of sources -> events that apply; holds removals                 removals.go
 //	inventory  events -> wanted records, problems                                     inventory.go
 //	sealing    wanted Secrets -> Secrets with a sealed key                            sealing.go, reencrypt.go
 //	writes     wanted and stored records -> batches                                   writes.go, queue.go, level.go
-//	others     changes that others made to stored records -> keys and values to mend  foreign.go
+//	others     changes by other writers -> keys to write again, values to restore     foreign.go
 //	wanted     the target state of the stored records                                 wanted.go
 //	stored     the contents of the store, as this leader knows them                   stored.go
 //
-// The inventory has its objects in a lookup.Table, which knows the parsed form of joined kinds and who looked up what,
-// and its problems in a faults.List. A new kind that others are joined with is a row of the table of
-// store/ingest/lookup. budgets has the ledger of tenants (budget.go, tenant.go).
+// The inventory has its objects in a lookup.Table, which also contains the lookups of each object, and the parsed forms
+// of kinds that other objects are joined with. A further kind of this sort is a new row in store/ingest/lookup. The
+// problems of the inventory are in a faults.List. budgets has the ledger of tenants (budget.go, tenant.go).
 //
 // # One change
 //
-// Loop has the clock, leadership and etcd: events go into State.Step, effects come out (Load, Write, Seal, Wait). Emit
-// hands events to the loop. The inventory stores them (put), marks the objects that depend on them, and normalises
-// these (store/normal). collect hands changed keys to writes, flush makes a batch, and Write is a transaction that
-// succeeds only while this process leads (store/kv). A term begins with Load and a full comparison, in one batch
-// (compare.go). Records that others change are written again; private keys are sealed before their records are written.
+// Loop has the clock, leadership and etcd. Events go into State.Step, and effects come out (Load, Write, Seal,
+// Reencrypt, Recall, Wait). Emit passes events of sources to the loop. The inventory stores their objects (put), marks
+// all objects that depend on them, and normalises the marked objects (store/normal). collect passes changed keys to
+// writes, flush makes a batch, and Write is a transaction that succeeds only while this process leads (store/kv). A
+// term begins with Load and a full comparison, in one batch (compare.go). Records that other writers change are written
+// again. Secrets with a private key are written later, once the key is sealed.
 //
 // # Budgets of tenants
 //
-// The ledger decides which objects of a tenant there is room for. It is offered each normalised object, and the
-// accepted ones are applied. Its resources are objects, bytes and weights (store/weight). An offered object is read for
-// its weight once. It is weighed again only if a fact that its weight depends on (clusters of a host, rules for it, a
-// delegate) may differ by then (weights.go), so an edit costs nothing for objects that were refused beside it. An
-// accepted object is never dropped for its budget: where a limit is lowered, or a label joins namespaces, only growth
-// is refused. A new leader counts what is stored as accepted (the stored bytes come with the load), and offers what
-// differs in the order of creation time, namespace and name. The leader writes to tenants/labels which namespaces a
-// label joins, for /debug of every replica (store/tenants).
+// The ledger decides which objects fit the budget of a tenant. Each normalised object is offered to it, and the
+// admitted objects are applied. The resources of a budget are objects, bytes and weights (store/weight). An offered
+// object is read for its weight once. Its weight depends on facts about other records: the clusters of a host, the
+// rules for it, a delegate. The weight is computed again only if such a fact may have changed (weights.go), so an edit
+// costs nothing for refused objects that do not depend on it. An admitted object is never dropped for its budget: if a
+// limit is lowered, or a label joins namespaces, only growth is refused. A new leader counts stored objects as admitted
+// (the load contains their sizes). It offers new and changed objects in the order of creation time, namespace and name.
+// The leader writes the labels that join namespaces to tenants/labels, for /debug of every replica (store/tenants).
+//
+// # Turns of namespaces
+//
+// Calls of Emit wait in a line (line.go), in which namespaces take turns. Loop applies calls for 25 ms, then carries
+// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted
+// before it. Calls about several namespaces, or about a whole source, keep their place among all calls.
 //
 // # Batches
 //
-// The events that a source emits in one call are a group (queue.go) and are written in one batch. Two groups that
-// share a record become one, in the place of the older, so at most one version of each record waits. Groups wait in
-// queues, one for each namespace; a group of several namespaces waits in the queue where the fewest wait. A batch
-// takes from the queues in turn until it fills one transaction of etcd. A larger group is written in several
-// transactions, after other groups were let through once.
+// The events that a source emits in one call are a group (queue.go) and are written in one batch. Two groups that share
+// a record are joined at the place of the older one, so at most one version of each record waits. Groups wait in
+// queues, one for each namespace. A group of several namespaces waits in the shortest of their queues. A batch is
+// filled from the queues in turn, up to one transaction of etcd. A larger group is written in several transactions,
+// after groups of other queues have passed it once.
 //
 // So changes of one namespace keep their order. Changes of two namespaces that were not emitted together may change
-// their order: a route may be seen before a service that another, busy namespace changed earlier, as with two
-// informers of Kubernetes. A new leader's comparison is one batch. The source files emits a burst of changes in one
-// call if the burst ends within 0.3 s. Changes of files that go on without a pause are emitted every 60 ms, each
-// namespace's in a call of its own, so that the next batch need not hold all of them.
+// their order, as with two informers of Kubernetes: a route may be seen before a service that another, busy namespace
+// changed earlier. A new leader's comparison is one batch. The source files (store/source/files) emits a burst of
+// changes in one call if the burst ends within 0.3 s. While changes go on without a pause, it emits them every 60 ms
+// with one call for each namespace, so that the next batch need not contain all of them.
 //
 // # Invariants, held by tests
 //
-// After the last batch the store has the records of all objects: the same after many changes as from nothing. An edit
-// that changes no record writes nothing. An object that cannot be understood, or makes this build panic (panic.go),
-// keeps its last good records, and a policy of that kind closes the workloads that it selects. A loss of more than half
-// of a kind is held until something explains it or an operator accepts it.
+// After the last batch the store has the records of all objects, the same for any history of changes. An edit that
+// changes no record writes nothing. An object that is unreadable, or makes this build panic (panic.go), keeps its last
+// good records. A policy without good records closes the workloads that it selects; if the selector is unreadable, it
+// closes its whole namespace. Objects that vanish without a deletion by the API server, or in large numbers from a
+// folder, are held until they are back, an operator accepts the removal, or its time is over (store/removal).
 //
-// Owns: the raw objects, the hashes last written.  Reads: store/normal, store/object, store/kv.  Never: writes while it
-// does not lead; deletes the last good record of an object that exists and cannot be understood; writes a private key
-// that is not sealed.
+// Owns: the raw objects, the hashes last written.
+// Reads: store/normal, store/object, store/kv.
+// Never: writes while it does not lead; deletes the last good record of an unreadable object; writes a private key that
+// is not sealed.
 package ingest

@@ -7,12 +7,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Two sources may read one cluster: a folder of files and its API server. Of two objects of the same kind, namespace
-// and name the API server's object applies (origin.Before), and a problem names the other one. Policies of both apply,
-// since leaving one out would open what it closes. An object that was made of a machine's registration yields to one of
-// a file in the same way.
+// Two sources may read one cluster: a folder of files and its API server. If both have an object of the same kind,
+// namespace and name, the object of the API server applies (origin.Before), and the object of the folder is reported.
+// Policies of both apply, since omitting one could permit requests that it refuses. Likewise, an object of a file takes
+// precedence over one that was made from a machine's registration.
 
-// other returns the object of the same name that the other source emitted, or nil.
+// other returns the object of the same name in the source before id's. For the API server, it returns that of the
+// source after it. It returns nil if there is no such object. The order of sources is: API server, files, machines.
 func (w *inventory) other(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {
@@ -24,7 +25,8 @@ func (w *inventory) other(id object.ID) *node {
 	return w.objects.Get(id)
 }
 
-// markOther marks the object of this name that yields to another one, since this one has come or gone.
+// markOther marks the objects affected by the addition or removal of the object id. These are id itself if it yields,
+// and the object of the same name in the source after id's, which yields to id.
 func (w *inventory) markOther(id object.ID) {
 	if w.before(id) != nil {
 		w.objects.Mark(id)
@@ -37,7 +39,7 @@ func (w *inventory) markOther(id object.ID) {
 	}
 }
 
-// before returns the object of the same name that this one yields to, or nil.
+// before returns the object of the same name in the source before id's, or nil. The object id yields to it.
 func (w *inventory) before(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {
@@ -47,7 +49,8 @@ func (w *inventory) before(id object.ID) *node {
 	return w.objects.Get(id)
 }
 
-// yields reports whether the other source's object applies in place of this one, which then has no records.
+// yields reports whether an object of the source before n's applies instead of n. If so, it removes n's records,
+// lookups and offer, and reports n as a duplicate. Policies never yield.
 func (w *inventory) yields(n *node) bool {
 	id := n.ID()
 	before := w.before(id)
@@ -65,11 +68,11 @@ func (w *inventory) yields(n *node) bool {
 		place = "a file"
 	}
 	w.faults.Set(id, []object.Problem{{ID: id, Location: w.location(id), Code: problem.Duplicate, Severity: problem.Warning,
-		Message: "is in " + place + " too, which wins; this one applies when that one goes"}})
+		Message: "an object of this name in " + place + " takes precedence; this object applies once the other is removed"}})
 	return true
 }
 
-// forget removes everything that came from one source.
+// forget removes all objects of one origin.
 func (w *inventory) forget(from origin.Origin) {
 	for id := range w.objects.All() {
 		if id.Origin == from {

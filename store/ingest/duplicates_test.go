@@ -29,8 +29,8 @@ func (d *desk) paths() string {
 	return strings.Join(all, " ")
 }
 
-// Of two objects of one name the API server's stands and a problem names the file's, whichever comes first; the file's
-// applies again when the other goes. Policies of both apply.
+// Of two objects with the same name the API server's applies, and a problem names the file's, in either order of
+// arrival. The file's applies when the other is removed. Policies of both apply.
 func TestFileAndKubernetes(t *testing.T) {
 	for _, first := range []string{origin.Files, origin.Kube} {
 		second := origin.Kube
@@ -51,7 +51,7 @@ func TestFileAndKubernetes(t *testing.T) {
 		if got := d.paths(); got != policies+"Mesh////mesh Service//kube/shop/web" {
 			t.Errorf("%s first: stored %s", first, got)
 		}
-		if p := fmt.Sprint(d.s.Problems()); strings.Count(p, "is in Kubernetes too, which wins") != 2 || !strings.Contains(p, "Service shop/web") {
+		if p := fmt.Sprint(d.s.Problems()); strings.Count(p, "an object of this name in Kubernetes takes precedence") != 2 || !strings.Contains(p, "Service shop/web") {
 			t.Errorf("%s first: problems %s", first, p)
 		}
 		d.step(Objects{from(origin.Files, put(t, fmt.Sprintf(meshMap, "connectTimeout: 5s")))})
@@ -68,8 +68,8 @@ func TestFileAndKubernetes(t *testing.T) {
 	}
 }
 
-// A WorkloadEntry that is in a file stands in place of the one of a machine that registers itself, whichever comes
-// first; a problem names the machine's, which applies when the file's goes.
+// A WorkloadEntry in a file precedes that of a self-registered machine, in either order of arrival. A problem names the
+// machine's, which applies when the file's is removed.
 func TestFileAndMachine(t *testing.T) {
 	const entry = "{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: vms-10.0.0.1, namespace: shop}, spec: {address: 10.0.0.1, serviceAccount: vm}}"
 	for _, order := range [][]string{{origin.Files, origin.Machines}, {origin.Machines, origin.Files}} {
@@ -83,7 +83,7 @@ func TestFileAndMachine(t *testing.T) {
 		if got := d.paths(); strings.Contains(got, "machines") || !strings.Contains(got, "/files/shop/") {
 			t.Errorf("%v: stored %s", order, got)
 		}
-		if p := d.s.Problems(); len(p) != 1 || p[0].ID.Origin.Source() != origin.Machines || !strings.Contains(p[0].Message, "is in a file too, which wins") {
+		if p := d.s.Problems(); len(p) != 1 || p[0].ID.Origin.Source() != origin.Machines || !strings.Contains(p[0].Message, "an object of this name in a file takes precedence") {
 			t.Errorf("%v: problems %v", order, p)
 		}
 		d.step(Objects{from(origin.Files, gone(put(t, entry)))})
@@ -94,8 +94,8 @@ func TestFileAndMachine(t *testing.T) {
 	}
 }
 
-// Nothing is written before every source has told everything. A source whose objects are forgotten, since the term in
-// which it was read has ended, has to tell everything again in the next term; until then what is stored of it stands.
+// Nothing is written before every source has emitted everything. A source whose objects were forgotten at the end of a
+// term has to emit everything again in the next term; until then its stored records stay.
 func TestSourcesThatBeginAgain(t *testing.T) {
 	d := newDesk(t)
 	kube := origin.New("", origin.Kube)
@@ -104,7 +104,7 @@ func TestSourcesThatBeginAgain(t *testing.T) {
 	d.want(Objects{from(origin.Files, put(t, vs("a", "1s"))), synced})
 	all := Objects{from(origin.Kube, put(t, svc)), {Op: object.Synced, ID: object.ID{Origin: kube}}}
 	d.want(all, "load", "write +Service web +VirtualService a")
-	for _, merged := range []bool{false, true} { // the loop hands over only the newest word on leadership, and before what was told
+	for _, merged := range []bool{false, true} { // the loop passes only the newest state of leadership, before the events
 		d.epoch.Revision++
 		if !merged {
 			d.s.Step(Lost{})

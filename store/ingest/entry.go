@@ -12,24 +12,25 @@ import (
 // node is one object, with the inventory's entry.
 type node = lookup.Node[entry]
 
-// entry is the inventory's data of one object. There are hundreds of thousands, most of them of Pods: fields that few
-// need are in seldom.
+// entry is the inventory's data of one object. There are hundreds of thousands, most of them of Pods, so fields that
+// few objects need are in seldom.
 type entry struct {
 	records []model.Record // of the last good version
 	seldom  *seldom        // nil: all of its fields are empty
 	closed  bool           // records is not a good version: it closes the workloads that an unreadable policy selects
-	spoiled bool           // the present version cannot be used, and records are of an earlier one
+	spoiled bool           // the present version cannot be used; records are of an earlier version
 	waiting bool           // the tenant's budget has no room for seldom.offered
 }
 
-// seldom has the fields that few objects need.
+// seldom contains the fields that few objects need.
 type seldom struct {
-	private model.PrivateKey // of the object's record, which is stored without it until it is sealed
-	adopted []model.Key      // stored records of the object from before this process, which stay stored while the object is spoiled
-	parsing []object.Problem // of parsing, where other objects are joined with the object
+	private model.PrivateKey // of the object's record, which is written once the key is sealed
+	adopted []model.Key      // stored records of a version unknown to this process; they stay while the object is spoiled or waits
+	parsing []object.Problem // problems of parsing, for kinds that others are joined with
 	offered []model.Record   // of the newest version, see entry.waiting
 }
 
+// empty reports whether all fields are empty.
 func (s *seldom) empty() bool {
 	return len(s.private) == 0 && len(s.adopted) == 0 && len(s.parsing) == 0 && len(s.offered) == 0
 }
@@ -63,7 +64,7 @@ func (e *entry) setParsing(problems []object.Problem) {
 	}
 }
 
-// setAdopted stores the keys of stored records that stay while the object is spoiled.
+// setAdopted stores the keys of stored records that stay while the object is spoiled or waits.
 func (e *entry) setAdopted(keys []model.Key) {
 	if e.seldom != nil || len(keys) > 0 {
 		few := e.few()
@@ -72,7 +73,8 @@ func (e *entry) setAdopted(keys []model.Key) {
 	}
 }
 
-// setRecords stores the records of the last good version, with their private key if they have one.
+// setRecords stores the records of the last good version, with their private key if they have one. Adopted records are
+// forgotten.
 func (e *entry) setRecords(records []model.Record, private model.PrivateKey) {
 	if e.records = records; e.seldom != nil || len(private) > 0 {
 		few := e.few()
@@ -81,7 +83,7 @@ func (e *entry) setRecords(records []model.Record, private model.PrivateKey) {
 	}
 }
 
-// offer stores the records that wait for the tenant's budget.
+// offer stores the records that wait for the tenant's budget. Nil and false end the offer.
 func (e *entry) offer(records []model.Record, waiting bool) {
 	if e.waiting = waiting; e.seldom != nil || len(records) > 0 {
 		few := e.few()
@@ -90,8 +92,8 @@ func (e *entry) offer(records []model.Record, waiting bool) {
 	}
 }
 
-// shareEndpoints replaces endpoints of a slice by those of its Pods' Workloads where they are equal, as most are: so
-// memory holds one of each. The records are new, and no other goroutine has them yet.
+// shareEndpoints replaces endpoints of an EndpointSlice by equal endpoints of its Pods' Workloads, so that memory
+// contains them once. Most are equal. The records must be new, and known to no other goroutine.
 func shareEndpoints(n *node, records []model.Record) {
 	var pods map[string]*model.Endpoint
 	for _, r := range records {
@@ -124,7 +126,7 @@ func endpointsOfPods(n *node) map[string]*model.Endpoint {
 	return all
 }
 
-// stays reports whether a result is what applies already.
+// stays reports whether a result equals the applied version. For objects with seldom fields it is always false.
 func (e *entry) stays(result normal.Result) bool {
 	return !e.closed && !e.waiting && e.seldom == nil && len(result.Private) == 0 && len(e.records) > 0 &&
 		slices.EqualFunc(e.records, result.Records, func(a, b model.Record) bool {

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Whatever comes, changes, cannot be read and goes in whatever order, the records are those that the objects make from
-// nothing. When everything is gone nothing is left.
+// For any additions, changes, unreadable versions and removals in any order, the records equal those made from scratch.
+// After all objects are removed, no state is left.
 func TestLookups(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -23,14 +23,14 @@ func TestLookups(t *testing.T) {
 			for range 1 + r.IntN(3) {
 				e := lookupEvent(t, r, step > 350)
 				if before := there[e.ID]; e.Op == object.Broken && before.Op == object.Put {
-					continue // what was good stands, and from nothing nothing was good
+					continue // the last good version stays in effect; from scratch there is no good version
 				}
 				if there[e.ID] = e; e.Op == object.Delete {
 					delete(there, e.ID)
 				}
 				events = append(events, e)
 			}
-			w.take(events)
+			w.applyEvents(events)
 			if step%7 == 0 {
 				want, _ := Records(slices.Collect(maps.Values(there)), Options{}.Normal)
 				got := slices.SortedFunc(maps.Values(w.wanted.records), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
@@ -40,7 +40,7 @@ func TestLookups(t *testing.T) {
 			}
 		}
 		for _, e := range there {
-			w.take([]object.Event{gone(e)})
+			w.applyEvents([]object.Event{gone(e)})
 		}
 		if w.objects.Len() > 0 || !w.wanted.empty() {
 			t.Errorf("seed %d: %d objects are left, records %v", seed, w.objects.Len(), w.wanted.records)
@@ -70,7 +70,7 @@ func TestEndpointIsItsPods(t *testing.T) {
 	} {
 		w := newInventory(Options{})
 		for _, e := range c.events {
-			w.take([]object.Event{e})
+			w.applyEvents([]object.Event{e})
 		}
 		endpoint := w.wanted.records[model.Key{Kind: model.KindEndpoints, Namespace: "shop", Name: "s"}].(*model.Endpoints).Spec.Endpoints[0]
 		own, is := w.wanted.records[model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: "p"}].(*model.Workload)

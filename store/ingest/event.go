@@ -12,52 +12,52 @@ import (
 // Event is one input of State.Step.
 type Event interface{ event() }
 
-// The events of sources, leadership and the store. Those of sealing, of encrypting again, of levels and of others'
-// writes are in their files.
+// Events of sources, leadership and the store. Further events are in sources.go, sealing.go, reencrypt.go, level.go,
+// foreign.go and credentials.go.
 type (
-	// Objects is one semantic change: the events that a source emitted in one call.
+	// Objects is one change: the events that a source emitted in one call.
 	Objects []object.Event
-	// Emits is several calls of sources, oldest first.
+	// Emits contains several calls of sources, oldest first.
 	Emits []Emit
-	// Gained begins a term: this process leads under this epoch. Held are the removals that the leader before held.
+	// Gained starts a term: this process leads with this epoch. Held has the removals that the previous leader held.
 	Gained struct {
 		Epoch kv.Epoch
 		Held  []removal.Hold
 	}
 	// Lost ends a term.
 	Lost struct{}
-	// Loaded answers Load with the stored hashes.
+	// Loaded is the result of Load: the stored hashes, and the content of some records.
 	Loaded struct {
 		Epoch     kv.Epoch
 		Have      map[model.Key]model.Hash
-		Secrets   map[model.Key]*model.Secret // of the keys in Have
-		Mesh      *model.Mesh                 // nil: none is stored, or it cannot be read
-		Bytes     map[model.Key]int           // of the stored records; nil where there are no budgets
+		Secrets   map[model.Key]*model.Secret // of the keys in Have, if they decode
+		Mesh      *model.Mesh                 // nil: it is missing or unreadable
+		Bytes     map[model.Key]int           // sizes of the stored records; nil without a budget of bytes
 		After     int64                       // revision of the head; 0: there is no head
-		Complete  bool                        // no head needs to be written where no record differs
-		Place     kv.Place                    // of a new term: above all that this process knows of
+		Complete  bool                        // no head is needed if no record differs; Loop sets it if the store has no head
+		Place     kv.Place                    // first place of a new term: above all places that this process knows
 		At        kv.Position                 // of the load
 		Now       time.Time
 		Contents  kv.Contents           // of the store, for the next head
 		Unknown   map[string]model.Hash // records of kinds that this build does not know, by path
-		Skippable []string              // paths in Unknown whose records close nothing
+		Skippable []string              // paths in Unknown of records that refuse no requests
 	}
-	// Written answers Write.
+	// Written is the result of Write.
 	Written struct {
 		Epoch    kv.Epoch
 		Outcome  Outcome
-		After    int64             // revision of the head, where the batch was written
-		Refused  map[model.Key]int // sizes in bytes of the records that are too large and were not written
-		Contents kv.Contents       // of the store, as the head says
+		After    int64             // revision of the new head, if the batch was written
+		Refused  map[model.Key]int // sizes in bytes of records that were too large, and not written
+		Contents kv.Contents       // of the store, according to its head
 	}
-	// Due answers Wait.
+	// Due is the result of Wait.
 	Due struct{}
 )
 
-// Emit is the events of one call of a source.
+// Emit contains the events of one call of a source.
 type Emit struct {
 	Objects Objects
-	At      time.Time // of the call; zero: not known
+	At      time.Time // of the call; zero: unknown
 }
 
 // Outcome is the result of a write.
@@ -66,7 +66,7 @@ type Outcome uint8
 const (
 	Done    Outcome = iota // all records were written, except refused ones
 	Deposed                // another process leads
-	Unknown                // the store may have any part of the batch: load
+	Unknown                // the store may contain any part of the batch: load again
 )
 
 func (Objects) event() {}
@@ -77,12 +77,13 @@ func (Loaded) event()  {}
 func (Written) event() {}
 func (Due) event()     {}
 
-// Effect is one act that Step requests of the Loop.
+// Effect is one action that Step requests from the Loop.
 type Effect interface{ effect() }
 
 // The effects.
 type (
-	// Load reads the stored hashes. Again: the last load or write failed, so the Loop pauses first.
+	// Load reads the stored hashes. If Again is set, the Loop pauses first: the outcome of a write is unknown, or the
+	// store was altered.
 	Load struct {
 		Epoch kv.Epoch
 		Again bool
@@ -90,9 +91,9 @@ type (
 	// Write commits a batch.
 	Write struct {
 		Batch kv.Batch
-		Since time.Time // of the oldest change in the batch; zero: no change of a source caused it
+		Since time.Time // time of the oldest change in the batch; zero: no event of a source caused it
 	}
-	// Wait has the Loop answer Due after the pace of batches of endpoints.
+	// Wait requests Due after Config.Pace.
 	Wait struct{}
 )
 

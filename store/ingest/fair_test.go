@@ -15,13 +15,13 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Whatever waits of one namespace: what others change goes with the next batch.
+// For any number of waiting changes of one namespace, changes of others are in the next batch.
 func TestNoisyNamespaceDoesNotDelayOthers(t *testing.T) {
 	endpoint := Objects{put(t, in("quiet", epSlice("s", "10.0.0.1", "p")))}
 	route := Objects{put(t, in("calm", vs("r", "1s")))}
 	for name, test := range map[string]struct {
 		noisy   []Objects
-		batches int // that all of it takes
+		batches int // batches for all of them
 	}{
 		"2,000 changes of one record": {many(t, "noisy", 2000, 1), 21},
 		"100 of 20":                   {many(t, "noisy", 2000, 20), 26}, // four and the endpoint, then four more of each
@@ -101,7 +101,7 @@ func TestEmitIsOneBatch(t *testing.T) {
 	if len(c.stored) != 500+len(wide)+1 {
 		t.Errorf("%d records", len(c.stored))
 	}
-	// What waits in the box stays apart, too.
+	// Groups in the box stay separate, too.
 	l := New(Config{})
 	l.Emit(wide)
 	l.Emit(wide[:1])
@@ -118,7 +118,7 @@ func TestSharedRecordsStayTogether(t *testing.T) {
 	stored := put(t, in("warm", vs("up", "1s")))
 	for name, test := range map[string]struct {
 		emits []Objects
-		want  [][]string // what the batches have of these
+		want  [][]string // the keys among these that each batch has
 		watch []string
 	}{
 		"place of the older": {[]Objects{a, b, {put(t, in("noisy", vs("v0007", "9s"))), put(t, in("noisy", vs("new", "1s")))}},
@@ -154,7 +154,7 @@ func TestSharedRecordsStayTogether(t *testing.T) {
 	}
 }
 
-// One record is written in the order in which it was told, also where it is being written while it changes.
+// Versions of one record are written in the order of their events, also if it changes while it is being written.
 func TestOrderOfOneRecord(t *testing.T) {
 	c := newCounter(t)
 	c.emit(many(t, "shop", 300, 1)...)
@@ -186,7 +186,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	for i := range 500 {
 		c.emit(Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+1))))},
 			Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+2)))), put(t, in("noisy", vs(fmt.Sprintf("v%d", (i+7)%40), fmt.Sprintf("%ds", i+3))))})
-		if i%5 == 0 { // and what comes and goes leaves nothing behind
+		if i%5 == 0 { // added and removed keys leave no state
 			c.emit(Objects{put(t, in("noisy", vs("x", "1s")))}, Objects{gone(put(t, in("noisy", vs("x", "1s"))))})
 		}
 	}
@@ -202,7 +202,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
-// What makes a batch looks at what goes into it, and at one group of each namespace, not at all that waits.
+// The work for a batch depends on its own groups, and on one group of each namespace, not on all waiting groups.
 func TestBatchesLookAtWhatTheyTake(t *testing.T) {
 	q := newQueue()
 	const groups, queues = 5000, 10
@@ -226,7 +226,7 @@ func TestBatchesLookAtWhatTheyTake(t *testing.T) {
 	}
 }
 
-// The pace of endpoints holds while nothing else waits; a batch that leaves some goes on at once.
+// Endpoints keep their pace while no other changes wait; after a batch that leaves some, the next one follows at once.
 func TestPaceLeavesNothingBehind(t *testing.T) {
 	slices := func(namespace string, n int, address string) (emits []Objects) {
 		for i := range n {
@@ -262,7 +262,7 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A batch says when the oldest change in it was told, not the oldest that waits.
+// A batch contains the time of its own oldest change, not of the oldest waiting change.
 func TestBatchSaysSinceWhen(t *testing.T) {
 	c := newCounter(t)
 	if !c.flying.Since.IsZero() {
@@ -282,7 +282,7 @@ func TestBatchSaysSinceWhen(t *testing.T) {
 	}
 }
 
-// A record that was refused while it was put back to what is stored waits for nothing, and holds up nobody.
+// A record that was refused, and then set back to its stored version, waits for nothing and delays nothing.
 func TestRefusedAndPutBack(t *testing.T) {
 	c := newCounter(t)
 	c.done()
@@ -328,7 +328,7 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// However little room there is, taking comes to an end: each time a group is handed over, with or without room for it.
+// take ends for any room: each call passes a group, whether or not it fits.
 func TestTakingEnds(t *testing.T) {
 	for _, most := range []int{-1000, -1, 0, 1} {
 		q := newQueue()

@@ -14,24 +14,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The events and effects of mending changes that others than the leader made to stored records, by accident or with
-// foreign tools. No removal is held for them: no object changed.
+// The events and effects for repairing stored records that other writers changed, by accident or with foreign tools.
+// Repairs are never held as removals, since no object has changed.
 type (
-	// Foreign lists records that another writer changed at a revision.
+	// Foreign lists the records that another writer changed in one revision.
 	Foreign struct {
 		Epoch    kv.Epoch
 		Revision int64
 		Values   []kv.Value
 	}
-	// Altered: another writer changed the head, or etcd has compacted revisions that this leader has not read.
+	// Altered reports that changes of other writers cannot be repaired one by one. Another writer has changed the head,
+	// etcd has compacted revisions that this leader has not read, or the store was restored or replaced.
 	Altered struct{ Epoch kv.Epoch }
-	// Recall requests records as they were before a revision, since no object says what they are to be.
+	// Recall requests the values of records before a revision, for records that no object determines at present.
 	Recall struct {
 		Epoch    kv.Epoch
 		Revision int64
 		Paths    []string
 	}
-	// Recalled answers Recall, as far as etcd still has the records.
+	// Recalled is the result of Recall. Values is empty if etcd has compacted the revision.
 	Recalled struct {
 		Epoch  kv.Epoch
 		Values []kv.Value
@@ -43,21 +44,22 @@ func (Altered) event()  {}
 func (Recall) effect()  {}
 func (Recalled) event() {}
 
-// others mends stored records that others than the leader changed: it has wanted records written again, and restores
-// records that no object says. Changes go in (apply, recalled); takeRestores returns values for the next batch. State
-// owns it.
+// others repairs stored records after changes by other writers. Wanted records are written again, and the earlier
+// values of other records are restored. apply and recalled receive changes; takeRestores returns values for the next
+// batch. State owns it.
 type others struct {
 	wanted  *wanted
 	stored  *stored
 	writes  *writes
-	restore map[string]kv.Value // to be put back, by path; without content: to be deleted
+	restore map[string]kv.Value // values to restore, by path; without content: to be deleted
 }
 
 // forget drops all changes.
 func (o *others) forget() { clear(o.restore) }
 
-// apply has changed records written again, or deleted. It returns the paths of records to recall, and whether the store
-// is to be compared as a whole.
+// apply processes changed values. Wanted records are scheduled to be written again, and unwanted ones to be deleted.
+// recall has the paths of records whose earlier values are needed; altered reports that the whole store must be
+// compared.
 func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 	again := map[model.Key]bool{}
 	for _, v := range values {
@@ -65,9 +67,9 @@ func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 		key, err := v.Key()
 		flies, flying := o.writes.flying[key]
 		switch {
-		case v.Hash() == was && !flying || flying && v.Hash() == flies: // the record is as it is to be
+		case v.Hash() == was && !flying || flying && v.Hash() == flies: // the record has its wanted value
 		case flying && flies != model.Hash{} && o.wanted.records[key] == nil && !o.writes.queue.waitsFor(key):
-			altered = true // a Secret that is encrypted again, and that no object says
+			altered = true // a Secret that is encrypted again, without an object
 		case was == model.Hash{} && (err != nil || o.writes.refused[key] > 0):
 			o.restore[v.Path] = kv.Value{Path: v.Path}
 		case err != nil || o.writes.standing(key):
@@ -80,7 +82,7 @@ func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 	return recall, altered
 }
 
-// recalled has recalled values put back that are as this leader stored them.
+// recalled schedules recalled values to be restored if they are the values that this leader stored.
 func (o *others) recalled(values []kv.Value) {
 	for _, v := range values {
 		if v.Hash() == o.stored.at(v.Path) {
@@ -89,8 +91,8 @@ func (o *others) recalled(values []kv.Value) {
 	}
 }
 
-// takeRestores returns the values to put back with a batch: those that are as this leader stored them, and whose keys
-// are not in the batch.
+// takeRestores removes all values to restore, and returns those for a batch, sorted by path. It omits records that the
+// batch writes, and values that this leader did not store.
 func (o *others) takeRestores(batch map[model.Key]model.Hash) (values []kv.Value) {
 	for _, path := range slices.Sorted(maps.Keys(o.restore)) {
 		v := o.restore[path]
@@ -103,7 +105,7 @@ func (o *others) takeRestores(batch map[model.Key]model.Hash) (values []kv.Value
 	return values
 }
 
-// mend applies an event about changes that others made.
+// mend applies an event about changes of other writers.
 func (s *State) mend(event Event) (effects []Effect) {
 	if !s.phase.following() {
 		return nil // the store is compared as a whole
@@ -130,7 +132,8 @@ func (s *State) mend(event Event) (effects []Effect) {
 	return append(effects, s.flush()...)
 }
 
-// startFollowing follows the changes of others from a load on, until stop.
+// startFollowing follows the changes of other writers since a load, until stop is called. A load of another term is not
+// followed.
 func (l *Loop) startFollowing(ctx context.Context, e Loaded, results chan<- Event) (stop func()) {
 	if !l.state.leading || e.Epoch != l.state.epoch {
 		return func() {}
@@ -140,7 +143,7 @@ func (l *Loop) startFollowing(ctx context.Context, e Loaded, results chan<- Even
 	return stop
 }
 
-// follow reports the changes of others from a load on, until ctx ends.
+// follow reports the changes of other writers since a load, until ctx ends or it has reported Altered.
 func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, results chan<- Event) {
 	for ctx.Err() == nil {
 		err := l.followOnce(ctx, &from, epoch, results)
@@ -160,8 +163,8 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 	}
 }
 
-// logDiffering logs which kinds of stored records differ from the head. Of kinds that this build does not know the
-// head's words are kept: nobody here could tell which of the two is right.
+// logDiffering logs the kinds whose stored records differ from the Contents in the head. For kinds that this build does
+// not know, it adopts the Contents of the head.
 func (l *Loop) logDiffering(state *kv.State) {
 	for _, kind := range state.Contents.Differ(state.Said) {
 		said, stored := state.Said.Kind(kind).Count, state.Contents.Kind(kind).Count
@@ -174,10 +177,11 @@ func (l *Loop) logDiffering(state *kv.State) {
 	}
 }
 
-// errAltered reports that another process wrote the head.
+// errAltered means that another writer wrote or deleted the head.
 var errAltered = errors.New("the head is not this leader's")
 
-// followOnce follows one watch. Its error names why the watch ended.
+// followOnce follows one watch, and moves from to the last revision that it has processed. It returns the reason of the
+// watch's end.
 func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch, results chan<- Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -202,7 +206,7 @@ func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch
 	return errors.New("the watch was closed")
 }
 
-// send hands over an event, unless ctx ends.
+// send sends an event, unless ctx ends.
 func send(ctx context.Context, results chan<- Event, event Event) {
 	select {
 	case results <- event:
@@ -210,7 +214,7 @@ func send(ctx context.Context, results chan<- Event, event Event) {
 	}
 }
 
-// describe summarises records for a log line: their number, their kinds, and the first paths.
+// describe summarises records for a log line: their number, and at most five of their kinds and of their paths.
 func describe(paths []string) (count int, kinds, names string) {
 	const most = 5
 	all, first := map[string]bool{}, []string{}
@@ -224,7 +228,8 @@ func describe(paths []string) (count int, kinds, names string) {
 	return len(paths), strings.Join(sorted[:min(len(sorted), most)], " "), strings.Join(first, " ")
 }
 
-// recall carries out Recall. It tries until etcd answers, or has compacted the revision.
+// recall carries out Recall. It retries until etcd answers or ctx ends. The result is empty if etcd has compacted the
+// revision, or ctx has ended.
 func (l *Loop) recall(ctx context.Context, e Recall) Event {
 	for ctx.Err() == nil {
 		values, err := l.Store.Before(ctx, e.Paths, e.Revision)
@@ -233,7 +238,7 @@ func (l *Loop) recall(ctx context.Context, e Recall) Event {
 		}
 		if errors.Is(err, kv.ErrCompacted) {
 			count, kinds, names := describe(e.Paths)
-			l.Log.Error("stored records that somebody else changed cannot be put back: no object says what they should be, "+
+			l.Log.Error("stored records that somebody else changed cannot be put back and stay as they are: no object determines them, "+
 				"and etcd has compacted the revision before the change",
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names, obs.KeyError, err)
 			break

@@ -74,7 +74,7 @@ func (l *leading) run(events ...object.Event) {
 	l.loop.Gained(l.Elect("leader"))
 }
 
-// settles waits until what is stored is what the head says, and more.
+// settles waits until the stored records agree with the head, and then calls more.
 func (l *leading) settles(what string, more func(*kv.State) bool) {
 	l.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
@@ -82,7 +82,7 @@ func (l *leading) settles(what string, more func(*kv.State) bool) {
 		if err != nil {
 			l.Fatal(err)
 		}
-		state, err := l.Server.Load(l.Context(), stat.Revision) // as it is, without a look at what was before
+		state, err := l.Server.Load(l.Context(), stat.Revision) // without considering earlier records
 		if err == nil && stat.Head.Complete && stat.Head.Contents.Known() && len(state.Contents.Differ(stat.Head.Contents)) == 0 && more(state) {
 			return
 		}
@@ -100,8 +100,8 @@ func crowd(t *testing.T) (events []object.Event) {
 	return events
 }
 
-// What others remove, change and add behind the leader's back it writes again or removes by itself, although nothing of
-// its sources changed: more than half of a kind, too. The log says it in one line.
+// Records that others remove, change or add without the leader are restored or removed, although no source changed:
+// even more than half of a kind. The log has one line about it.
 func TestChangesOfOthersAreMended(t *testing.T) {
 	s := kvtest.Start(t)
 	l := lead(t, s, 201, crowd(t)...)
@@ -128,7 +128,7 @@ func TestChangesOfOthersAreMended(t *testing.T) {
 	}
 }
 
-// now is what is stored.
+// now returns the stored contents.
 func (l *leading) now() kv.Contents {
 	l.Helper()
 	stat, err := l.Stat(l.Context())
@@ -142,8 +142,8 @@ func (l *leading) now() kv.Contents {
 	return state.Contents
 }
 
-// Records that no object says how they are to be, and that stand nevertheless, are put back byte for byte: of an object
-// that cannot be understood any more, and of a kind that this build does not know.
+// Stored records without an object that determines them are restored byte by byte: those of an unreadable object, and
+// those of a kind that this build does not know.
 func TestStandingRecordsAreMended(t *testing.T) {
 	s := kvtest.Start(t)
 	first := lead(t, s, 2, put(t, svc), put(t, vs("a", "1s")))
@@ -165,8 +165,9 @@ func TestStandingRecordsAreMended(t *testing.T) {
 	}
 }
 
-// A leader that begins over a damaged store puts back what the last one left, also where that is more than the shrink
-// guard lets go; where etcd has forgotten it, it compares everything with what is stored, and says what it found.
+// A leader whose term begins with a damaged store restores the records of the previous leader, even more than the
+// shrink guard permits to remove. If etcd has compacted them, it compares everything with the stored records, and
+// reports the differences.
 func TestTermOverDamagedStore(t *testing.T) {
 	for name, forgotten := range map[string]bool{"etcd has it": false, "etcd has forgotten it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -193,8 +194,8 @@ func TestTermOverDamagedStore(t *testing.T) {
 	}
 }
 
-// Of a kind that this build does not know the head says what the last leader said, whatever is stored: replicas that
-// know it hold it.
+// For a kind that this build does not know, the head keeps the statement of the previous leader, whatever is stored:
+// replicas that know the kind check it.
 func TestHeadOfUnknownKinds(t *testing.T) {
 	s := kvtest.Start(t)
 	s.Put("records/Novel///shop/x", "of a newer build")
@@ -225,8 +226,8 @@ func load(t *testing.T, s *kvtest.Server) *kv.State {
 	return state
 }
 
-// After a leader of an older build, which says nothing of the records, and one of a newer build, which says it in
-// another way, the head says what is stored, though nothing else changed. The head is all that the next leader writes.
+// After a leader of an older build, whose head does not describe the records, or of a newer build with another
+// algorithm, the head describes the stored records although no record changed. The next leader writes only the head.
 func TestHeadOfAnotherBuild(t *testing.T) {
 	for name, said := range map[string]*model.ContentsValue{"older": nil, "newer": {Algorithm: 9}} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestHeadOfAnotherBuild(t *testing.T) {
 	}
 }
 
-// Somebody else's head: the leader compares everything, and writes its own.
+// After another writer's head, the leader compares everything, and writes its own.
 func TestHeadOfSomebodyElse(t *testing.T) {
 	s := kvtest.Start(t)
 	l := lead(t, s, 2, put(t, svc), put(t, vs("a", "1s")))
@@ -263,8 +264,7 @@ func TestHeadOfSomebodyElse(t *testing.T) {
 	l.settles("another head", func(state *kv.State) bool { return len(state.Values) == 2 })
 }
 
-// What is being encrypted again while others change it is not taken away for that it has no object that can be
-// understood.
+// A value that is being encrypted again while others change it is not removed for the lack of a readable object.
 func TestForeignChangeInFlight(t *testing.T) {
 	d := newDesk(t)
 	d.lead()
@@ -283,13 +283,13 @@ func TestForeignChangeInFlight(t *testing.T) {
 	if len(effects) != 1 || !slices.Equal(effects[0].(Write).Batch.Deletes, []model.Key{key}) {
 		t.Fatalf("after the batch: %v", effects)
 	}
-	// Deleted by this leader while somebody puts it: it is deleted again.
+	// Deleted by this leader while another writer puts it: it is deleted again.
 	d.s.Step(Foreign{Epoch: d.epoch, Revision: 6, Values: []kv.Value{{Path: key.Path(), Raw: []byte("y")}}})
 	effects = d.s.Step(Written{Epoch: d.epoch, After: 3, Contents: kv.NewContents()})
 	if len(effects) != 1 || !slices.Equal(effects[0].(Write).Batch.Deletes, []model.Key{key}) {
 		t.Fatalf("after the delete: %v", effects)
 	}
-	// Of another term, or of what is as it is to be, nothing comes.
+	// Values of another term, and values that equal the wanted ones, have no effect.
 	d.s.Step(Written{Epoch: d.epoch, After: 4, Contents: kv.NewContents()})
 	for _, e := range []Event{Foreign{Epoch: kv.Epoch{Key: "other"}, Values: []kv.Value{{Path: key.Path(), Raw: []byte("z")}}},
 		Foreign{Epoch: d.epoch, Values: []kv.Value{{Path: key.Path()}}}, Altered{kv.Epoch{Key: "other"}},
@@ -300,8 +300,8 @@ func TestForeignChangeInFlight(t *testing.T) {
 	}
 }
 
-// What others change is written again with the next batch (within 10 s): at once, also where the
-// pace of endpoints holds others up, or with the next beat of that pace where it is endpoints.
+// Records that others changed are restored with the next batch (within 10 s): at once, even if the pace of endpoints
+// delays other batches, or with the next step of that pace if they are endpoints.
 func TestRepairsWaitForNothing(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})

@@ -34,37 +34,43 @@ type Store interface {
 type Config struct {
 	Options
 	Store  Store
-	Sealer Sealer // of private keys; nil: Secrets with a private key are not written
-	Log    *slog.Logger
-	// Committed is called with every batch that was written, with the time of the oldest event in it (the load's, for a
-	// full comparison) and of the beginning of the commit; nil: not called. Any goroutine calls it. It must not block
-	// (store/watchdog reports it), and changes nothing of the batch.
+	Sealer Sealer       // of private keys; nil: Secrets with a private key are not written
+	Log    *slog.Logger // nil: nothing is logged
+	// Committed is called with every written batch and the revision of its head; nil: not called. event is the time of the
+	// oldest event in the batch. If no event caused the batch, as in a full comparison, event is the time when the batch
+	// was made. began is the beginning of the commit. The batch still contains records that were too large to be written.
+	// Committed is called on any goroutine. It must not block (store/watchdog reports slow calls) and must not change the
+	// batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	// Referred is called with the Secrets that records refer to (Options.SecretUses), by Secret, each time that they
-	// have changed; nil: not called. It must not block.
+	// Referred is called with the references of records to Secrets and ConfigMaps (Options.SecretUses), sorted by target.
+	// It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must not block.
 	Referred func([]object.Reference)
-	// Named is called with the names that are to be resolved (normal.ResolvedID), sorted, each time that they have
-	// changed. whole: the sources refer to no others. nil: not called. It must not block.
+	// Named is called by Run with the host names to resolve (normal.ResolvedID), sorted; nil: not called. It is called
+	// when the names or whole have changed. whole reports that all sources of configuration have emitted everything, so
+	// that no further names follow at present. Named must not block.
 	Named func(names []string, whole bool)
-	// KeySets is called in the same way with the keys that are to be fetched (normal.KeysID).
+	// KeySets is called in the same way with the IDs of the key sets to fetch (normal.KeysID), sorted.
 	KeySets func(needed []object.ID, whole bool)
-	Seen    func() kv.Place // newest place that this process's mirror has read, or remembers; nil: none is known
-	Pace    time.Duration   // least time between batches of endpoints alone; default 25 ms
-	Retry   time.Duration   // pause after a load or write that failed; default 500 ms
+	// Seen returns the newest kv.Place in the mirror of this process, read or restored from disk; nil: the zero Place.
+	Seen  func() kv.Place
+	Pace  time.Duration // minimum interval between batches that contain only endpoints; default 25 ms
+	Retry time.Duration // pause before a failed operation is repeated; default 500 ms
 }
 
-// Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
+// Loop is the ingester. Its exported methods may be called from any goroutine, and Run only once. Emit, Gained and Lost
+// may be called before Run.
 type Loop struct {
 	Config
 	state     *State // owned by Run
+	line      line   // calls of Emit that are not applied yet; owned by Run
 	box       *loop.Box[input]
-	callbacks *watchdog.Watchdog // of Referred, Named and KeySets; Run's
+	callbacks *watchdog.Watchdog // of Referred, Named and KeySets; owned by Run
 
 	problems        atomic.Pointer[[]object.Problem]
 	stats           atomic.Pointer[Stats]
 	stored          atomic.Uint32 // the level for which everything is written
 	removals        atomic.Pointer[heldRemovals]
-	removalsVersion uint64 // Run's: of removals
+	removalsVersion uint64 // version of removals; owned by Run
 	accepts         chan acceptance
 	tenants         tenantsOf
 	settled         atomic.Bool
@@ -72,25 +78,31 @@ type Loop struct {
 	changes         *obs.Sampled                  // log lines about changes of others in the store
 	count           atomic.Pointer[problem.Count] // of all problems
 	version         atomic.Uint64                 // counts changes of the problems of all objects
-	asking          sync.Mutex                    // guards asked, also while the loop answers
+	asking          sync.Mutex                    // guards asked; held until the loop has answered
 	asked           *everyProblem
 
-	between []object.Problem // Run's: the problems between objects
-	counted problemsVersion  // Run's: for which version was last incremented
-	ask     []func()         // Run's: questions that wait for publish
+	// Problems between objects, of the last check. analysed has those of store/analysis, misused has those of objects that
+	// name Secrets and ConfigMaps with problems, and between has both. Owned by Run.
+	analysed, misused, between []object.Problem
+	// crossChecks counts changes of between. listing contains the inputs that problems was made from. Owned by Run.
+	crossChecks uint64
+	listing     listing
+	counted     problemsVersion // state of the problems at the last increment of version; owned by Run
+	ask         []func()        // functions that publish calls; owned by Run
 }
 
-// input is the content of the loop's box: every call of Emit, and the newest calls about the level, clusters and leadership.
+// input is the content of the loop's box. It has all calls of Emit, and the newest calls about level, clusters and
+// leadership.
 type input struct {
 	emits  Emits
 	level  *Levelled       // nil: it has not changed
 	remote *Remotes        // nil: it has not changed
 	term   Event           // Gained, Lost or nil
 	settle []chan struct{} // closed once emits are applied
-	ask    []func()
+	ask    []func()        // functions to call after publish
 }
 
-// merge adds a newer input to one that waits.
+// merge adds a newer input to a waiting one.
 func merge(waiting, next input) input {
 	waiting.emits = append(waiting.emits, next.emits...)
 	if next.level != nil {
@@ -121,25 +133,30 @@ func New(c Config) *Loop {
 		callbacks: watchdog.New(c.Log, "ingest: Referred, Named, KeySets"), changes: obs.NewSampled(c.Log)}
 }
 
-// Emit applies events of a source. Events of one call are written in one batch. Other changes may be written before it, if
-// they are of other namespaces, or with it.
+// Emit passes events of a source to Run, and returns before they are applied. The records of one call are written in
+// one batch, except Secrets with a private key, which follow once the key is sealed. The batch may contain other
+// changes too. Changes of other namespaces may be written earlier. Emit clones the slice and does not block.
 func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
 
-// Gained begins a term of this process under an epoch. held are the removals that the leader before held.
+// Gained tells Run that a term of this process begins under an epoch. held lists the removals that the previous leader
+// held. Gained does not block. A later call of Gained or Lost replaces a call that Run has not processed yet.
 func (l *Loop) Gained(epoch kv.Epoch, held ...removal.Hold) {
 	l.box.Put(input{term: Gained{epoch, held}})
 }
 
-// Lost ends the term.
+// Lost tells Run that the term has ended. It does not block.
 func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
 
-// checkAfter is the time in which changes gather before objects are checked against each other.
+// passedEvery is the interval between two checks for expired certificates.
+const passedEvery = time.Minute
+
+// checkAfter is the delay before objects are checked against each other, during which further changes are collected.
 const checkAfter = 200 * time.Millisecond
 
-// Run carries out the effects of State.Step until ctx ends, and returns its error. Loads and writes that fail are logged and
-// tried again.
+// Run processes events and carries out their effects until ctx ends, and returns the error of ctx. Failed loads are
+// logged and repeated. Failed writes are logged, and everything is compared again.
 func (l *Loop) Run(ctx context.Context) error {
 	results := make(chan Event)
 	check := time.NewTimer(time.Hour)
@@ -147,6 +164,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer check.Stop()
 	reencrypt := time.NewTimer(reencryptEvery)
 	defer reencrypt.Stop()
+	passed := time.NewTicker(passedEvery)
+	defer passed.Stop()
 	checking := false
 	unfollow := func() {} // ends the goroutine that follows the stored records
 	defer func() { unfollow() }()
@@ -155,6 +174,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-l.line.ready():
+			effects = l.applyWaiting(false)
 		case <-l.box.Ready():
 			in, ok := l.box.Take()
 			if !ok {
@@ -175,19 +196,18 @@ func (l *Loop) Run(ctx context.Context) error {
 				reencrypt.Reset(e.pause())
 			}
 		case a := <-l.accepts:
-			var done accepted
-			effects, done.hold, done.ok = l.state.accept(a.id)
-			a.done <- done
+			effects = l.accept(a)
 		case <-reencrypt.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
 				reencrypt.Reset(reencryptEvery)
 			}
+		case now := <-passed.C:
+			effects = l.state.Step(Passed{now})
 		case <-check.C:
 			l.check()
 			checking = false
-			l.reportReferred()
 		}
-		if (l.state.inventory.crossCheck.due || l.state.inventory.references.dirty) && !checking {
+		if l.state.inventory.unchecked() && !checking {
 			check.Reset(checkAfter)
 			checking = true
 		}
@@ -198,19 +218,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// check checks objects against each other, if records have changed.
-func (l *Loop) check() {
-	w := l.state.inventory
-	if !w.crossCheck.due {
-		return
-	}
-	if between := w.crossCheck.check(&w.guard); !slices.Equal(between, l.between) {
-		l.between = between
-		l.version.Add(1)
-	}
-}
-
-// applyInput applies everything that has gathered in the box, and tells the callers that wait for it.
+// applyInput applies the content of the box and closes the channels of input.settle. Calls of Emit that do not fit this
+// turn stay in l.line. publish calls the functions of input.ask.
 func (l *Loop) applyInput(in input) (effects []Effect) {
 	l.ask = in.ask
 	if in.level != nil {
@@ -219,17 +228,17 @@ func (l *Loop) applyInput(in input) (effects []Effect) {
 	if in.term != nil { // before the events of sources, so that a process that does not lead any more begins nothing
 		effects = append(effects, l.state.Step(in.term)...)
 	}
-	if len(in.emits) > 0 {
-		effects = append(effects, l.state.Step(in.emits)...)
+	if l.line.add(in.emits); !l.line.empty() {
+		effects = append(effects, l.applyWaiting(in.remote != nil || len(in.settle) > 0)...)
 	}
-	if in.remote != nil { // after the events of sources: a cluster that is gone was forgotten before
+	if in.remote != nil { // after the events of sources: Forget of a removed cluster precedes its removal from Remotes
 		effects = append(effects, l.state.Step(*in.remote)...)
 	}
 	if len(in.settle) > 0 {
 		l.reportReferred()
 	}
-	for _, taken := range in.settle {
-		close(taken)
+	for _, done := range in.settle {
+		close(done)
 	}
 	return effects
 }
@@ -264,8 +273,8 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 	send(ctx, results, result)
 }
 
-// place returns the place of this term's first head: a new term, above the stored head's and above all that this process has
-// read.
+// place returns the Place for the first head of this term. It is after the Place of the stored head, and after the
+// Place that Seen returns if both are of one chain.
 func (l *Loop) place(head kv.Head) kv.Place {
 	var seen kv.Place
 	if l.Seen != nil {
@@ -274,7 +283,7 @@ func (l *Loop) place(head kv.Head) kv.Place {
 	return head.Place.Next(seen, time.Now())
 }
 
-// load reads the stored hashes, and tries again until it succeeds or ctx ends.
+// load reads the stored hashes, and tries again until it succeeds. The result is Loaded, or Lost if ctx has ended.
 func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 	for ctx.Err() == nil {
 		loaded, err := l.loadOnce(ctx, epoch)
@@ -282,21 +291,22 @@ func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 			return loaded
 		}
 		if ctx.Err() == nil {
-			l.Log.Warn("cannot read what is stored; trying again", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
+			l.Log.Warn("the stored records cannot be read; trying again", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
 		}
 		_ = loop.Pause(ctx, l.Retry)
 	}
 	return Lost{}
 }
 
-// readWhole reports whether more than the hash of a stored record is read: of Secrets, whose private keys are sealed, of the
-// mesh configuration, and of kinds that this build does not know.
+// readWhole selects the stored records to read with their value, not only with their hash. These are Secrets, whose
+// sealed private keys are reused, the mesh configuration, and records of kinds that this build does not know.
 func readWhole(path string) bool {
 	key, err := model.ParsePath(path)
 	return err != nil || key.Kind == model.KindSecret || key == model.MeshKey
 }
 
-// loadOnce reads the stored hashes. Its error is the store's, or names a batch that was written meanwhile.
+// loadOnce reads the stored hashes. Errors are those of kv.Store.LoadHashes, or report that a batch was written
+// meanwhile.
 func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	state, err := l.Store.LoadHashes(ctx, 0, readWhole)
 	if err == nil && state.Head.Revision != 0 && !state.Head.Complete {
@@ -319,7 +329,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	for _, v := range state.Values {
 		key, err := v.Key()
 		if err != nil {
-			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone unless the level says otherwise",
+			l.Log.Warn("stored record of unknown kind retained: upgrade to the build that wrote it",
 				obs.KeyName, v.Path)
 			if loaded.Unknown[v.Path] = v.Hash(); !model.ReadUnknown(v.Path, v.Raw).Closing {
 				loaded.Skippable = append(loaded.Skippable, v.Path)
@@ -339,11 +349,12 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 			}
 		}
 	}
-	l.Log.Info("leading: comparing everything with what is stored", obs.KeyEpoch, epoch.Revision, "records", len(loaded.Have))
+	l.Log.Info("leading: comparing all records with the store", obs.KeyEpoch, epoch.Revision, "records", len(loaded.Have))
 	return loaded, nil
 }
 
-// write commits a batch.
+// write commits a batch, calls Committed if the batch was written, and returns the outcome. Records that are too large
+// are in Written.Refused.
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
 	head, err := l.Store.Commit(ctx, batch)

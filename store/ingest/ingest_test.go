@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// memory is a Store that keeps what it is given and refuses all epochs but one.
+// memory is a Store in memory that refuses all epochs but one.
 type memory struct {
 	mu       sync.Mutex
 	leader   kv.Epoch
@@ -169,8 +169,8 @@ func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
 	})
 }
 
-// A selector waits for its workload: a Pod, whose changes are no configuration, ends the warning and brings it back;
-// and a panic over objects side by side is forgotten as soon as they can be looked at.
+// A warning about a selector follows its workloads: an added Pod, which is not configuration, ends the warning, and its
+// removal restores it. A panic in the check of objects against each other is forgotten once the check succeeds.
 func TestLoopFollowsWorkloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{Store: &memory{}})
@@ -217,7 +217,7 @@ func TestLoopFollowsWorkloads(t *testing.T) {
 	})
 }
 
-// The loop on a real etcd: what it writes is what a mirror reads, and a deposed leader writes nothing.
+// The loop with a real etcd: a mirror reads what it writes, and a deposed leader writes nothing.
 func TestLoopOnEtcd(t *testing.T) {
 	server := kvtest.Start(t)
 	elect := func() kv.Epoch {
@@ -245,7 +245,7 @@ func TestLoopOnEtcd(t *testing.T) {
 			}
 		}
 	}
-	// What is stored can be seen a little before the loop has counted it.
+	// A stored record is visible a little before the loop has counted it.
 	counted := func(want uint64) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); l.Stats().Batches < want && time.Now().Before(deadline); {
@@ -263,7 +263,7 @@ func TestLoopOnEtcd(t *testing.T) {
 	first := elect()
 	l.Gained(first)
 	settle(251)
-	counted(1) // in the next term nobody hears of it any more
+	counted(1) // the next term does not report it again
 	second := elect()
 	l.Emit([]object.Event{put(t, vs("late", "1s"))})
 	l.Gained(second)

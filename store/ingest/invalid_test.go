@@ -27,8 +27,8 @@ func faultyState(t testing.TB, n int) *State {
 	return s
 }
 
-// amounts is how many problems are listed of the objects of a namespace, and how many more there are by the word of the
-// list.
+// amounts counts the listed problems of the objects of a namespace, and the further problems that the list reports as a
+// number.
 func amounts(all []object.Problem, namespace string) (listed, more int) {
 	for _, p := range all {
 		switch {
@@ -43,8 +43,8 @@ func amounts(all []object.Problem, namespace string) (listed, more int) {
 	return listed, more
 }
 
-// With ten thousand objects that do not apply in one namespace, a list of a bounded length says so, and names what is
-// wrong in another one. Once all are mended, the list is empty.
+// With ten thousand invalid objects in one namespace, the list of problems has a bounded length, counts the rest, and
+// still contains the problems of another namespace. After all are repaired, the list is empty.
 func TestManyInvalidObjects(t *testing.T) {
 	const n = 10000
 	s := faultyState(t, n)

@@ -13,33 +13,36 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// inventory turns objects into wanted records and problems. Events of sources go into take; results are in wanted and
-// faults. It knows nothing of the store. State owns it.
+// inventory turns objects into wanted records and problems. applyEvents receives the events of sources; results are in
+// wanted and faults. It does not access the store. State owns it.
 type inventory struct {
 	normal     *normal.Normalizer
 	objects    *lookup.Table[entry]
 	wanted     *wanted
 	faults     *faults.List
 	guard      guard
-	heard      time.Time // when the events at hand were emitted; zero: not known
-	normalised uint64    // objects turned into records
+	heard      time.Time // when the present events were emitted; zero: unknown
+	normalised uint64    // number of objects turned into records
 	yielder    loop.Yielder
-	unreadable map[string]bool // locations of documents of which not even the name can be read
-	meshMissed object.ID       // the mesh configuration that is gone and whose last good version stays in effect; zero: none
+	unreadable map[string]bool // locations of documents whose names cannot be read
+	meshMissed object.ID       // removed mesh configuration whose last good version stays in effect; zero: none was removed
 
-	// Followers of records that come and go.
+	// Users of changed records.
 	references *references
 	crossCheck *crossCheck
+	// TLS content of Secrets and ConfigMaps.
+	credentials *credentials
 
 	labels  labels   // of tenants
 	budgets *budgets // of tenants; nil: no bounds
-	root    string   // root namespace of the mesh, as the budgets know it
+	root    string   // root namespace for which the budgets were computed
 }
 
 func newInventory(o Options) *inventory {
 	n := normal.New(o.Normal)
 	w := &inventory{normal: n, objects: lookup.New[entry](n), wanted: newWanted(), faults: faults.New(), guard: newGuard(o.Crashes),
-		unreadable: map[string]bool{}, references: newReferences(o.SecretUses)}
+		unreadable: map[string]bool{}, references: newReferences(o.SecretUses),
+		credentials: newCredentials()}
 	w.crossCheck = &crossCheck{records: w.wanted.records, locate: w.location}
 	if o.Budget != (Budget{}) {
 		w.budgets = newBudgets(o.Budget, w.applies, w.applyOffered)
@@ -47,7 +50,7 @@ func newInventory(o Options) *inventory {
 	return w
 }
 
-// location returns where an object was read, for users.
+// location returns the location of an object, for messages; empty if the object is unknown or unreadable.
 func (w *inventory) location(id object.ID) string {
 	if n := w.objects.Get(id); n != nil && n.Object() != nil {
 		return n.Object().Location
@@ -55,9 +58,9 @@ func (w *inventory) location(id object.ID) string {
 	return ""
 }
 
-// take applies events that belong together: first it stores and parses all objects, then it makes the records of each
-// marked object once.
-func (w *inventory) take(events []object.Event) {
+// applyEvents applies events that belong together. It first stores and parses all objects, then normalises each marked
+// object once.
+func (w *inventory) applyEvents(events []object.Event) {
 	for _, e := range events {
 		w.noteTenant(e)
 		switch e.Op {
@@ -78,9 +81,9 @@ func (w *inventory) take(events []object.Event) {
 	w.renew()
 }
 
-// renew makes the records of all marked objects again, and of those whose questions about owners have other answers
-// by that. These answers do not depend on VirtualServices, and those about Services not on ServiceEntries: so it
-// ends.
+// renew normalises all marked objects. If that changes the owners of hosts or addresses, objects that looked them up
+// are marked, and renew repeats. The repetition ends, because owners do not depend on VirtualServices, and lookups of
+// Services do not depend on ServiceEntries.
 func (w *inventory) renew() {
 	for again := true; again; again = w.objects.Marked() {
 		w.followRoot()
@@ -92,7 +95,7 @@ func (w *inventory) renew() {
 	}
 }
 
-// put stores an object. Its records are made again unless its parsed form says that they stay the same.
+// put stores an object. It is normalised again unless its parsed form shows that its records stay the same.
 func (w *inventory) put(o *object.Object) {
 	n := w.objects.Put(o)
 	w.markOther(o.ID)
@@ -109,7 +112,8 @@ func (w *inventory) put(o *object.Object) {
 	}
 }
 
-// remove removes an object for good, with its records and problems.
+// remove removes an object, with its records and problems. An event without a name reports that an unreadable document
+// is gone.
 func (w *inventory) remove(e object.Event) {
 	if e.ID.Name == "" {
 		delete(w.unreadable, e.Location)
@@ -124,12 +128,13 @@ func (w *inventory) remove(e object.Event) {
 	}
 	w.setRecords(n, nil, nil)
 	w.faults.Set(e.ID, nil)
+	w.credentials.remove(e.ID)
 	w.objects.Remove(e.ID)
 	w.markOther(e.ID)
 }
 
-// broken notes an object that cannot be read: its last good version stays in effect. A policy without one closes its
-// namespace.
+// broken marks an object as unreadable: its last good version stays in effect. A policy without a good version closes
+// its namespace. An event without a name reports an unreadable document.
 func (w *inventory) broken(e object.Event) {
 	if e.ID.Name == "" {
 		w.unreadable[e.Location] = true
@@ -139,11 +144,12 @@ func (w *inventory) broken(e object.Event) {
 	n.Entry.spoiled = true
 	if w.closeUnread(e.ID, e.Location, n) {
 		w.faults.Set(e.ID, []object.Problem{{ID: e.ID, Location: e.Location, Code: problem.Unreadable, Severity: problem.Error,
-			Message: "cannot be read, and no good version is known: all workloads of its namespace are closed"}})
+			Message: "cannot be read, and no good version is known: all workloads of its namespace (root namespace: of the mesh) are closed"}})
 	}
 }
 
-// closeUnread closes the namespace of a policy without a good version, and reports whether it did.
+// closeUnread closes the namespace of a policy without a good version, and reports whether it did. In the root
+// namespace that is the whole mesh.
 func (w *inventory) closeUnread(id object.ID, location string, n *node) bool {
 	if len(n.Entry.records) > 0 {
 		return false
@@ -157,7 +163,7 @@ func (w *inventory) closeUnread(id object.ID, location string, n *node) bool {
 	return true
 }
 
-// normalise makes the records of one object again.
+// normalise makes the records of one object again, and updates its problems and lookups.
 func (w *inventory) normalise(n *node) {
 	id, e := n.ID(), &n.Entry
 	if w.yields(n) {
@@ -169,8 +175,10 @@ func (w *inventory) normalise(n *node) {
 	}
 	w.normalised++
 	result := w.result(n)
+	w.lapse(n, &result)
 	e.spoiled = result.Spoiled
 	w.faults.Set(id, slices.Concat(e.few().parsing, result.Problems))
+	w.credentials.set(id, result.Problems)
 	w.objects.SetRefs(n, result.Refs, result.UsesMesh)
 	shareEndpoints(n, result.Records)
 	switch {
@@ -185,8 +193,8 @@ func (w *inventory) normalise(n *node) {
 	}
 }
 
-// setRecords replaces an object's records, and tells the followers of records. Records with a private key are wanted
-// once the key is sealed.
+// setRecords replaces an object's records, and updates all parts of the inventory that depend on records. Records with
+// a private key become wanted once the key is sealed.
 func (w *inventory) setRecords(n *node, records []model.Record, private model.PrivateKey) {
 	e := &n.Entry
 	w.references.replace(e.records, records)
@@ -205,7 +213,7 @@ func (w *inventory) setRecords(n *node, records []model.Record, private model.Pr
 	e.setRecords(records, private)
 }
 
-// sourceOf names the object that a record is made from.
+// sourceOf returns the ID of the object from which a record is made.
 func (w *inventory) sourceOf(key model.Key) object.ID {
 	if key == model.MeshKey || key == model.MeshGatewaysKey {
 		return w.objects.MeshID()

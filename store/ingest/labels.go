@@ -13,7 +13,7 @@ type labels struct {
 	version uint64 // counts changes
 }
 
-// set sets the value of a namespace, and reports whether it changed. An empty value: the namespace has no label.
+// set stores the label of a namespace, and reports whether it has changed. An empty value removes the label.
 func (l *labels) set(namespace, value string) bool {
 	if l.values[namespace] == value {
 		return false
@@ -29,8 +29,8 @@ func (l *labels) set(namespace, value string) bool {
 	return true
 }
 
-// noteNamespace notes TenantLabel of a Namespace that comes, changes or goes. The config cluster says which tenant a
-// namespace belongs to.
+// noteNamespace stores the value of TenantLabel of an added, changed or deleted Namespace. Only Namespaces of the
+// config cluster assign tenants.
 func (w *inventory) noteNamespace(e object.Event) {
 	if e.ID.Origin.Cluster() != "" || e.ID.Group != "" || e.ID.Kind != "Namespace" {
 		return
@@ -57,7 +57,7 @@ func (w *inventory) noteNamespace(e object.Event) {
 	}
 }
 
-// tenantsOf is the answer of Loop.Tenants.
+// tenantsOf contains the results of Loop.Tenants.
 type tenantsOf struct {
 	mu      sync.Mutex // nothing else is locked while it is held
 	values  map[string]string
@@ -65,9 +65,9 @@ type tenantsOf struct {
 	changed chan struct{}
 }
 
-// Tenants returns the value of TenantLabel of each namespace that has one; nil until the sources have emitted
-// everything. Neither the loop nor the caller changes the map: the channel is closed when there is another one. Any
-// goroutine may call it.
+// Tenants returns the value of TenantLabel of each namespace with the label; nil until the sources have emitted
+// everything. The channel is closed when the map is replaced. Neither the loop nor the caller may change the map.
+// Tenants may be called from any goroutine.
 func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	l.tenants.mu.Lock()
 	defer l.tenants.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	return l.tenants.values, l.tenants.changed
 }
 
-// publish makes changed labels readable.
+// publish replaces the results of Loop.Tenants if labels have changed.
 func (t *tenantsOf) publish(s *State) {
 	labels := &s.inventory.labels
 	if !s.sources.complete() || t.values != nil && t.version == labels.version { // only the loop writes

@@ -10,24 +10,27 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Levelled is an event: records of kinds above a level (model.LevelOf) are not stored from now on, records up to it
-// are.
+// Levelled is an event that sets the level of the stored records. Records of kinds above the level (model.LevelOf) are
+// deleted from the store, and all others are stored.
 type Levelled struct {
 	Level uint32
-	// Below: the store may have a level above the one that this build reads, which is Level. Stored records of unknown
-	// kinds are deleted. Policies that refuse something stay, since without them proxies would admit it.
+	// Below reports that the stored level is above the levels that this build reads. Stored records of unknown kinds are
+	// then deleted. Policies that refuse requests stay, since without them proxies would admit the requests.
 	Below bool
 }
 
 func (Levelled) event() {}
 
-// Level sets the level of stored records. It is called before Gained, and as often as the level changes.
+// Level sets the level of stored records. It must be called before Gained, and after each change of the level. It does
+// not block.
 func (l *Loop) Level(e Levelled) { l.box.Put(input{level: &e}) }
 
-// Stored returns the level for which everything is written; 0: something is still to be written.
+// Stored returns the level for which everything is written. 0 means that this process does not lead, has not compared
+// the store yet, or still has to write something.
 func (l *Loop) Stored() uint32 { return l.stored.Load() }
 
-// setLevel sets the level, and has the store compared with it as a whole, which happens once in an upgrade.
+// setLevel sets the level, and has the whole store compared again if the level has changed. This happens once in an
+// upgrade.
 func (s *State) setLevel(e Levelled) []Effect {
 	if s.writes.level == e {
 		return nil
@@ -43,7 +46,7 @@ func (s *State) setLevel(e Levelled) []Effect {
 	return nil
 }
 
-// storedLevel returns the level for which nothing waits to be written; 0: something waits.
+// storedLevel returns the level if the store was compared with it and nothing waits to be written; 0 otherwise.
 func (s *State) storedLevel() uint32 {
 	if s.phase != ready || !s.writes.idle() || len(s.others.restore) > 0 || s.altered {
 		return 0
@@ -51,8 +54,8 @@ func (s *State) storedLevel() uint32 {
 	return s.writes.level.Level
 }
 
-// dropSkippable has stored records of unknown kinds that refuse nothing deleted, if the store is to have the level that
-// this build reads.
+// dropSkippable schedules the deletion of stored records of unknown kinds that refuse no requests. It does so only if
+// the stored level is above the levels of this build (Levelled.Below) and the Contents of the store are known.
 func (s *State) dropSkippable(paths []string) {
 	if !s.writes.level.Below || !s.stored.contents.Known() {
 		return
@@ -63,7 +66,7 @@ func (s *State) dropSkippable(paths []string) {
 	}
 }
 
-// aboveLevel returns a problem for each object whose record is not stored because of its level.
+// aboveLevel returns a problem for each object whose record is not stored because of its level, in no order.
 func (w *writes) aboveLevel(source func(model.Key) object.ID) (all []object.Problem) {
 	if !slices.ContainsFunc(model.Kinds(), func(k model.Kind) bool { return model.LevelOf(k) > w.level.Level }) {
 		return nil

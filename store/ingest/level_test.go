@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A leader whose build reads less than what is stored has removes the records of kinds that it does not know, and
-// leaves those that close: without them proxies would let in what they refuse. At its own level it leaves all of them.
+// A leader whose build reads less than the stored level removes the records of unknown kinds, except closing ones:
+// without those, proxies would permit requests that they refuse. At its own level it leaves all records.
 func TestLoweringBelowABuild(t *testing.T) {
 	s := kvtest.Start(t)
 	for name, closing := range map[string]bool{"Novelty///shop/skippable": false, "Novelty///shop/closing": true} {

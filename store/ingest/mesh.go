@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// normaliseMesh makes the records of a mesh configuration: of its last good version, if it has one.
+// normaliseMesh makes the records of the last good version of a mesh configuration. Without a good version it only
+// reports the problems.
 func (w *inventory) normaliseMesh(n *node) {
 	id, e, m := n.ID(), &n.Entry, n.MeshOf()
 	e.spoiled = m.StaleConfig || m.StaleNetworks
@@ -37,8 +38,8 @@ func (w *inventory) normaliseMesh(n *node) {
 	}
 }
 
-// keepMissingMesh reports whether an object that is removed is the mesh configuration in effect. Its last good version
-// then stays in effect: its absence is a problem, and no other configuration.
+// keepMissingMesh reports whether a removed object is the mesh configuration in effect, and no other source has a mesh
+// configuration. If so, its last good version stays in effect, and the missing object is reported.
 func (w *inventory) keepMissingMesh(id object.ID) bool {
 	n := w.objects.Get(id)
 	if n == nil || n.MeshOf() == nil || n.MeshOf().Record == nil || id != w.objects.MeshID() {
@@ -51,7 +52,8 @@ func (w *inventory) keepMissingMesh(id object.ID) bool {
 	return true
 }
 
-// missMesh takes the object from the Node of a mesh configuration that stays in effect.
+// missMesh removes the object from the Node of a mesh configuration that stays in effect, and reports the missing
+// object.
 func (w *inventory) missMesh(n *node) {
 	id := n.ID()
 	w.objects.Vacate(n)
@@ -59,24 +61,31 @@ func (w *inventory) missMesh(n *node) {
 	w.faults.Set(id, []object.Problem{lookup.MeshMissing(id, "", "")})
 }
 
-// endMissingMesh ends the effect of a mesh configuration that is missing, since a source has one again.
+// endMissingMesh ends the retention of a missing mesh configuration if the emitted object id is a mesh configuration.
+// If id is of another source, the retained object is removed.
 func (w *inventory) endMissingMesh(id object.ID) {
 	missed := w.meshMissed
 	if missed == (object.ID{}) || !w.normal.IsMesh(id) {
 		return
 	}
-	if w.meshMissed = (object.ID{}); missed != id { // the other source has it now
+	if w.meshMissed = (object.ID{}); missed != id { // the object of the other source applies now
 		w.remove(object.Event{Op: object.Delete, ID: missed})
 	}
 }
 
-// recallMesh keeps the stored mesh configuration in effect where this leader has not read one: no source has emitted
-// it, or key mesh is missing. Of the mesh's networks only gateways are stored.
+// recallMesh puts the stored mesh configuration into effect if this leader has not read one: no source has emitted it,
+// it is invalid, or key mesh is missing. State.compare calls it with the Mesh of a load; nil: none is stored.
+// MeshNetworks are not restored, since only their gateways are stored.
 func (w *inventory) recallMesh(stored *model.Mesh) {
 	id := w.objects.MeshID()
 	n := w.objects.Get(id)
-	if stored == nil || n != nil && (n.Object() == nil || n.MeshOf() == nil || !n.MeshOf().Unsaid) {
+	if stored == nil {
 		return
+	}
+	if n != nil {
+		if m := n.MeshOf(); m == nil || m.Record != nil && (n.Object() == nil || !m.Unsaid) {
+			return
+		}
 	}
 	if n != nil && proto.Equal(stored.Spec, w.objects.Mesh()) {
 		return
@@ -88,7 +97,9 @@ func (w *inventory) recallMesh(stored *model.Mesh) {
 		w.setRecords(n, []model.Record{stored}, nil)
 	} else {
 		restored = *n.MeshOf()
-		restored.Problems = append(slices.Clip(restored.Problems), lookup.MeshMissing(id, "data.mesh", n.Object().Location))
+		if restored.Record != nil { // key mesh is missing; an invalid one is a problem already
+			restored.Problems = append(slices.Clip(restored.Problems), lookup.MeshMissing(id, "data.mesh", n.Object().Location))
+		}
 		w.objects.Mark(id)
 	}
 	restored.Config, restored.Record, restored.StaleConfig = stored.Spec, stored, true

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/object"
 )
 
-// The last good mesh configuration stays in effect while its ConfigMap is gone, or has no key mesh, also under the next
-// leader, which has read none; a problem says so. It is what the ConfigMap says once that is back. Where there was none
-// all defaults count, without a problem.
+// The last good mesh configuration stays in effect while its ConfigMap, or its key mesh, is missing, also under the
+// next leader, which has read none; a problem reports it. A restored ConfigMap takes effect. Without any previous
+// configuration the defaults apply, without a problem.
 func TestMeshConfigurationStands(t *testing.T) {
 	const closed, open = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "{}"
 	unsaid := strings.Replace(gatewaysMap("", "{}"), "mesh: '', ", "", 1)
@@ -43,6 +45,13 @@ func TestMeshConfigurationStands(t *testing.T) {
 		d.lead()
 		d.want(events, "load")
 		stands(what, registryOnly, map[bool]string{true: "istio ", false: "istio data.mesh"}[len(events) == 2])
+	}
+	for what, bad := range map[string]object.Event{"an invalid one": put(t, gatewaysMap("outboundTrafficPolicy: {mode: UNHEARD_OF}", "{}")),
+		"one that cannot be read": {Op: object.Broken, ID: put(t, unsaid).ID}} {
+		d.s = NewState(Options{})
+		d.lead()
+		d.want(Objects{put(t, svc), bad, synced}, "load")
+		stands("another leader, with "+what, registryOnly, "")
 	}
 	d.want(Objects{put(t, gatewaysMap(open, "{}"))}, "write +Mesh mesh")
 	stands("it is back", allowAny, "")

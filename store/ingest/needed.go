@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// reportNeeded reports which names are to be resolved and which keys are to be fetched, where that has changed: records
-// refer to these, and the leader emits its findings as objects (normal.ResolvedID, normal.KeysID).
+// reportNeeded calls Config.Named and Config.KeySets if their arguments have changed. The leader emits the results as
+// objects (normal.ResolvedID, normal.KeysID).
 func (l *Loop) reportNeeded() {
 	whole := l.state.sources.configured()
 	also := whole != l.whole
@@ -36,10 +36,10 @@ func (l *Loop) reportNeeded() {
 	}
 }
 
-// reportReferred reports which Secrets are used, where that has changed.
+// reportReferred calls Config.Referred if the used Secrets and ConfigMaps have changed.
 func (l *Loop) reportReferred() {
 	references := l.state.inventory.references
-	if l.Referred != nil && references.find(l.state.inventory.objects.Mesh().GetRootNamespace()) {
+	if references.find(l.state.inventory.objects.Mesh().GetRootNamespace()) && l.Referred != nil {
 		l.callbacks.Call(func() { l.Referred(slices.Clone(references.found)) })
 	}
 }

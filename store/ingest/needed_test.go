@@ -11,12 +11,12 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// leaders are the origins of what the leader says itself.
+// leaders are the origins of objects that the leader makes itself.
 var leaders = []origin.Origin{{}, origin.New("", origin.Addresses), origin.New("", origin.DNS)}
 
-// What the leader resolves and gives itself becomes a part of the records that refer to it, and of no others. Nothing
-// is written before it has said everything that it knew; which names are needed is known before that. What it says no
-// more is taken away.
+// Names that the leader resolves, and addresses that it assigns, become part of the records that refer to them, and of
+// no others. Nothing is written before all known ones were emitted; the needed names are reported before that.
+// Withdrawn ones are removed.
 func TestWhatTheLeaderSays(t *testing.T) {
 	d := newDesk(t)
 	d.s = NewState(Options{Normal: normal.Options{Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true}, Sources: leaders})
@@ -57,7 +57,7 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	names(true, "[mesh.example.com]")
 	d.want(Objects{put(t, gatewaysMap("{}", "networks: {}"))})
 	names(true, "[]")
-	// At the end of a term what the leader said is forgotten, which changes nothing that is stored.
+	// At the end of a term the leader's own objects are forgotten, and stored records do not change.
 	d.want(Lost{})
 	d.want(Objects{{Op: object.Forget, ID: object.ID{Origin: leaders[1]}}, {Op: object.Forget, ID: object.ID{Origin: leaders[2]}}})
 	w := d.s.inventory.objects

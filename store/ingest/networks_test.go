@@ -15,8 +15,8 @@ func gatewaysMap(mesh, networks string) string {
 const eastWest = "apiVersion: v1\nkind: Service\nmetadata: {name: gw, namespace: istio-system, labels: {topology.istio.io/network: b}}\n" +
 	"spec: {clusterIP: 10.96.0.9, externalIPs: [192.0.2.9], ports: [{name: tls, port: 15443}]}"
 
-// Nothing but an edit of what names them takes the gateways of networks away (known of istiod: a gateway wiped by an
-// edit of another Service, or by a cluster that goes).
+// Only an edit of the objects that name them removes the gateways of networks. (In istiod, an edit of another Service,
+// or the removal of a cluster, may remove a gateway.)
 func TestNetworkGatewaysStand(t *testing.T) {
 	d := newDesk(t)
 	networks := "networks: {c: {gateways: [{address: 192.0.2.1, port: 443}]}}"
@@ -29,10 +29,11 @@ func TestNetworkGatewaysStand(t *testing.T) {
 	d.want(Objects{put(t, strings.Replace(svc, "port: 80", "port: 81", 1))}, "write +Service web")
 	d.want(Objects{put(t, svc)}, "write +Service web")
 	d.want(Objects{put(t, gatewaysMap("a: [", networks))})
-	d.want(Objects{put(t, gatewaysMap("{}", "networks: {c: {gateways: [{address: 192.0.2.1}]}}"))}) // no port: what was good stands
+	// no port: the last good version stays in effect
+	d.want(Objects{put(t, gatewaysMap("{}", "networks: {c: {gateways: [{address: 192.0.2.1}]}}"))})
 	d.want(Objects{put(t, gatewaysMap("a: [", "networks: {c: {gateways: [{address: 192.0.2.2, port: 443}]}}"))}, "write +NetworkGateways meshNetworks")
 
-	// Another leader reads what cannot be read: what is stored stands, and goes once it can.
+	// Another leader reads an invalid value: the stored gateways stay, and are removed once the value is valid.
 	for _, c := range []struct{ mesh, networks string }{{"a: [", "b: ["}, {"{}", "b: ["}, {"a: [", networks}} {
 		d.s = NewState(Options{Normal: normal.Options{}})
 		d.lead()

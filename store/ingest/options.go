@@ -9,24 +9,26 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Options are the inputs of State beside events.
+// Options is the configuration of a State.
 type Options struct {
 	Normal normal.Options
-	// AllowEmpty has every removal obeyed at once, however many objects are gone.
+	// AllowEmpty applies all removals at once, however many objects are gone. It also permits the first batch of a store
+	// to be empty.
 	AllowEmpty bool
-	// HeldFor is the time for which removals are held that need no operator's acceptance; 0: until they are accepted.
+	// HeldFor bounds the time of held removals that do not wait for an operator. 0: they are held until they are accepted
+	// or the objects are back.
 	HeldFor time.Duration
 	// Budget bounds the objects of each tenant; the zero value: no bounds.
 	Budget Budget
-	// Sources are the origins of the sources that have to emit everything (object.Synced) before anything is written;
-	// nil: the zero Origin, which the folder of files has there.
+	// Sources are the origins of the sources that have to emit everything (object.Synced) before anything is written. nil:
+	// only the zero Origin, as in object.Synced of a folder of files.
 	Sources []origin.Origin
-	// Remote: sources of other clusters come and go (Remotes). The leader does not wait for them: the stored records of
-	// a cluster stay until its source has emitted everything, or until the cluster is known to be gone.
+	// Remote enables sources of other clusters. The event Remotes adds and removes them. The leader does not wait for
+	// them: the stored records of a cluster stay until its source has emitted everything, or the cluster is removed.
 	Remote bool
-	// SecretUses returns the Secrets that a record makes workloads use, in a mesh with this root namespace; nil: they
-	// are not reported (Config.Referred).
+	// SecretUses returns the Secrets and ConfigMaps that a record makes workloads use. root is the root namespace of the
+	// mesh. nil: uses are not tracked, and Config.Referred is not called.
 	SecretUses func(r model.Record, root string) []SecretUse
-	// Crashes logs panics over single objects; nil: a log of its own.
+	// Crashes logs panics during the normalisation and analysis of objects; nil: a new Log.
 	Crashes *crash.Log
 }

@@ -26,7 +26,7 @@ func clusterService(namespace, name, address string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: %s}\nspec: {clusterIP: %s, ports: [{name: http, port: 80}]}", name, namespace, address)
 }
 
-// isolatedMesh has objects whose rules depend on each other, several forms of some.
+// isolatedMesh returns objects whose isolation rules depend on each other, some in several forms.
 func isolatedMesh() (all []string) {
 	const ports = "ports: [{number: 80, name: http, protocol: HTTP}]}"
 	space := "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {navarch.io/tenant: %q}}"
@@ -96,7 +96,8 @@ func TestJudgedAgain(t *testing.T) {
 	}
 }
 
-// A Service, a Pod or a ServiceEntry that changes has those judged again alone that asked for its hosts or addresses.
+// After a change of a Service, a Pod or a ServiceEntry, only objects that looked up its hosts or addresses are checked
+// again.
 func TestJudgedAgainAreFew(t *testing.T) {
 	d := newDesk(t)
 	d.s = NewState(Options{Normal: normal.Options{Isolation: normal.Isolation{On: true}}})
@@ -115,7 +116,7 @@ func TestJudgedAgainAreFew(t *testing.T) {
 	}{
 		{clusterService("back", "a", "10.96.0.1"), 1}, // itself
 		{clusterService("back", "b", "192.0.2.7"),
-			3}, // the ServiceEntry with its address, and the VirtualService that asked for that one's host
+			3}, // the ServiceEntry with its address, and the VirtualService that looked up that one's host
 		{clusterService("back", "b", "192.0.2.99"),
 			5}, // those of both addresses
 		{ofBack("ServiceEntry", "x", "{hosts: [h8.example.com], ports: [{number: 80, name: http, protocol: HTTP}]}"),

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// guard catches panics over single objects. Such a panic is a fault of Navarch, and would end each leader in turn. So
-// the object counts as one that cannot be understood: its last good version stays in effect, a policy without one
-// closes its namespace, and all other objects go on.
+// guard recovers from panics during the normalisation of single objects. Such a panic is a bug of Navarch, and would
+// end each leader in turn. Therefore the object counts as unreadable: its last good version stays in effect, and a
+// policy without one closes its namespace. All other objects are processed.
 type guard struct {
 	crashes *crash.Log
 	fault   func(*object.Object) // tests make it panic; nil: not called
@@ -23,13 +23,14 @@ func newGuard(crashes *crash.Log) guard {
 	return guard{crashes: crashes}
 }
 
-// run calls f, which reads one object. A panic of f becomes a problem of the object.
+// run calls f, which reads one object. A panic of f becomes a problem of the object, and is logged; nil: f did not
+// panic.
 func (g *guard) run(o *object.Object, f func()) (problems []object.Problem) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err := g.crashes.Caught(crash.Normalise, fault, obs.KeyObject, o.ID.String())
 			problems = []object.Problem{{ID: o.ID, Location: o.Location, Code: problem.Internal, Severity: problem.Error,
-				Message: "a fault of this build: it cannot be read, and what was good before stands: " + err.Error()}}
+				Message: "a fault of this build: the object cannot be read, and its last good version stays in effect: " + err.Error()}}
 		}
 	}()
 	if g.fault != nil {
@@ -39,7 +40,7 @@ func (g *guard) run(o *object.Object, f func()) (problems []object.Problem) {
 	return nil
 }
 
-// putGuarded calls put. An object that makes it panic is spoiled.
+// putGuarded calls put. If put panics, the object is stored and marked as spoiled.
 func (w *inventory) putGuarded(o *object.Object) {
 	if problems := w.guard.run(o, func() { w.put(o) }); problems != nil {
 		n := w.objects.Put(o)
@@ -49,11 +50,11 @@ func (w *inventory) putGuarded(o *object.Object) {
 	}
 }
 
-// result normalises an object. One that makes normal panic keeps what it looked up before.
+// result normalises an object. After a panic the result is spoiled, and has the previous lookups of the object.
 func (w *inventory) result(n *node) (r normal.Result) {
 	o := n.Object()
 	if problems := w.guard.run(o, func() { r = w.normal.Object(o, w.objects) }); problems != nil {
-		unread := &object.Object{ID: o.ID, Location: o.Location} // without its content, which is not read again
+		unread := &object.Object{ID: o.ID, Location: o.Location} // its content is not read again
 		r = normal.Result{Spoiled: true, Problems: problems, Refs: n.Refs(), UsesMesh: n.UsesMesh(),
 			Closed: w.normal.Closed(unread, w.objects.Mesh().GetRootNamespace())}
 	}

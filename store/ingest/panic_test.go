@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// An object that makes normalisation panic is set aside by name, and no leader ends: its last good version stands, a
-// policy that has none closes its namespace, what is told with it is written, and it counts again when it can be read.
+// An object that makes normalisation panic is reported by name, and no leader ends. Its last good version stays in
+// effect, a policy without one closes its namespace, events of the same call are written, and the object is read again
+// when it changes.
 func TestObjectThatPanics(t *testing.T) {
-	for _, skip := range []int{0, 1} { // where it is taken, and where records are made of it
+	for _, skip := range []int{0, 1} { // in applying the event, and in making the records
 		d, log := newDesk(t), &bytes.Buffer{}
 		d.s = NewState(Options{Crashes: crash.New(slog.New(slog.NewTextHandler(log, nil)))})
 		poisonous := func() func(*object.Object) {
@@ -57,8 +58,8 @@ func TestObjectThatPanics(t *testing.T) {
 	}
 }
 
-// What is joined with (Pods, the mesh configuration) stands as it was too, and so does what is known when the look at
-// all objects panics.
+// Parsed forms that others are joined with (Pods, the mesh configuration) stay in effect after a panic too, and so do
+// known problems if the check of all objects panics.
 func TestPanicOverWhatIsJoined(t *testing.T) {
 	d := newDesk(t)
 	armed := ""

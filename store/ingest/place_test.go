@@ -7,9 +7,9 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A leader that finds nothing to do writes a head of its own term all the same, above the stored one and above all that
-// this process has read: after a restore of etcd replicas take nothing else for new. It is no other where the same
-// leader compares again.
+// A leader without any work still writes a head of its own term, above the stored one and above all that this process
+// has read: after a restore of etcd, replicas accept only such a head. If the same leader compares again, the term
+// stays.
 func TestEachTermHasAHead(t *testing.T) {
 	s := kvtest.Start(t)
 	lead(t, s, 1, put(t, svc)).stop()

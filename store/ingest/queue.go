@@ -9,47 +9,49 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// queue holds the keys that wait to be written, in groups. One change makes one group, which is written as a whole. Groups
-// wait in queues, one for each namespace, that are served in turn: a full queue does not delay the others. writes owns it.
+// queue contains the keys that wait to be written, in groups. One change makes one group, which is written in one
+// batch. Groups wait in one queue for each namespace. The queues are served in turn, so a long queue does not delay the
+// others. writes owns it.
 type queue struct {
-	of         map[model.Key]*group
+	of         map[model.Key]*group       // waiting groups, by each of their keys
 	namespaces map[string]*namespaceQueue // by namespace
 	turns      []*namespaceQueue          // all queues, the next turn first
-	places     uint64
-	waits      int // keys to be written
-	config     int // of these, keys of kinds that do not follow workloads
+	places     uint64                     // place of the newest group
+	waits      int                        // number of keys to be written
+	config     int                        // those of kinds that do not follow workloads
 }
 
-// group holds keys that are written together. Keys that need not be written belong to it, too: if one of them changed again
-// and were written first, readers would see a part of this change.
+// group contains keys that are written together. It includes keys that need no write: a later change of such a key
+// joins the group, so that readers never see the later change without this one.
 type group struct {
 	place   uint64             // order of arrival
 	since   time.Time          // of the oldest change; zero: no event caused it
-	keys    map[model.Key]bool // false: need not be written
-	waits   int                // counts the keys that are true
+	keys    map[model.Key]bool // true: the key has to be written
+	waits   int                // number of keys to be written
 	waitsIn *namespaceQueue    // nil: the group does not wait any more
 }
 
-// namespaceQueue holds the groups of one namespace.
+// namespaceQueue contains the groups of one namespace.
 type namespaceQueue struct {
 	namespace string
-	groups    []*group // by place; groups that wait in another queue have left
-	live      int      // groups that have not left
-	passed    bool     // there was no room for its first group in the last batch
+	groups    []*group // sorted by place; includes groups that have left (waitsIn differs)
+	live      int      // number of groups that have not left
+	passed    bool     // an earlier batch had no room for its first group
 }
 
 // empty reports whether no key waits.
 func (q *queue) empty() bool { return q.waits == 0 }
 
-// waitsFor reports whether a key is to be written.
+// waitsFor reports whether a key waits to be written.
 func (q *queue) waitsFor(key model.Key) bool { return q.of[key] != nil && q.of[key].keys[key] }
 
 func newQueue() *queue {
 	return &queue{of: map[model.Key]*group{}, namespaces: map[string]*namespaceQueue{}}
 }
 
-// add adds one change: keys that are to be written (true), and keys that need not be, or not any more (false). Waiting groups
-// with one of these keys are joined with the change, in the place of the oldest.
+// add adds one change: changed has keys to write (true), and keys that need no write any more (false). Waiting groups
+// with one of these keys are joined with the change, at the position of the oldest. since is the time of the change;
+// zero: no event caused it.
 func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	var g *group
 	homes := map[string]bool{}
@@ -76,7 +78,7 @@ func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	q.assign(g, homes)
 }
 
-// set sets whether a key of a group is to be written.
+// set adds a key to a group, or changes whether the key has to be written.
 func (q *queue) set(g *group, key model.Key, waits bool) {
 	if g.keys[key] != waits {
 		q.count(g, key, waits)
@@ -84,7 +86,7 @@ func (q *queue) set(g *group, key model.Key, waits bool) {
 	g.keys[key], q.of[key] = waits, g
 }
 
-// count counts a key that is to be written, or not any more.
+// count updates the numbers of keys to be written: more adds key, and otherwise key is subtracted.
 func (q *queue) count(g *group, key model.Key, more bool) {
 	n := 1
 	if !more {
@@ -107,11 +109,11 @@ func (q *queue) remove(g *group) {
 	}
 	g.leave()
 	if len(q.of) == 0 {
-		q.of = map[model.Key]*group{} // a full comparison fills it with all keys, and maps keep their room
+		q.of = map[model.Key]*group{} // a full comparison may have filled the map, and maps do not shrink
 	}
 }
 
-// join makes one group of two; the first may be nil.
+// join merges two groups into the older one, and returns it. a may be nil.
 func (q *queue) join(a, b *group) *group {
 	if a == nil {
 		return b
@@ -134,7 +136,7 @@ func (q *queue) join(a, b *group) *group {
 	return a
 }
 
-// assign puts a group into the shortest of some queues. A group without keys to write is removed.
+// assign puts a group into the shortest queue of some namespaces. A group without keys to write is removed.
 func (q *queue) assign(g *group, homes map[string]bool) {
 	if g.waits == 0 {
 		q.remove(g)
@@ -157,7 +159,7 @@ func (q *queue) assign(g *group, homes map[string]bool) {
 	l.live++
 }
 
-// length counts the groups that wait in a queue.
+// length counts the groups that wait in the queue of a namespace.
 func (q *queue) length(namespace string) int {
 	if l := q.namespaces[namespace]; l != nil {
 		return l.live
@@ -165,7 +167,7 @@ func (q *queue) length(namespace string) int {
 	return 0
 }
 
-// leave takes a group out of its queue.
+// leave removes a group from its queue.
 func (g *group) leave() {
 	if g.waitsIn != nil {
 		g.waitsIn.live--
@@ -173,18 +175,19 @@ func (g *group) leave() {
 	}
 }
 
-// insert puts a group in its place. The list stays in proportion to the waiting groups, however many join and leave.
+// insert inserts a group into groups, in the order of place. Groups that have left are dropped once they are many, so
+// that the length stays in proportion to the waiting groups.
 func (l *namespaceQueue) insert(g *group) {
 	if len(l.groups) > 2*l.live+8 {
 		l.groups = slices.DeleteFunc(l.groups, func(other *group) bool { return other.waitsIn != l || other == g })
 	}
 	at, there := slices.BinarySearchFunc(l.groups, g.place, func(other *group, place uint64) int { return cmp.Compare(other.place, place) })
-	if !there { // the group may come back to its old place
+	if !there { // otherwise the group had left, and comes back to its place
 		l.groups = slices.Insert(l.groups, at, g)
 	}
 }
 
-// first returns the group that waits longest; nil: the queue is empty.
+// first returns the waiting group with the lowest place; nil: no group waits.
 func (l *namespaceQueue) first() *group {
 	for len(l.groups) > 0 && l.groups[0].waitsIn != l {
 		l.groups = l.groups[1:]
@@ -195,10 +198,11 @@ func (l *namespaceQueue) first() *group {
 	return l.groups[0]
 }
 
-// take calls add with groups for one batch, queue by queue in turn, in the order of each queue. It ends when there is no room:
-// most is the room of an empty batch, in keys, and add returns the room that is left. A group that does not fit lets groups of
-// other queues pass, once: then it is the first of its batch, which may be larger than most. Whatever most is, take hands over
-// at least one group if any waits, so a caller that repeats it empties the queue.
+// take removes groups for one batch, and calls add with each. It serves the queues in turn, each in its order, until
+// the batch is full. most is the capacity of the batch in keys, and add returns the remaining capacity. A group that
+// does not fit lets groups of other queues pass. The queues of such groups are served first in the next batch, whose
+// first group may exceed most. If any group waits, take calls add at least once, even if most is below 1. So a caller
+// that repeats take empties the queue.
 func (q *queue) take(most int, add func(*group) (room int)) {
 	most = max(most, 1)
 	room := most
@@ -232,7 +236,7 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 	}
 }
 
-// earlier returns the earlier of two times, of which either may be unknown.
+// earlier returns the earlier of two times. A zero time is unknown, and the other one is returned.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

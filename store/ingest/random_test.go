@@ -20,12 +20,12 @@ type emitted struct {
 	hash model.Hash
 }
 
-// randomSource tells random changes and follows what readers of the store can see of them.
+// randomSource emits random changes, and checks what readers of the store can see of them.
 type randomSource struct {
 	*desk
 	*rand.Rand
 	known  map[string]emitted         // by text
-	past   map[model.Key][]model.Hash // what a record was to be, change by change; zero: gone
+	past   map[model.Key][]model.Hash // the wanted hashes of a record, change by change; zero: deleted
 	emits  []map[model.Key]int        // the newest, and from where on they are in past
 	flying *Write
 	load   *Load
@@ -34,12 +34,12 @@ type randomSource struct {
 	whole  bool // no batch was left half done
 	done   map[Outcome]int
 
-	others  map[model.Key]model.Hash // what others made of stored records; zero: they are gone
+	others  map[model.Key]model.Hash // hashes of records that other writers changed; zero: deleted
 	pending []Foreign                // that the leader does not know of yet
 	mended  int
 }
 
-// change has somebody else change, remove or add a record.
+// change makes another writer change, remove or add a record.
 func (r *randomSource) change() {
 	key := model.Key{Kind: model.KindVirtualService, Namespace: fmt.Sprint("n", r.IntN(4)), Name: fmt.Sprintf("r%02d", r.IntN(33))}
 	v := kv.Value{Path: key.Path()}
@@ -52,7 +52,7 @@ func (r *randomSource) change() {
 	r.pending = append(r.pending, Foreign{Values: []kv.Value{v}})
 }
 
-// notify has the leader know what others changed, in their order, all of it or some.
+// notify passes the changes of other writers to the leader, in their order, all or some.
 func (r *randomSource) notify(all bool) {
 	for len(r.pending) > 0 {
 		e := r.pending[0]
@@ -63,7 +63,7 @@ func (r *randomSource) notify(all bool) {
 	}
 }
 
-// contents is from scratch what the leader has stored, whatever others made of it.
+// contents computes from scratch the contents that the leader has stored, without changes by others.
 func (r *randomSource) contents() kv.Contents {
 	c := kv.NewContents()
 	for key, hash := range r.stored {
@@ -72,7 +72,7 @@ func (r *randomSource) contents() kv.Contents {
 	return c
 }
 
-// write does a batch, or a part of it, and says what its head says.
+// write executes a batch, or a part of it, and returns the contents in its head.
 func (r *randomSource) write(b kv.Batch) kv.Contents {
 	said := b.Stored.Clone()
 	for _, one := range b.Puts {
@@ -143,7 +143,7 @@ func (r *randomSource) emit() Objects {
 	return o
 }
 
-// do takes note of effects: at most one load or write is under way.
+// do records effects: at most one load or write is in progress.
 func (r *randomSource) do(effects []Effect) {
 	for _, effect := range effects {
 		switch e := effect.(type) {
@@ -162,7 +162,9 @@ func (r *randomSource) do(effects []Effect) {
 func (r *randomSource) answer(well bool) {
 	if l := r.load; l != nil {
 		r.load, r.pending = nil, nil
-		for key, hash := range r.others { // etcd has the state of the head, and the watch from there brings what others did; or it has not
+		// etcd has the revision of the head, and the watch from there delivers changes of others; or the revision is
+		// compacted
+		for key, hash := range r.others {
 			switch {
 			case r.term%2 == 0:
 				v := kv.Value{Path: key.Path()}
@@ -215,15 +217,15 @@ func (r *randomSource) answer(well bool) {
 	}
 }
 
-// gain begins a term; what is under way of the last one is not heard of any more.
+// gain begins a term; results of effects of the previous term are dropped.
 func (r *randomSource) gain() {
 	r.term++
 	r.flying, r.load = nil, nil
 	r.do(r.s.Step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: r.term}}))
 }
 
-// see looks at the store as a replica does: of no change one record is as it was before, and another as the change or a
-// later one made it.
+// see reads the store as a replica does: of one change, never is one record in its previous version and another in that
+// of the change or a later one.
 func (r *randomSource) see() {
 	for i, emit := range r.emits {
 		before, since := 0, 0
@@ -244,8 +246,8 @@ func (r *randomSource) see() {
 	}
 }
 
-// Random changes, of which some share records, and writes that end well, or not, or nobody knows how: no reader sees
-// half of a change, and in the end everything is stored.
+// Random changes, some of which share records, with writes that succeed, fail or have an unknown outcome: no reader
+// sees a part of a change, and in the end everything is stored.
 func TestRandomChanges(t *testing.T) {
 	var done [3]int
 	mended := 0
@@ -253,7 +255,7 @@ func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(12) {
 		r := &randomSource{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
 			past: map[model.Key][]model.Hash{}, others: map[model.Key]model.Hash{}, whole: true, done: map[Outcome]int{}}
-		r.s.removals.allowEmpty = true // what others added is no removal that somebody meant
+		r.s.removals.allowEmpty = true // records that others added are no removal by a user
 		r.do(r.s.Step(Objects{synced}))
 		r.gain()
 		for range 150 {

@@ -9,11 +9,12 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Records turns events into records without a store, through the same code that the leader runs: ordered by key, with
-// all problems, those between objects included. Secrets come without their private keys.
+// Records normalises events with the code of the leader, without a store. It returns the records sorted by key. Records
+// of Secrets lack their private keys. The problems are sorted by normal.CompareProblems, and include those between
+// objects (store/analysis). Each object has at most problem.MostOfObject problems.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
 	w := newInventory(Options{Normal: options})
-	w.take(events)
+	w.applyEvents(events)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record
 	}

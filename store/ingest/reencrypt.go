@@ -10,24 +10,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The pace at which stored private keys are encrypted again once the key encryption key was rotated.
+// The pace of the renewed encryption of stored private keys after a rotation of the key encryption key.
 const (
-	reencryptMost  = 32          // private keys of one batch
-	reencryptPause = time.Second // between two batches
-	reencryptEvery = time.Minute // after a batch that was not full
+	reencryptMost  = 32          // maximum number of private keys in one batch
+	reencryptPause = time.Second // pause after a full batch
+	reencryptEvery = time.Minute // pause after any other batch
 )
 
-// The events and effects of encrypting again.
+// The events and effects of the renewed encryption.
 type (
-	// Look: it is time to look for Secrets under an earlier key encryption key.
+	// Look requests a search for private keys under an earlier key encryption key.
 	Look struct{}
-	// Reencrypt requests that the private keys of stored Secrets are encrypted under the newest key encryption key, where
-	// they are not.
+	// Reencrypt requests the encryption of stored private keys under the newest key encryption key. Private keys that are
+	// already under it stay unchanged.
 	Reencrypt struct {
 		Epoch  kv.Epoch
 		Stored []*model.Secret
 	}
-	// Reencrypted answers Reencrypt: the sealed private keys, by stored record.
+	// Reencrypted is the result of Reencrypt. Sealed contains the private keys that were sealed again, by stored record,
+	// at most reencryptMost.
 	Reencrypted struct {
 		Epoch  kv.Epoch
 		Sealed map[*model.Secret][]byte
@@ -41,18 +42,18 @@ func (Reencrypted) event() {}
 // reencryption is a stored Secret, and the same Secret with its private key encrypted again.
 type reencryption struct{ from, to *model.Secret }
 
-// applyReencrypted notes the Secrets that are to be written.
+// applyReencrypted schedules the Secrets with the new private keys to be written.
 func (s *sealing) applyReencrypted(e Reencrypted) {
 	for from, sealed := range e.Sealed {
 		r, err := sealedAs(from, sealed, from.Spec.GetMac())
-		if err == nil { // it was a record before
+		if err == nil { // always, since from is a record
 			s.reencryptions[from.Key] = reencryption{from, r.(*model.Secret)}
 		}
 	}
 }
 
-// takeReencrypted returns the Secrets that were encrypted again, for the next batch. One that waits to be written for
-// another reason is left to the next Look.
+// takeReencrypted removes the Secrets that were encrypted again, and returns them for the next batch. It drops Secrets
+// that have changed since, or that wait to be sealed or written for another reason. The next Look finds them again.
 func (s *sealing) takeReencrypted(q *queue) map[model.Key]*model.Secret {
 	puts := map[model.Key]*model.Secret{}
 	for key, a := range s.reencryptions {
@@ -68,7 +69,7 @@ func (s *sealing) takeReencrypted(q *queue) map[model.Key]*model.Secret {
 	return puts
 }
 
-// reencrypt carries out Reencrypt.
+// reencrypt carries out Reencrypt. It logs the errors. The next Look finds the private keys that remain.
 func (l *Loop) reencrypt(ctx context.Context, e Reencrypt) Reencrypted {
 	out := Reencrypted{Epoch: e.Epoch}
 	if l.Sealer == nil {

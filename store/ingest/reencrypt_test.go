@@ -28,12 +28,12 @@ func (w *sealingStore) at(i int) model.Key {
 	return model.Key{Kind: model.KindSecret, Namespace: "shop", Name: fmt.Sprintf("tls-%02d", i)}
 }
 
-// event is one of the Secrets, with the given private key.
+// event returns the event of one of the Secrets, with the given private key.
 func (w *sealingStore) event(i int, key []byte) object.Event {
 	return put(w.T, secretOf(w.at(i).Name, w.cert, key))
 }
 
-// sealedBy is how many are stored, sealed under a key encryption key.
+// sealedBy counts the stored values that are sealed under a key encryption key.
 func (w *sealingStore) sealedBy(kek string) (n int) {
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *sealingStore) looked() int {
 	return w.sealer.looks
 }
 
-// begin has all stored under the old key, and one object broken afterwards. It returns how many batches that took.
+// begin stores all Secrets under the old key, then breaks one object, and returns the number of batches.
 func (w *sealingStore) begin() int {
 	run(w.T, w.loop)
 	events := []object.Event{put(w.T, svc)}
@@ -78,15 +78,15 @@ func (w *sealingStore) begin() int {
 		w.Fatalf("%d Secrets are stored", n)
 	}
 	_, before := w.stored()
-	w.loop.Emit([]object.Event{w.event(0, []byte("no key"))}) // what was stored stands
+	w.loop.Emit([]object.Event{w.event(0, []byte("no key"))}) // the stored key stays
 	w.batches(before)
 	time.Sleep(2 * reencryptEvery)
 	w.batches(before) // there is nothing to do
 	return before
 }
 
-// After the key encryption key was rotated every stored private key is encrypted again, a batch at a time: also that of
-// a Secret whose object cannot be understood any more. Nothing else changes, nothing is written twice, by nobody.
+// After a rotation of the key encryption key every stored private key is encrypted again, in batches: also that of a
+// Secret whose object is unreadable by now. Nothing else changes, and no value is written twice.
 func TestSecretsAreReencrypted(t *testing.T) {
 	cert, key := pair(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,8 @@ func storedSecrets(t *testing.T, by *sealer, cert, key []byte) *State {
 	return s
 }
 
-// What was encrypted again too late is not written: an edit was first, the object is gone, another term began.
+// A value that was encrypted again too late is not written: an edit was first, the object was removed, or another term
+// began.
 func TestReencryptedTooLate(t *testing.T) {
 	cert, key := pair(t)
 	other, otherKey := pair(t)

@@ -13,120 +13,152 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// SecretUse names a Secret that a record makes workloads use.
+// SecretUse is the use of a Secret or ConfigMap by workloads, as stated by one record.
 type SecretUse struct {
-	Namespace string            // of these workloads; empty: of any
-	Name      string            // of the Secret
-	Selector  map[string]string // labels of these workloads; empty: all
-	Of        string            // namespace of the Secret; empty: that of the workload
+	Namespace string            // namespace of these workloads; empty: any
+	Name      string            // name of the Secret or ConfigMap
+	Selector  map[string]string // labels of these workloads; empty: all workloads
+	Of        string            // namespace of the Secret or ConfigMap; empty, for Secrets only: the namespace of the workload
+	ConfigMap bool              // Name names a ConfigMap of the config cluster
+	Gateways  bool              // the workloads are those selected by any Gateway; Selector is empty
+	Field     string            // field of the record with the name; may be empty
 }
 
-// references finds the Secrets that are used: those that a record names for workloads that exist. Workloads of another
-// cluster use Secrets of their own cluster and of the config cluster, as with istiod (istio:
-// pilot/pkg/credentials/kube/multicluster.go, ForCluster). Records go into replace; find makes found. The inventory
-// owns it.
+// references computes the Secrets and ConfigMaps that existing workloads use, according to records. Workloads of
+// another cluster use Secrets of their own cluster and of the config cluster, as in istiod (istio:
+// pilot/pkg/credentials/kube/multicluster.go, ForCluster). replace receives changed records, and find computes found.
+// The inventory owns it.
 type references struct {
-	usesOf func(r model.Record, root string) []SecretUse // nil: found is not needed
-	uses   map[model.Key]use
-	sets   map[workloads]*labelled
-	root   string // the root namespace of uses
-	dirty  bool   // found is out of date
-	found  []object.Reference
+	usesOf   func(r model.Record, root string) []SecretUse // nil: found is not needed
+	uses     map[model.Key]use                             // records with uses
+	gateways map[string]selection                          // selectors of Gateways, by text
+	sets     map[workloads]*labelled                       // workloads by place and labels
+	root     string                                        // root namespace for which uses was computed
+	outdated bool                                          // found has to be computed again
+	moved    bool                                          // change was called since the last call of misused
+	found    []object.Reference                            // sorted by target
 }
 
+// use is a record with its uses of Secrets.
 type use struct {
 	record model.Record
 	all    []SecretUse
 }
 
-// workloads names the workloads of a place that have the same labels.
+// workloads identifies the workloads of a place that have the same labels.
 type workloads struct {
 	place
 	labels string
 }
 
+// selection is a selector of Gateways.
+type selection struct {
+	labels map[string]string
+	n      int // number of Gateways
+}
+
 // place is a namespace of a cluster.
 type place struct{ cluster, namespace string }
 
+// labelled counts the workloads with a set of labels.
 type labelled struct {
 	labels map[string]string
 	n      int
 }
 
+// newReferences returns references without records. usesOf returns the uses of a record in a mesh with a root
+// namespace; nil: uses are not tracked.
 func newReferences(usesOf func(model.Record, string) []SecretUse) *references {
-	return &references{usesOf: usesOf, uses: map[model.Key]use{}, sets: map[workloads]*labelled{}}
+	return &references{usesOf: usesOf, uses: map[model.Key]use{}, gateways: map[string]selection{}, sets: map[workloads]*labelled{}}
 }
 
-// replace follows an object whose records change. The new records come first, so that labels that stay do not make
-// found out of date.
+// replace applies the change of an object's records. The new records are counted first, so unchanged labels do not make
+// found outdated.
 func (f *references) replace(before, after []model.Record) {
 	if f.usesOf == nil {
 		return
 	}
 	for _, r := range after {
+		f.countGateway(r, 1)
 		if w, is := r.(*model.Workload); is {
 			f.count(w, 1)
 		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter {
-			// The reach of an EnvoyFilter depends on the root namespace.
+			// EnvoyFilters are kept without uses too, since their reach depends on the root namespace.
 			f.uses[r.Meta().Key] = use{r, all}
-			f.dirty = true
+			f.change()
 		}
 	}
 	for _, r := range before {
+		f.countGateway(r, -1)
 		if w, is := r.(*model.Workload); is {
 			f.count(w, -1)
 		} else if key := r.Meta().Key; f.uses[key].record == r {
 			delete(f.uses, key)
-			f.dirty = true
+			f.change()
 		}
 	}
 }
 
-// count follows a workload that comes (1), or goes (-1).
+// change marks found, and the result of misused, as outdated.
+func (f *references) change() { f.outdated, f.moved = true, true }
+
+// countGateway adds n Gateways (1 or -1) with the selector of r, if r is one.
+func (f *references) countGateway(r model.Record, n int) {
+	g, is := r.(*model.Gateway)
+	if !is {
+		return
+	}
+	text := textOf(g.Spec.GetSelector())
+	s := f.gateways[text]
+	if s.labels = g.Spec.GetSelector(); s.n == 0 {
+		f.change()
+	}
+	if s.n += n; s.n > 0 {
+		f.gateways[text] = s
+		return
+	}
+	delete(f.gateways, text)
+	f.change()
+}
+
+// count adds n workloads (1 or -1) with the labels of w.
 func (f *references) count(w *model.Workload, n int) {
 	labels := w.Spec.GetEndpoint().GetLabels()
 	id := workloads{place{w.Key.Origin.Cluster(), w.Key.Namespace}, textOf(labels)}
 	set := f.sets[id]
 	if set == nil {
 		set = &labelled{labels: labels}
-		f.sets[id], f.dirty = set, true
+		f.sets[id] = set
+		f.change()
 	}
 	if set.n += n; set.n <= 0 {
 		delete(f.sets, id)
-		f.dirty = true
+		f.change()
 	}
 }
 
-// find makes found, and reports whether it changed.
+// find updates found, and reports whether it changed. root is the root namespace.
 func (f *references) find(root string) bool {
 	if root != f.root {
-		f.root, f.dirty = root, true
+		f.root = root
+		f.change()
 		for key, u := range f.uses {
 			f.uses[key] = use{u.record, f.usesOf(u.record, root)}
 		}
 	}
-	if !f.dirty {
+	if !f.outdated {
 		return false
 	}
-	f.dirty = false
-	by := map[object.ID]object.ID{} // Secret -> the first that refers to it
-	reach := map[string][]place{}   // selector -> places of what it selects
-	refer := func(cluster, namespace, name string, from object.ID) {
-		to := object.ID{Kind: "Secret", Namespace: namespace, Name: name}
-		if cluster != "" {
-			to.Origin = origin.New(cluster, origin.Kube)
-		}
-		if have, known := by[to]; !known || from.Compare(have) < 0 {
-			by[to] = from
-		}
-	}
+	f.outdated = false
+	by := map[object.ID]object.ID{} // Secret or ConfigMap -> the first object that uses it
+	reach := map[string][]place{}   // selector -> places of the selected workloads
 	for key, u := range f.uses {
 		from := normal.SourceObject(key)
 		for _, one := range u.all {
-			for _, at := range f.reach(reach, one) {
-				namespace := cmp.Or(one.Of, at.namespace)
-				refer(at.cluster, namespace, one.Name, from)
-				refer("", namespace, one.Name, from)
+			for _, to := range f.targets(reach, one) {
+				if have, known := by[to]; !known || from.Compare(have) < 0 {
+					by[to] = from
+				}
 			}
 		}
 	}
@@ -142,8 +174,34 @@ func (f *references) find(root string) bool {
 	return true
 }
 
-// reach returns the places of the workloads that use a Secret. known caches places by selector.
+// targets returns the Secrets or the ConfigMap of a use; nil: the use has no workloads. reach caches places by
+// selector.
+func (f *references) targets(reach map[string][]place, one SecretUse) (all []object.ID) {
+	places := f.reach(reach, one)
+	if one.ConfigMap {
+		if len(places) == 0 {
+			return nil
+		}
+		return []object.ID{{Kind: "ConfigMap", Namespace: one.Of, Name: one.Name}}
+	}
+	for _, at := range places {
+		to := object.ID{Kind: "Secret", Namespace: cmp.Or(one.Of, at.namespace), Name: one.Name}
+		all = append(all, to)
+		if at.cluster != "" {
+			to.Origin = origin.New(at.cluster, origin.Kube)
+			all = append(all, to)
+		}
+	}
+	return all
+}
+
+// reach returns the places of the workloads of a use, in no order. known caches places by selector.
 func (f *references) reach(known map[string][]place, one SecretUse) []place {
+	if one.Gateways {
+		return slices.DeleteFunc(slices.Clone(f.gatewayPlaces(known)), func(at place) bool {
+			return one.Namespace != "" && at.namespace != one.Namespace
+		})
+	}
 	text := one.Namespace + "/" + textOf(one.Selector)
 	all, is := known[text]
 	if is {
@@ -160,7 +218,25 @@ func (f *references) reach(known map[string][]place, one SecretUse) []place {
 	return all
 }
 
-// textOf returns a text that is equal for equal labels, and only for these.
+// gatewayPlaces returns the places of the workloads selected by any Gateway, in no order.
+func (f *references) gatewayPlaces(known map[string][]place) []place {
+	const text = "gateways" // differs from others by the missing slash
+	all, is := known[text]
+	if is {
+		return all
+	}
+	places := map[place]bool{}
+	for _, s := range f.gateways {
+		for _, at := range f.reach(known, SecretUse{Selector: s.labels}) {
+			places[at] = true
+		}
+	}
+	all = slices.Collect(maps.Keys(places))
+	known[text] = all
+	return all
+}
+
+// textOf encodes labels as a text. Equal labels, and only these, have equal texts.
 func textOf(labels map[string]string) string {
 	var text strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

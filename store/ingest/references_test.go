@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// gatewayUses is what a Gateway of these tests uses: the credentialNames of its servers, by what it selects.
+// gatewayUses returns the Secrets that a Gateway of these tests uses: the credentialNames of its servers, with its
+// selector.
 func gatewayUses(r model.Record, root string) (all []SecretUse) {
 	if g, is := r.(*model.Gateway); is {
 		for _, s := range g.Spec.GetServers() {
@@ -19,12 +20,16 @@ func gatewayUses(r model.Record, root string) (all []SecretUse) {
 	if f, is := r.(*model.EnvoyFilter); is && root == f.Key.Namespace {
 		all = append(all, SecretUse{Name: "filtered"})
 	}
+	if _, is := r.(*model.DestinationRule); is {
+		all = append(all, SecretUse{Name: "client", Gateways: true}, SecretUse{Name: "servers", Of: "trust", Gateways: true, ConfigMap: true})
+	}
 	return all
 }
 
 func gateway(t *testing.T, name, selector, secret string) object.Event {
 	return put(t, fmt.Sprintf("{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: %s, namespace: apps}, "+
-		"spec: {selector: {gw: %q}, servers: [{tls: {mode: SIMPLE, credentialName: %s}}]}}", name, selector, secret))
+		"spec: {selector: {gw: %q}, servers: [{hosts: [a.com], port: {number: 443, name: a, protocol: HTTPS}, "+
+		"tls: {mode: SIMPLE, credentialName: %s}}]}}", name, selector, secret))
 }
 
 func podOf(t *testing.T, namespace, name, label, ready string) object.Event {
@@ -32,8 +37,8 @@ func podOf(t *testing.T, namespace, name, label, ready string) object.Event {
 		"status: {podIP: 10.0.0.1, conditions: [{type: Ready, status: %q}]}}", name, namespace, label, ready))
 }
 
-// Secrets are referred to where a record names them and there are workloads that it selects; what refers to them is
-// named, and it is found again only when records or sets of labels come and go.
+// A Secret is referenced if a record names it and workloads exist that the record selects; the reference names the
+// record. References are computed again only when records or sets of labels change.
 func TestReferences(t *testing.T) {
 	s := NewState(Options{SecretUses: gatewayUses})
 	check := func(what string, changed bool, want string) {
@@ -48,7 +53,7 @@ func TestReferences(t *testing.T) {
 	s.Step(Objects{podOf(t, "in", "p1", "edge", "True"), podOf(t, "out", "p2", "other", "True")})
 	check("a workload", true, "[{Secret in/web Gateway apps/g}]")
 	s.Step(Objects{podOf(t, "in", "p1", "edge", "False"), podOf(t, "in", "p3", "edge", "True")})
-	if s.inventory.references.dirty {
+	if s.inventory.references.outdated {
 		t.Error("it is to be found again though labels are the same")
 	}
 	s.Step(Objects{gateway(t, "a", "edge", "web"), gateway(t, "b", "other", "web")})
@@ -61,8 +66,8 @@ func TestReferences(t *testing.T) {
 	check("all but one Gateway and its workloads go", true, "[]")
 }
 
-// Workloads of another cluster use the Secrets of their own cluster, and the config cluster's where that has none; no
-// third one's, and what is only in the config cluster refers to none elsewhere.
+// Workloads of another cluster use Secrets of their own cluster, otherwise of the config cluster, and of no third
+// cluster. Workloads of the config cluster use only its own Secrets.
 func TestReferencesOfOtherClusters(t *testing.T) {
 	s := NewState(Options{SecretUses: gatewayUses, Remote: true})
 	west := podOf(t, "edge", "p1", "edge", "True")
@@ -80,7 +85,7 @@ func TestReferencesOfOtherClusters(t *testing.T) {
 	}
 }
 
-// Settle returns when everything before it is taken and Referred was called of it.
+// Settle returns after all earlier events are processed and Referred was called with their references.
 func TestSettle(t *testing.T) {
 	var referred []object.Reference
 	l := New(Config{Options: Options{SecretUses: gatewayUses}, Referred: func(all []object.Reference) { referred = all }})
@@ -94,4 +99,31 @@ func TestSettle(t *testing.T) {
 			t.Fatalf("after %d: %v", i, referred)
 		}
 	}
+}
+
+// A rule for gateways refers to Secrets beside the workloads that Gateways select, and to ConfigMaps where there are
+// such workloads.
+func TestReferencesOfRules(t *testing.T) {
+	s := NewState(Options{SecretUses: gatewayUses})
+	check := func(what, want string) {
+		t.Helper()
+		s.inventory.references.find(s.inventory.objects.Mesh().GetRootNamespace())
+		if got := fmt.Sprint(s.inventory.references.found); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	rule := put(t, "{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: apps}, spec: {host: a.com}}")
+	s.Step(Objects{rule, podOf(t, "edge", "p1", "edge", "True"), podOf(t, "shop", "p2", "app", "True")})
+	check("no Gateway", "[]")
+	first := gateway(t, "g", "edge", "web")
+	s.Step(Objects{first})
+	const all = "[{ConfigMap trust/servers DestinationRule apps/r} {Secret edge/client DestinationRule apps/r} {Secret edge/web Gateway apps/g}]"
+	check("a Gateway", all)
+	s.Step(Objects{gateway(t, "h", "edge", "web")})
+	s.Step(Objects{gone(gateway(t, "h", "edge", "web"))})
+	check("another one comes and goes", all)
+	s.Step(Objects{gone(podOf(t, "edge", "p1", "", ""))})
+	check("its workload goes", "[]")
+	s.Step(Objects{podOf(t, "edge", "p1", "edge", "True"), gone(first)})
+	check("the Gateway goes", "[]")
 }

@@ -12,24 +12,24 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removals decides which removals of objects are obeyed, and keeps those that are held. Events of sources pass through
-// filter; stored records without an object pass through compare. An object whose removal is held while this process
-// leads stays in the inventory with its records. Of one that went before, only stored records are known: they stay
-// under their keys. State owns it.
+// removals decides which objects are removed at once, and stores the held removals. filter processes events of sources;
+// compare processes stored records without an object. An object whose removal was held in this term stays in the
+// inventory with its records. Of an object that vanished before, only the stored records are known. They stay stored
+// (keys). State owns it.
 type removals struct {
 	inventory  *inventory
 	stored     *stored
 	sources    *sources
-	allowEmpty bool // every removal is obeyed
+	allowEmpty bool // no removal is held
 	heldFor    time.Duration
 	book       *removal.Book
 	memory     removal.Memory
 	keys       map[model.Key]bool                   // stored records of held objects that are not in the inventory
-	read       map[origin.Origin]map[object.ID]bool // the kinds that each Kubernetes cluster was listed in full of; nil: all kinds
-	why        map[object.ID]object.Why             // of objects that went while the store was being read
-	version    uint64                               // counts changes of book
+	read       map[origin.Origin]map[object.ID]bool // kinds that each Kubernetes cluster listed completely; nil: all kinds
+	why        map[object.ID]object.Why             // reasons of removals while the store was being read
+	version    uint64                               // number of changes of book
 	compared   bool                                 // the store was compared in this term
-	walks      int                                  // over all of keys, for tests
+	walks      int                                  // number of passes over all keys, for tests
 }
 
 func newRemovals(o Options, w *inventory, s *stored, from *sources) *removals {
@@ -37,10 +37,10 @@ func newRemovals(o Options, w *inventory, s *stored, from *sources) *removals {
 		keys: map[model.Key]bool{}, read: map[origin.Origin]map[object.ID]bool{}, why: map[object.ID]object.Why{}}
 }
 
-// begin begins a term with the removals that the leader before held.
+// begin starts a term with the removals that the previous leader held.
 func (r *removals) begin(held []removal.Hold) { r.book = removal.NewBook(r.heldFor, held) }
 
-// noteKinds notes which kinds a source has listed in full.
+// noteKinds stores the kinds that a source has listed completely.
 func (r *removals) noteKinds(synced object.Event) {
 	var kinds map[object.ID]bool
 	for _, kind := range synced.Kinds {
@@ -52,13 +52,14 @@ func (r *removals) noteKinds(synced object.Event) {
 	r.read[synced.ID.Origin] = kinds
 }
 
-// filter returns the events that apply now: all but removals that are held. at is when they were emitted.
+// filter returns the events to apply: all except removals that are held. Before the comparison of a term it returns all
+// events, since the comparison decides. at is the time when the events were emitted.
 func (r *removals) filter(events []object.Event, at time.Time, now phase) []object.Event {
 	losses := r.lossesOf(events)
 	switch {
 	case len(losses) == 0 || r.allowEmpty:
 		return events
-	case !now.following(): // the comparison holds them
+	case !now.following():
 		for _, l := range losses {
 			if now == loading {
 				r.why[l.ID] = l.Why
@@ -76,8 +77,8 @@ func (r *removals) filter(events []object.Event, at time.Time, now phase) []obje
 	return rest
 }
 
-// lossesOf returns the objects that events remove. It ends the hold of objects that are there again, or that their API
-// server deleted.
+// lossesOf returns the objects that events remove without a deletion by the API server. It ends the hold of objects
+// that exist again, or that the API server deleted. It also stores the kinds that sources have listed.
 func (r *removals) lossesOf(events []object.Event) (losses []removal.Loss) {
 	var back []object.ID
 	seen := map[object.ID]bool{}
@@ -105,12 +106,12 @@ func (r *removals) lossesOf(events []object.Event) (losses []removal.Loss) {
 		r.book.Back(id)
 		r.version++
 	}
-	r.recompare(back...) // stored records of these objects may be others than they have now
+	r.recompare(back...) // their wanted records may differ from the stored ones
 	return losses
 }
 
-// reason returns why an object of the inventory went. A Pod that was not ready, or on its way out, is not missed in a
-// folder.
+// reason returns the reason for which an object of the inventory is gone. A Pod that is missing in a folder counts as
+// deleted if it was not ready, terminating or ended.
 func (r *removals) reason(e object.Event) object.Why {
 	if pod := r.inventory.objects.Pod(e.ID); e.Why == object.Missing && pod != nil && (pod.NotReady || pod.Terminating || pod.Ended) {
 		return object.Deleted
@@ -118,7 +119,7 @@ func (r *removals) reason(e object.Event) object.Why {
 	return e.Why
 }
 
-// hold holds those losses that are not obeyed.
+// hold stores the losses that have to be held. It calls sizes at most once.
 func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() removal.Sizes) {
 	sizes = sync.OnceValue(sizes)
 	held := r.memory.SelectHeld(at, losses, sizes)
@@ -133,8 +134,8 @@ func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() remova
 	r.version++
 }
 
-// recompare has the stored records of held objects compared again. It walks over all that are held, whichever the
-// objects are.
+// recompare schedules the comparison of the stored records of objects whose hold has ended. It visits all of keys,
+// however few the objects are.
 func (r *removals) recompare(ids ...object.ID) {
 	if len(ids) == 0 || len(r.keys) == 0 {
 		return
@@ -152,14 +153,14 @@ func (r *removals) recompare(ids ...object.ID) {
 	}
 }
 
-// drop forgets stored records of held objects under keys whose wanted records changed.
+// drop removes changed keys from keys. Their wanted records decide now.
 func (r *removals) drop(changed map[model.Key]bool) {
 	for key := range changed {
 		delete(r.keys, key)
 	}
 }
 
-// releaseAll ends every hold at the end of a term, and returns the removals: the next leader holds them again
+// releaseAll ends all holds at the end of a term, and returns the removals as events. The next leader holds them again
 // (Gained.Held).
 func (r *removals) releaseAll() []object.Event {
 	gone := deletions(r.book.Objects())
@@ -170,7 +171,7 @@ func (r *removals) releaseAll() []object.Event {
 	return gone
 }
 
-// accept ends a hold by its ID, and returns the removals. False: there is no such hold.
+// accept ends a hold by its ID, and returns the removals as events. False: no hold has the ID.
 func (r *removals) accept(id string) (removal.Hold, []object.Event, bool) {
 	hold, ids, ok := r.book.Take(id)
 	if !ok {
@@ -188,8 +189,8 @@ func deletions(ids []object.ID) (gone []object.Event) {
 	return gone
 }
 
-// compare decides about stored records that no object makes. It returns those to delete, and holds the others. A record
-// whose object exists, and does not make it any more, is deleted.
+// compare decides about the stored records that no object yields (gone). It returns the records to delete, and holds
+// the others. Records whose object exists are always deleted.
 func (r *removals) compare(now time.Time, gone []model.Key) (deleted []model.Key) {
 	objects := r.inventory.objects
 	clear(r.keys)
@@ -223,8 +224,9 @@ func (r *removals) compare(now time.Time, gone []model.Key) (deleted []model.Key
 	return deleted
 }
 
-// reasonOfStored returns why the object of a stored record is gone, as far as it is known. Sources other than
-// Kubernetes emit everything that there is. everything: no stored record of the origin has an object.
+// reasonOfStored returns the reason for which the object of a stored record is gone, as far as it is known. everything
+// is the result of emptyOrigins for its origin. Sources other than folders and Kubernetes emit all their objects, so
+// their reason is object.Deleted.
 func (r *removals) reasonOfStored(id object.ID, everything bool) object.Why {
 	o := id.Origin
 	kinds, read := r.read[o]
@@ -249,7 +251,7 @@ func (r *removals) problems() (all []object.Problem) {
 	return all
 }
 
-// populations counts the objects of the inventory whose removal is not held.
+// populations counts the objects in the inventory by removal.Population, without those whose removal is held.
 func (r *removals) populations() map[object.ID]int {
 	n := map[object.ID]int{}
 	for id, one := range r.inventory.objects.All() {
@@ -281,7 +283,7 @@ func (r *removals) sizesAround(events []object.Event) removal.Sizes {
 	return removal.Sizes{Before: before, After: after}
 }
 
-// storedPopulations counts the objects of the stored records.
+// storedPopulations counts the objects of the stored records by removal.Population.
 func (r *removals) storedPopulations() map[object.ID]int {
 	n, seen := map[object.ID]int{}, map[object.ID]bool{}
 	for key := range r.stored.hashes {
@@ -293,8 +295,8 @@ func (r *removals) storedPopulations() map[object.ID]int {
 	return n
 }
 
-// emptyOrigins returns the origins of which no stored record has an object any more, as where another cluster, or an
-// empty one, is read.
+// emptyOrigins reports for each origin whether all objects of its stored records are gone, for instance after a switch
+// to another or an empty cluster. An object that no longer yields one of its records counts as gone.
 func emptyOrigins(gone map[object.ID][]model.Key, populations map[object.ID]int) map[origin.Origin]bool {
 	left := map[origin.Origin]int{}
 	for population, n := range populations {

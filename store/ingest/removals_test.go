@@ -51,9 +51,9 @@ func allow(t *testing.T, namespace string) object.Event {
 	return put(t, ofNamespace(namespace, policy("{rules: [{}]}")))
 }
 
-// The API server's word is obeyed at once, whatever else goes: what a kind that vanished with its definition loses is
-// held, and so is what a list that goes back lacks. What is held is shown, and goes when it is accepted; what comes
-// back is held no more.
+// Removals that the API server reports are obeyed at once, whatever else is removed. Objects lost with the definition
+// of their kind are held, and so are objects that a rewound list lacks. Held removals are shown, and take effect when
+// they are accepted; an object that returns is held no longer.
 func TestWhatIsHeldByReason(t *testing.T) {
 	kube := origin.New("", origin.Kube)
 	for why, held := range map[object.Why]int{object.Deleted: 0, object.Undefined: 6, object.Rewound: 6, object.Unread: 6} {
@@ -101,8 +101,8 @@ func TestWhatIsHeldByReason(t *testing.T) {
 	}
 }
 
-// One tenant's removals, however many, hold no other's: 60 objects of one namespace go in the same second as another's
-// ALLOW policy, from a cluster and from a folder, under one leader and while nobody leads.
+// Removals of one tenant, in any number, do not hold those of another: 60 objects of one namespace are removed in the
+// same second as another's ALLOW policy, from a cluster and from a folder, under one leader and while no process leads.
 func TestTenantHoldsNoOther(t *testing.T) {
 	for _, o := range []origin.Origin{{}, origin.New("", origin.Kube)} {
 		why := map[bool]object.Why{true: object.Missing, false: object.Deleted}[o == origin.Origin{}]
@@ -147,8 +147,8 @@ func TestTenantHoldsNoOther(t *testing.T) {
 	}
 }
 
-// A new leader obeys complete lists, holds what could not be listed, and holds on what the one before held, although
-// the kind can be listed again.
+// A new leader obeys complete lists, holds objects that could not be listed, and continues the holds of the previous
+// leader, even if the kind can be listed again.
 func TestNewLeaderKnowsWhatWasHeld(t *testing.T) {
 	kube := origin.New("", origin.Kube)
 	kinds := func(names ...string) object.Event {
@@ -201,7 +201,7 @@ func TestNewLeaderKnowsWhatWasHeld(t *testing.T) {
 	}
 }
 
-// Objects that come back together end their holds at the cost of one look at what is held, not of one for each.
+// Objects that return together end their holds by one pass over the held objects, not by one for each.
 func TestManyComeBack(t *testing.T) {
 	const n = 1000
 	kube := origin.New("", origin.Kube)
@@ -225,8 +225,7 @@ func TestManyComeBack(t *testing.T) {
 	}
 }
 
-// At the end of a term what is held is forgotten: a process that does not lead knows what its sources say, and nothing
-// else.
+// At the end of a term held removals are dropped: a process that does not lead knows only the objects of its sources.
 func TestHeldEndsWithTheTerm(t *testing.T) {
 	d := newDesk(t)
 	all := append(routes(t, "shop", 6), put(t, svc), synced)

@@ -13,13 +13,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// publish makes problems and counters readable for other goroutines.
+// publish makes problems and counters available to other goroutines, and reports needed host names and key sets.
+// Finally it answers the questions of ask.
 func (l *Loop) publish() {
 	l.reportNeeded()
-	all := l.state.listed(l.between)
-	changed := !slices.Equal(all, l.Problems())
-	if changed {
-		l.problems.Store(&all)
+	changed := false
+	if inputs := l.listingInputs(); !inputs.equal(l.listing) { // sorting all problems after each step would take most of its time
+		l.listing = inputs
+		all := l.state.listed(l.between)
+		if changed = !slices.Equal(all, l.Problems()); changed {
+			l.problems.Store(&all)
+		}
 	}
 	if v := l.state.problemsVersion(); changed || v != l.counted {
 		l.counted = v
@@ -31,7 +35,7 @@ func (l *Loop) publish() {
 	l.tenants.publish(l.state)
 	l.stored.Store(l.state.storedLevel())
 	waiting := l.state.writes.queue.waits
-	l.settled.Store(l.state.leading && l.state.phase == ready && waiting == 0)
+	l.settled.Store(l.state.leading && l.state.phase == ready && waiting == 0 && l.line.empty())
 	obs.Waiting.Set(float64(waiting))
 	stats := l.state.Stats()
 	if before := l.Stats(); stats != before {
@@ -45,7 +49,21 @@ func (l *Loop) publish() {
 	l.ask = nil
 }
 
-// publishCounts counts the problems of all objects, and sets the metric of objects that do not apply.
+// listing contains everything that the list of Problems depends on.
+type listing struct {
+	faults, between uint64 // versions
+	more            []object.Problem
+}
+
+func (l *Loop) listingInputs() listing {
+	return listing{l.state.inventory.faults.Version() + 1, l.crossChecks, l.state.more()}
+}
+
+func (a listing) equal(b listing) bool {
+	return a.faults == b.faults && a.between == b.between && slices.Equal(a.more, b.more)
+}
+
+// publishCounts counts the problems of all objects, and sets the metric of objects with errors.
 func (l *Loop) publishCounts() {
 	f := l.state.inventory.faults
 	more := append(l.state.more(), l.between...)
@@ -65,7 +83,7 @@ func (l *Loop) publishCounts() {
 	}
 }
 
-// problemsVersion differs where problems differ, also problems that are not listed.
+// problemsVersion contains versions and counts of problems. It shows changes of problems that are not listed.
 type problemsVersion struct {
 	faults, ledger    uint64
 	refused, unsealed int
@@ -79,8 +97,9 @@ func (s *State) problemsVersion() problemsVersion {
 	return v
 }
 
-// Problems returns the problems of objects and between them, sorted, as many as are listed (Bounded). Problems of files
-// are the source's.
+// Problems returns the problems of objects and between objects, bounded by Bounded and sorted by
+// normal.CompareProblems. Unreadable documents are reported by their source instead. The caller must not change the
+// list.
 func (l *Loop) Problems() []object.Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -88,7 +107,7 @@ func (l *Loop) Problems() []object.Problem {
 	return nil
 }
 
-// Stats counts finished work.
+// Stats returns the counters of finished work.
 func (l *Loop) Stats() Stats {
 	if s := l.stats.Load(); s != nil {
 		return *s
@@ -96,7 +115,7 @@ func (l *Loop) Stats() Stats {
 	return Stats{}
 }
 
-// ProblemCount counts all problems, also those that Problems does not list.
+// ProblemCount returns the number of problems by severity, including problems that Problems does not list.
 func (l *Loop) ProblemCount() problem.Count {
 	if c := l.count.Load(); c != nil {
 		return *c
@@ -104,15 +123,16 @@ func (l *Loop) ProblemCount() problem.Count {
 	return problem.Count{}
 }
 
-// everyProblem is the problems of all objects at a version.
+// everyProblem contains the problems of all objects at a version.
 type everyProblem struct {
 	version uint64
 	all     []object.Problem
 }
 
-// EveryProblem returns the problems of all objects, in no order, for reports about each object. The loop makes the list
-// again only where a problem has changed; neither it nor the caller changes a list afterwards. Its error is the
-// context's.
+// EveryProblem returns the problems of all objects and between objects, in no order, for reports about each object. It
+// includes problems that Problems does not list. The list is made again only after a problem has changed. Neither the
+// loop nor the caller may change it. EveryProblem waits for earlier calls, regardless of ctx, and then for the answer
+// of Run. The error is that of ctx, if ctx ends before the answer.
 func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
@@ -126,14 +146,16 @@ func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 	return e.all, err
 }
 
-// collectProblems runs after publish.
+// collectProblems returns the problems of all objects and between objects. It runs at the end of publish, so that the
+// version is current.
 func (l *Loop) collectProblems() everyProblem {
 	e := everyProblem{version: l.version.Load(), all: slices.Collect(l.state.inventory.faults.Every())}
 	e.all = append(append(e.all, l.state.more()...), l.between...)
 	return e
 }
 
-// Objects returns objects as they were emitted last; those that do not exist are left out. Its error is the context's.
+// Objects returns the last readable versions of objects, by ID. Objects that do not exist, or never were readable, are
+// left out. Objects waits for the answer of Run. The error is that of ctx, if ctx ends before the answer.
 func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*object.Object, error) {
 	return ask(ctx, l, func() map[object.ID]*object.Object {
 		all := make(map[object.ID]*object.Object, len(ids))
@@ -146,7 +168,8 @@ func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*obj
 	})
 }
 
-// ask has the loop answer a question, after publish. Its error is the context's.
+// ask has Run call question at the end of publish, and returns the answer. The error is that of ctx, if ctx ends before
+// the answer.
 func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err error) {
 	answers := make(chan A, 1)
 	l.box.Put(input{ask: []func(){func() { answers <- question() }}})
@@ -158,8 +181,9 @@ func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err 
 	}
 }
 
-// Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets are referred
-// to. Its error is the context's.
+// Settle blocks until all events emitted before are applied, and Config.Referred was called if the references have
+// changed. It does not wait for writes. Settled may be outdated when Settle returns, but not when a second call of
+// Settle returns. Settle returns the error of ctx if ctx ends before.
 func (l *Loop) Settle(ctx context.Context) error {
 	taken := make(chan struct{})
 	l.box.Put(input{settle: []chan struct{}{taken}})
@@ -171,16 +195,19 @@ func (l *Loop) Settle(ctx context.Context) error {
 	}
 }
 
-// Settled reports whether this process leads, has compared everything with the store, and has written all that the loop
-// has taken.
+// Settled reports whether this process leads and its results are stored. It has then compared everything with the
+// store, and has written all results of the received events. Secrets whose private keys are not sealed yet do not
+// count.
 func (l *Loop) Settled() bool { return l.settled.Load() }
 
-// OfCluster reports whether an address is a Service's or a Pod's of the clusters whose objects have been taken so far.
-// Safe for concurrent use.
+// OfCluster reports whether an address belongs to a Service or a Pod of the clusters, according to the applied objects.
+// The caller must unmap IPv4-mapped IPv6 addresses. It is safe for concurrent use.
 func (l *Loop) OfCluster(a netip.Addr) bool { return l.state.inventory.objects.Addresses().Has(a) }
 
-// Bounded returns a list of problems within the bounds of problem.Bound, sorted. One problem of each namespace counts
-// those that are left out; left counts those that were left out before, by namespace.
+// Bounded returns the problems of a list that are within the bounds of problem.Bound. left counts the problems that
+// were left out before, by namespace; may be nil. If problems are left out, Bounded adds one problem with their number
+// for each namespace. It does so for at most problem.Most namespaces, and adds one problem for all others. The result
+// is then sorted by normal.CompareProblems. Otherwise Bounded returns the list as it is. It does not change the list.
 func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	shown, more := problem.Bound(all, func(p object.Problem) (string, object.ID) { return NamespaceOf(p), p.ID })
 	if len(left)+len(more) == 0 {
@@ -206,9 +233,40 @@ func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 		}
 		shown = append(shown, object.Problem{ID: object.ID{Kind: "Namespace", Name: namespace},
 			Code: problem.NotAllowed, Severity: problem.Warning,
-			Message: fmt.Sprintf("%d more problems %s are not listed; where it is written, the status of each object says its own",
+			Message: fmt.Sprintf("%d more problems %s are not listed; the status of each object states its own problems, if statuses are written",
 				sum[namespace], of)})
 	}
 	slices.SortFunc(shown, normal.CompareProblems)
 	return shown
+}
+
+// check checks objects against each other if records have changed, and calls Config.Referred if the used Secrets have
+// changed.
+func (l *Loop) check() {
+	w := l.state.inventory
+	due, moved := w.crossCheck.due, w.references.moved || w.credentials.moved
+	if due {
+		l.analysed = w.crossCheck.check(&w.guard)
+	}
+	if moved {
+		l.misused = w.misused()
+	}
+	if due || moved {
+		l.setBetween()
+	}
+	l.reportReferred()
+}
+
+// setBetween merges analysed, which is sorted, and misused into between.
+func (l *Loop) setBetween() {
+	between := l.analysed
+	if len(l.misused) > 0 {
+		between = slices.Concat(l.analysed, l.misused)
+		slices.SortFunc(between, normal.CompareProblems)
+	}
+	if !slices.Equal(between, l.between) {
+		l.between = between
+		l.crossChecks++
+		l.version.Add(1)
+	}
 }

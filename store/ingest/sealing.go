@@ -17,37 +17,43 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Sealer encrypts private keys before they are written. Safe for concurrent use.
+// Sealer encrypts private keys before they are written. It must be safe for concurrent use.
 type Sealer interface {
-	// Seal returns a sealed private key and its keyed MAC, for the record of a key. stored is the stored record, or nil:
-	// where its MAC is of the same private key, Seal returns its sealed form, so that nothing differs. No error shows the
-	// private key.
+	// Seal encrypts the private key of the record under key. It returns the ciphertext and the keyed MAC of the private
+	// key. stored is the stored record, or nil. If its MAC is that of the same private key, Seal returns the stored
+	// ciphertext, so that the record does not change. Errors must not contain the private key.
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
-	// Reencrypt seals again private keys of stored records that are sealed under an earlier key encryption key, at most a
-	// number of them. Its results are valid whatever the error.
+	// Reencrypt renews the encryption of private keys in stored that are under an earlier key encryption key. It ends
+	// after the given number of private keys (most). It returns the new ciphertexts by record. They are valid even with an
+	// error.
 	Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error)
 }
 
-// errNoSealer is the error of Secrets where there is no Sealer.
+// errNoSealer is the error of all Secrets if there is no Sealer.
 var errNoSealer = errors.New("this process has no key encryption key (--kek)")
 
-// UnsealedRecord is a Secret whose private key is not sealed yet. It goes to a Sealer, and nowhere else.
+// errNotTried is the error of Secrets after one that could not be sealed. It does not repeat that one's error, which
+// may name a Secret of another tenant.
+var errNotTried = errors.New("the private key of a Secret before it could not be sealed, and both are tried again")
+
+// UnsealedRecord is a Secret whose private key is not sealed yet. The private key is passed to a Sealer only.
 type UnsealedRecord struct {
-	Record  *model.Secret // without its key
+	Record  *model.Secret // without the private key
 	Private model.PrivateKey
 	Stored  *model.SecretSpec // nil: none is stored, or it does not decode
-	heard   time.Time
+	heard   time.Time         // when the Secret was emitted; zero: unknown
 }
 
 // The events and effects of sealing.
 type (
-	// Seal requests that private keys are sealed. Again: some could not be sealed the last time, so the Loop pauses first.
+	// Seal requests the sealing of private keys. If Again is set, some could not be sealed the last time, and the Loop
+	// pauses first.
 	Seal struct {
 		Epoch   kv.Epoch
 		Secrets []*UnsealedRecord
 		Again   bool
 	}
-	// Sealed answers Seal: for each Secret a record, or an error.
+	// Sealed is the result of Seal. For each element of Secrets, Records has a record, or Errors has an error.
 	Sealed struct {
 		Epoch   kv.Epoch
 		Secrets []*UnsealedRecord
@@ -59,7 +65,8 @@ type (
 func (Seal) effect()  {}
 func (Sealed) event() {}
 
-// awaitSeal adds records with a private key: they are wanted once it is sealed.
+// awaitSeal makes records wanted as soon as their private key is sealed. heard is the time when they were emitted;
+// zero: unknown.
 func (w *wanted) awaitSeal(private model.PrivateKey, records []model.Record, heard time.Time) {
 	for _, r := range records {
 		key := r.Meta().Key
@@ -68,12 +75,12 @@ func (w *wanted) awaitSeal(private model.PrivateKey, records []model.Record, hea
 	}
 }
 
-// sealing has private keys sealed, and stored ones encrypted again: request and takeReencrypted give out work,
-// applySealed and applyReencrypted take results. State owns it.
+// sealing schedules the sealing of private keys, and the repeated encryption of stored ones. request and
+// takeReencrypted return work and results for State; applySealed and applyReencrypted receive results. State owns it.
 type sealing struct {
 	wanted        *wanted
 	stored        *stored
-	active        bool                         // an effect Seal is under way
+	active        bool                         // an effect Seal is in progress
 	again         bool                         // some private keys could not be sealed
 	failed        map[model.Key]object.Problem // of private keys that could not be sealed
 	reencryptions map[model.Key]reencryption   // to be written
@@ -83,14 +90,14 @@ func newSealing(w *wanted, s *stored) *sealing {
 	return &sealing{wanted: w, stored: s, failed: map[model.Key]object.Problem{}, reencryptions: map[model.Key]reencryption{}}
 }
 
-// endTerm forgets the work under way.
+// endTerm drops the work in progress.
 func (s *sealing) endTerm() {
 	s.active, s.again = false, false
 	clear(s.reencryptions)
 }
 
-// sealEverything has the private keys of all objects sealed again, since the stored Secrets that they are compared with
-// are others.
+// sealEverything schedules the sealing of the private keys of all objects. It runs after the stored Secrets, with which
+// they are compared, were loaded again.
 func (s *sealing) sealEverything(objects *lookup.Table[entry]) {
 	s.active, s.again = false, false
 	clear(s.failed)
@@ -102,7 +109,7 @@ func (s *sealing) sealEverything(objects *lookup.Table[entry]) {
 	}
 }
 
-// request requests the sealing of private keys, unless it is under way.
+// request requests the sealing of the private keys that wait for it. nil: no key waits, or a request is in progress.
 func (s *sealing) request(epoch kv.Epoch) []Effect {
 	if len(s.wanted.awaitingSeal) == 0 || s.active {
 		return nil
@@ -120,8 +127,8 @@ func (s *sealing) request(epoch kv.Epoch) []Effect {
 	return []Effect{Seal{Epoch: epoch, Secrets: awaiting, Again: s.again}}
 }
 
-// applySealed adds the sealed records that are still wanted. It returns their keys, and the time of the oldest change
-// among them.
+// applySealed adds the sealed records that are still wanted. It returns their keys, each true, and the time of the
+// oldest change among them; zero: unknown. Errors become problems, and their Secrets are tried again.
 func (s *sealing) applySealed(e Sealed, source func(model.Key) object.ID) (changed map[model.Key]bool, since time.Time) {
 	s.active, s.again = false, false
 	changed = map[model.Key]bool{}
@@ -154,10 +161,10 @@ func (s *sealing) problems() (all []object.Problem) {
 	return all
 }
 
-// sealAll carries out Seal.
+// sealAll carries out Seal. After an error of the sealer, all later Secrets get the same error.
 func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
 	out := Sealed{Epoch: e.Epoch, Secrets: e.Secrets, Records: make([]model.Record, len(e.Secrets)), Errors: make([]error, len(e.Secrets))}
-	var away error // of the sealer: later keys are not tried, or each would wait for a provider that does not answer
+	var away error // of the sealer; later keys are not tried, since each might wait for the timeout of the provider
 	if sealer == nil {
 		away = errNoSealer
 	}
@@ -167,7 +174,7 @@ func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
 		}
 		sealed, mac, err := sealer.Seal(ctx, d.Record.Key, d.Private, d.Stored)
 		if err != nil {
-			away, out.Errors[i] = err, err
+			away, out.Errors[i] = errNotTried, err
 			continue
 		}
 		out.Records[i], out.Errors[i] = sealedAs(d.Record, sealed, mac)
@@ -175,7 +182,7 @@ func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
 	return out
 }
 
-// sealedAs returns a record with another sealed key, and its MAC.
+// sealedAs returns a copy of a record with another sealed key and its MAC. Errors are those of model.New.
 func sealedAs(r *model.Secret, key, mac []byte) (model.Record, error) {
 	spec := proto.CloneOf(r.Spec)
 	spec.Key, spec.Mac = key, mac

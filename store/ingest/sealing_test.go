@@ -32,7 +32,7 @@ func secretOf(name string, cert, key []byte) string {
 		name, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key))
 }
 
-// sealer gives other bytes each time, as a real one does.
+// sealer returns different bytes for each call, as a real one does.
 type sealer struct {
 	mu    sync.Mutex
 	err   error
@@ -98,8 +98,8 @@ func (m *memory) secret(t *testing.T, at model.Key, private ...[]byte) *model.Se
 	return r.(*model.Secret).Spec
 }
 
-// What is written of a Secret: nothing while its key cannot be sealed, and once for each key; a new leader, and an edit
-// that says the same, write nothing.
+// A Secret is not written while its key cannot be sealed, and is written once for each key. A new leader, and an edit
+// with the same content, write nothing.
 func TestSecretsAreSealed(t *testing.T) {
 	cert, key := pair(t)
 	other, otherKey := pair(t)
@@ -133,7 +133,7 @@ func TestSecretsAreSealed(t *testing.T) {
 		if got := stored(); got == nil || !bytes.Equal(got.Chain, cert) || !strings.HasPrefix(string(got.Key), "sealed ") || len(l.Problems()) != 0 {
 			t.Fatalf("stored %v, problems %v", got, l.Problems())
 		}
-		l.Emit([]object.Event{put(t, secretOf("web-tls", cert, append(key, "\n"...)))}) // says the same
+		l.Emit([]object.Event{put(t, secretOf("web-tls", cert, append(key, "\n"...)))}) // the same key in another form
 		l.Lost()
 		l.Gained(epoch)
 		batches(2)
@@ -159,8 +159,8 @@ func TestSecretsAreSealed(t *testing.T) {
 	})
 }
 
-// oldStands edits a Secret, after two batches: while another key cannot be sealed the old one stands, then that is
-// written.
+// oldStands edits a Secret, after two batches: while another key cannot be sealed the old one stays in effect; then the
+// new one is written.
 func oldStands(t *testing.T, l *Loop, s *sealer, edit object.Event, batches func(want int), stored func() *model.SecretSpec) {
 	t.Helper()
 	before := stored()
@@ -178,7 +178,7 @@ func oldStands(t *testing.T, l *Loop, s *sealer, edit object.Event, batches func
 	}
 }
 
-// What is sealed too late for what is wanted by then is not written.
+// A Secret that was sealed too late, for an outdated version, is not written.
 func TestSealedTooLate(t *testing.T) {
 	cert, key := pair(t)
 	other, otherKey := pair(t)
@@ -220,7 +220,7 @@ func TestSealedTooLate(t *testing.T) {
 	}
 }
 
-// A provider that does not answer is asked once for all that waits.
+// A provider that does not answer is called once for all waiting Secrets.
 func TestSealerAwayIsAskedOnce(t *testing.T) {
 	cert, key := pair(t)
 	away := &sealer{err: errors.New("away")}
@@ -237,5 +237,21 @@ func TestSealerAwayIsAskedOnce(t *testing.T) {
 	}
 	if got := sealAll(t.Context(), nil, e); !errors.Is(got.Errors[0], errNoSealer) || got.Records[0] != nil {
 		t.Errorf("%v without a sealer", got)
+	}
+}
+
+// The problem of a Secret does not name the Secret of another tenant, because of which it waits.
+func TestSealingErrorsNameNoOther(t *testing.T) {
+	r := func(namespace string) *UnsealedRecord {
+		made, err := model.New(model.Key{Kind: model.KindSecret, Namespace: namespace, Name: "web"}, 0, &model.SecretSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &UnsealedRecord{Record: made.(*model.Secret)}
+	}
+	failing := &sealer{err: errors.New("seal private key of one/web: away")}
+	out := sealAll(t.Context(), failing, Seal{Secrets: []*UnsealedRecord{r("one"), r("two")}})
+	if first, second := out.Errors[0], out.Errors[1]; first == nil || second == nil || strings.Contains(second.Error(), "one/web") {
+		t.Errorf("%v; %v", first, second)
 	}
 }

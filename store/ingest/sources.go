@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// sources knows which sources have emitted everything that they read. State owns it.
+// sources tracks which sources have emitted everything. State owns it.
 type sources struct {
-	unsynced map[origin.Origin]bool // have not emitted everything; the leader writes nothing while there is one
+	unsynced map[origin.Origin]bool // have not emitted everything; while there is any, the leader writes nothing
 	remotes  *remotes               // nil: there are no other clusters
 }
 
@@ -31,8 +31,8 @@ func newSources(o Options) *sources {
 // complete reports whether all sources of this cluster have emitted everything.
 func (s *sources) complete() bool { return len(s.unsynced) == 0 }
 
-// configured reports whether all sources of configuration have emitted everything. Those through which the leader emits
-// its own findings may be missing.
+// configured reports whether all sources of configuration have emitted everything. The leader's own sources
+// (lookup.FromLeader) do not count.
 func (s *sources) configured() bool {
 	for o := range s.unsynced {
 		if !lookup.FromLeader(o) {
@@ -42,7 +42,8 @@ func (s *sources) configured() bool {
 	return true
 }
 
-// note notes which sources have emitted everything. True: a source of this cluster begins again.
+// note applies the events Synced and Forget. It reports whether a source that the leader waits for emits everything
+// again.
 func (s *sources) note(events []object.Event) (again bool) {
 	for _, e := range events {
 		switch e.Op {
@@ -60,9 +61,10 @@ func (s *sources) note(events []object.Event) (again bool) {
 	return again
 }
 
-// Remotes is an event: it lists the sources of other clusters, by origin. Stored records of other origins are removed,
-// as far as their removal is not held. While Known is false nobody knows the list, and all stored records of other
-// clusters stay.
+// Remotes is an event with the list of sources of other clusters. Stored records of clusters that are not in the list
+// are removed, unless their removal is held. While Known is false the list is unknown, and all stored records of other
+// clusters stay. Origins other than API servers of other clusters are ignored. Without Options.Remote the event has no
+// effect.
 type Remotes struct {
 	Known   bool
 	Origins []origin.Origin
@@ -70,23 +72,24 @@ type Remotes struct {
 
 func (Remotes) event() {}
 
-// Expect sets which sources of other clusters there are; the newest call counts. A source that is gone was forgotten
-// (object.Forget) before.
+// Expect replaces the list of sources of other clusters. The caller must emit object.Forget for a removed source
+// before. Expect does not block. A later call replaces a call that Run has not processed yet.
 func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 
-// remotes knows the sources of other clusters, which are API servers. The leader waits for none of them: the records of
-// a cluster stay as they are stored until its source has emitted everything; then they are compared as a whole. A nil
-// remotes has no clusters.
+// remotes tracks the sources of other clusters, which are API servers. The leader does not wait for them: the stored
+// records of a cluster stay until its source has emitted everything, and are compared as a whole then. A nil remotes
+// has no clusters.
 type remotes struct {
 	whole map[origin.Origin]bool // have emitted everything
-	known bool                   // now was set
-	now   map[origin.Origin]bool // exist
-	again bool                   // one has emitted everything since the store was last read
+	known bool                   // now is the present list (Remotes.Known)
+	now   map[origin.Origin]bool // are in the list
+	again bool                   // the store has to be compared, since a source has emitted everything or the list has changed
 }
 
+// isRemote reports whether an origin is the API server of another cluster.
 func isRemote(o origin.Origin) bool { return o.Cluster() != "" && o.Source() == origin.Kube }
 
-// standing reports whether the records of an origin stay as they are stored.
+// standing reports whether the stored records of an origin stay as they are.
 func (r *remotes) standing(o origin.Origin) bool {
 	return r != nil && isRemote(o) && !r.whole[o] && (!r.known || r.now[o])
 }
@@ -94,7 +97,7 @@ func (r *remotes) standing(o origin.Origin) bool {
 // isWhole reports whether a source of another cluster has emitted everything.
 func (r *remotes) isWhole(o origin.Origin) bool { return r != nil && r.whole[o] }
 
-// synced notes that a source has emitted everything. False: the source is not of another cluster.
+// synced marks a source as having emitted everything. False: the source is not of another cluster.
 func (r *remotes) synced(o origin.Origin) bool {
 	if r == nil || !isRemote(o) {
 		return false
@@ -104,7 +107,7 @@ func (r *remotes) synced(o origin.Origin) bool {
 	return true
 }
 
-// beginAgain notes that a source emits everything again, or is gone. False: the source is not of another cluster.
+// beginAgain marks a source as not having emitted everything. False: the source is not of another cluster.
 func (r *remotes) beginAgain(o origin.Origin) bool {
 	if r == nil || !isRemote(o) {
 		return false
@@ -113,7 +116,7 @@ func (r *remotes) beginAgain(o origin.Origin) bool {
 	return true
 }
 
-// beginComparison notes that the store is read now.
+// beginComparison clears again, since a load of the store begins.
 func (r *remotes) beginComparison() {
 	if r != nil {
 		r.again = false

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Of another cluster what is stored stands until it has emitted everything: through a new leader, through other
-// credentials, and while it is away. It delays nobody. Once it is known to be no more, the shrink guard holds what was
-// its, which an operator lets go. (Known bugs of the reference: endpoints lost by the rotation of credentials; "synced"
-// before remote clusters are.)
+// The stored records of another cluster stay until its source has emitted everything: under a new leader, with new
+// credentials, and while the cluster is away. Other sources do not wait for it. After the cluster is removed, the
+// shrink guard holds the removal of its records until an operator accepts it. (Known bugs of istiod: endpoints lost by
+// a rotation of credentials; "synced" before remote clusters are.)
 func TestRemoteCluster(t *testing.T) {
 	west := origin.New("west", origin.Kube)
 	of := func(e object.Event) object.Event {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"iter"
 	"slices"
 
 	"navarch.io/navarch/store/kv"
@@ -10,44 +11,45 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// phase is the state of this process's leadership.
 type phase uint8
 
 const (
 	idle    phase = iota // this process does not lead, or sources have not emitted everything yet
-	loading              // the full comparison is under way
+	loading              // the full comparison is in progress
 	ready                // the stored hashes are known
-	writing              // one batch is under way
+	writing              // one batch is in progress
 )
 
 // following reports whether changes of wanted records are compared with the store one by one.
 func (p phase) following() bool { return p == ready || p == writing }
 
-// Stats counts finished work.
+// Stats contains counters of finished work.
 type Stats struct {
 	Normalised uint64 // objects turned into records
 	Batches    uint64 // batches written
-	Puts       uint64
-	Deletes    uint64
+	Puts       uint64 // records written
+	Deletes    uint64 // records deleted
 }
 
-// State is the ingester without clock and store. Calls go one way: State calls its parts; removals, sealing and others
-// call inventory, wanted, stored and writes; none of these calls State.
+// State is the ingester without clock and store. One goroutine owns it. Calls go one way: State calls its parts. The
+// parts removals, sealing and others call inventory, wanted, stored and writes. No part calls State.
 type State struct {
 	leading bool
 	phase   phase
 	epoch   kv.Epoch
-	altered bool // the contents of the store are not known: compare once the batch under way has ended
+	altered bool // the contents of the store are unknown: compare after the batch in progress
 
 	sources   *sources   // which sources have emitted everything
 	inventory *inventory // objects to records
-	removals  *removals  // objects that are gone and whose removal is held
+	removals  *removals  // held removals
 	stored    *stored    // the contents of the store
 	writes    *writes    // records to batches
 	sealing   *sealing   // private keys to sealed ones
-	others    *others    // writes of others
+	others    *others    // repairs after writes of others
 }
 
-// NewState makes the state before any event.
+// NewState returns the State before the first event.
 func NewState(o Options) *State {
 	s := &State{sources: newSources(o), inventory: newInventory(o), stored: newStored()}
 	wanted := s.inventory.wanted
@@ -58,15 +60,14 @@ func NewState(o Options) *State {
 	return s
 }
 
-// Step applies one event, and returns the acts that follow from it.
+// Step applies one event, and returns the effects to carry out; nil: no effect is due. Results of effects are further
+// events. Results of an earlier term are ignored.
 func (s *State) Step(event Event) []Effect {
 	switch e := event.(type) {
 	case Objects:
 		return s.Step(Emits{{Objects: e}})
 	case Emits:
-		if s.applyEmits(e); s.phase == idle {
-			return s.startComparison(false)
-		}
+		return s.applyEach(slices.Values(e))
 	case Remotes:
 		s.sources.expect(e)
 	case Gained:
@@ -85,7 +86,7 @@ func (s *State) Step(event Event) []Effect {
 		if !s.leads(e.Epoch) || s.phase != loading {
 			return nil
 		}
-		if s.altered { // the level has changed meanwhile
+		if s.altered { // the level, or the list of clusters, has changed meanwhile
 			return s.startComparison(false)
 		}
 		s.compare(e)
@@ -112,6 +113,8 @@ func (s *State) Step(event Event) []Effect {
 		s.sealing.applyReencrypted(e)
 	case Due:
 		s.writes.paced = false
+	case Passed:
+		s.applyPassed(e.Now)
 	case Levelled:
 		return s.setLevel(e)
 	case Foreign, Recalled, Altered:
@@ -120,33 +123,37 @@ func (s *State) Step(event Event) []Effect {
 	return s.next()
 }
 
-// next returns the next batch, and the private keys that are to be sealed.
+// next returns the effects that are due: the next batch, and the private keys to seal.
 func (s *State) next() []Effect { return append(s.flush(), s.requestSealing()...) }
 
-// leads reports whether this process leads, in this term.
+// leads reports whether this process leads with an epoch.
 func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term }
 
-// applyEmits applies the events of sources, in their order.
-func (s *State) applyEmits(emits Emits) {
+// applyEach applies calls of sources in their order, and returns the effects.
+func (s *State) applyEach(emits iter.Seq[Emit]) []Effect {
 	s.inventory.yielder = loop.NewYielder()
-	for _, emit := range emits {
+	for emit := range emits {
 		s.inventory.heard = emit.At
 		if s.sources.note(emit.Objects) { // nothing is written until the source has emitted everything again
 			s.phase = idle
 		}
-		s.inventory.take(s.removals.filter(emit.Objects, s.inventory.heard, s.phase))
+		s.inventory.applyEvents(s.removals.filter(emit.Objects, s.inventory.heard, s.phase))
 		s.collect()
 	}
+	if s.phase == idle {
+		return s.startComparison(false)
+	}
+	return s.next()
 }
 
-// takeAgain applies removals that were held.
-func (s *State) takeAgain(gone []object.Event) {
+// applyReleased applies removals that are no longer held.
+func (s *State) applyReleased(gone []object.Event) {
 	s.inventory.yielder = loop.NewYielder()
-	s.inventory.take(gone)
+	s.inventory.applyEvents(gone)
 	s.collect()
 }
 
-// collect hands the changed keys to writes. Before the comparison of a term there is nothing to note, since the
+// collect passes the changed keys to writes. Before the comparison of a term this is not necessary, since the
 // comparison finds every change.
 func (s *State) collect() {
 	changed := s.inventory.wanted.changed
@@ -157,7 +164,8 @@ func (s *State) collect() {
 	s.inventory.wanted.clearChanged()
 }
 
-// startComparison begins the full comparison, as soon as this process leads and the sources have emitted everything.
+// startComparison begins a full comparison. It returns nil while this process does not lead, or a source has not
+// emitted everything. again makes the Loop pause before the load.
 func (s *State) startComparison(again bool) []Effect {
 	if !s.leading || !s.sources.complete() {
 		return nil
@@ -168,17 +176,18 @@ func (s *State) startComparison(again bool) []Effect {
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// endTerm forgets the store.
+// endTerm ends the term, and drops the knowledge about the store.
 func (s *State) endTerm() {
 	s.leading, s.phase, s.altered = false, idle, false
 	s.stored.forget()
 	s.writes.endTerm()
 	s.sealing.endTerm()
 	s.others.forget()
-	s.takeAgain(s.removals.releaseAll())
+	s.applyReleased(s.removals.releaseAll())
 }
 
-// compareAgain begins a full comparison where a cluster's source has emitted everything since the last one.
+// compareAgain starts a full comparison if the sources of other clusters require one (remotes.again). If a load or a
+// batch is in progress, the comparison follows it.
 func (s *State) compareAgain() []Effect {
 	if r := s.sources.remotes; r == nil || !r.again {
 		return nil
@@ -193,7 +202,7 @@ func (s *State) compareAgain() []Effect {
 	return nil
 }
 
-// flush returns the next batch, if there is one to write.
+// flush returns the next batch, or the beginning of a full comparison that is due; nil: neither.
 func (s *State) flush() []Effect {
 	if effects := s.compareAgain(); effects != nil {
 		return effects
@@ -209,7 +218,7 @@ func (s *State) flush() []Effect {
 	return []Effect{Write{Batch: batch, Since: since}}
 }
 
-// endBatch applies the outcome of a batch, and reports whether another one may be written.
+// endBatch applies the outcome of a batch. on reports whether another batch may be written at once.
 func (s *State) endBatch(e Written) (effects []Effect, on bool) {
 	batch := s.writes.takeBatch()
 	switch e.Outcome {
@@ -233,7 +242,7 @@ func (s *State) endBatch(e Written) (effects []Effect, on bool) {
 	return effects, true
 }
 
-// requestSealing requests the sealing of private keys, unless it is under way.
+// requestSealing requests the sealing of private keys, unless a request is in progress.
 func (s *State) requestSealing() []Effect {
 	if !s.phase.following() {
 		return nil
@@ -241,7 +250,8 @@ func (s *State) requestSealing() []Effect {
 	return s.sealing.request(s.epoch)
 }
 
-// requestReencryption requests that all stored Secrets are encrypted under the newest key.
+// requestReencryption requests the encryption of all stored Secrets under the newest key. nil: a batch or a load is in
+// progress, or no Secret is stored.
 func (s *State) requestReencryption() []Effect {
 	if s.phase != ready || len(s.stored.secrets) == 0 {
 		return nil
@@ -249,11 +259,11 @@ func (s *State) requestReencryption() []Effect {
 	return []Effect{Reencrypt{Epoch: s.epoch, Stored: s.stored.allSecrets()}}
 }
 
-// Problems returns the problems of single objects and of writing them, sorted, as many as are listed (Bounded). The
-// caller does not change it.
+// Problems returns the problems of single objects and of their records, bounded by Bounded and sorted by
+// normal.CompareProblems. Problems between objects are not included. The caller must not change the list.
 func (s *State) Problems() []object.Problem { return s.listed(nil) }
 
-// listed returns Problems, with those between objects.
+// listed returns Problems together with the given problems between objects.
 func (s *State) listed(between []object.Problem) []object.Problem {
 	f := s.inventory.faults
 	more := s.more()
@@ -265,7 +275,7 @@ func (s *State) listed(between []object.Problem) []object.Problem {
 	return Bounded(all, f.Left())
 }
 
-// more returns the problems of writing objects.
+// more returns the problems of budgets, of records that cannot be written, and of held removals, in no order.
 func (s *State) more() []object.Problem {
 	more := slices.Clone(s.inventory.budgets.problems(s.inventory.location))
 	more = append(more, s.writes.problems(s.inventory.sourceOf)...)
@@ -273,13 +283,13 @@ func (s *State) more() []object.Problem {
 	more = append(more, s.removals.problems()...)
 	if s.phase == ready && s.stored.after == 0 && s.inventory.wanted.empty() {
 		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
-			Message: "the configuration has no object that proxies are told of, and nothing was stored before: " +
-				"replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
+			Message: "the configuration yields no records, and nothing was stored before: replicas do not become ready. " +
+				"Check whether the folder is mounted, or set --allow-empty to serve an empty mesh"})
 	}
 	return more
 }
 
-// Stats counts finished work.
+// Stats returns the present counters.
 func (s *State) Stats() Stats {
 	stats := s.writes.stats
 	stats.Normalised = s.inventory.normalised

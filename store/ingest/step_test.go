@@ -58,7 +58,7 @@ func TestDeposedStopsWriting(t *testing.T) {
 	next := kv.Epoch{Key: "leader", Revision: 9}
 	d.s.Step(Gained{Epoch: next})
 	write := d.s.Step(Loaded{Epoch: next, Have: maps.Clone(d.stored), After: 4, Complete: true})
-	d.want(Written{Epoch: d.epoch, After: 5}) // of the epoch before: says nothing about this batch
+	d.want(Written{Epoch: d.epoch, After: 5}) // of the previous epoch: no statement about this batch
 	d.want(Objects{put(t, vs("b", "1s"))})
 	d.commit(write[0].(Write).Batch)
 	d.want(Written{Epoch: next, After: 5}, "write +VirtualService b")
@@ -112,7 +112,7 @@ func TestEndpointEditsArePaced(t *testing.T) {
 	d.want(Objects{put(t, epSlice("s", "10.0.0.3", "p"))})
 	d.want(Due{}, "write +Endpoints s", "wait")
 	d.want(Objects{put(t, epSlice("s", "10.0.0.4", "p"))})
-	d.want(Objects{put(t, vs("a", "1s"))}, "write +Endpoints s +VirtualService a") // configuration takes them along
+	d.want(Objects{put(t, vs("a", "1s"))}, "write +Endpoints s +VirtualService a") // written together with configuration
 }
 
 func TestPodTouchesItsSlicesOnly(t *testing.T) {
@@ -156,7 +156,7 @@ func TestMeshConfiguration(t *testing.T) {
 	if n := d.s.Stats().Normalised - before; n != 0 {
 		t.Errorf("normalised %d objects for nothing", n)
 	}
-	d.want(Objects{put(t, fmt.Sprintf(meshMap, `a: [`))}) // the last good one stands
+	d.want(Objects{put(t, fmt.Sprintf(meshMap, `a: [`))}) // the last good one stays in effect
 	if p := d.s.Problems(); len(p) < 1 || p[0].Field != "data.mesh" {
 		t.Errorf("problems %v", p)
 	}
@@ -182,8 +182,8 @@ func TestBadEditKeepsTheLastGood(t *testing.T) {
 	d.want(Objects{gone(good)}, "write -VirtualService a") // really deleted
 }
 
-// Kinds that others are joined with, and the mesh configuration, say it too where they have a version that is not read,
-// and keep what was good.
+// Kinds that others are joined with, and the mesh configuration, report a version that is not supported, and keep their
+// last good version.
 func TestVersionsThatAreNotRead(t *testing.T) {
 	d := newDesk(t)
 	node := "apiVersion: %s\nkind: Node\nmetadata: {name: n1, labels: {topology.kubernetes.io/region: r}}"
@@ -210,7 +210,7 @@ func TestVersionsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// What was good before this process began stands too, as long as the object is there.
+// The version that was good before this process began stays in effect too, as long as the object exists.
 func TestBadObjectsAfterRestart(t *testing.T) {
 	d := newDesk(t)
 	a, b, c := put(t, vs("a", "1s")), put(t, vs("b", "1s")), put(t, vs("c", "1s"))
@@ -255,7 +255,7 @@ func TestFirstSeenPolicyFailsClosed(t *testing.T) {
 	d.want(Objects{gone(p)}, "write -AuthorizationPolicy p")
 }
 
-// A mesh without an object is not published, and that is said; where it is meant, it is.
+// An empty mesh is not published, and a problem reports it; with the option for it, the mesh is published.
 func TestEmptyMesh(t *testing.T) {
 	d := newDesk(t)
 	d.after = 0
@@ -323,7 +323,7 @@ func TestTooLargeRecordIsAProblem(t *testing.T) {
 	}
 }
 
-// The order in which objects are told makes no difference to the records.
+// The order in which objects are emitted does not affect the records.
 func TestRecordsDoNotDependOnOrder(t *testing.T) {
 	events := []object.Event{put(t, svc), put(t, vs("a", "1s")), put(t, epSlice("s", "10.0.0.1", "p")), put(t, pod("p", "a: b")),
 		put(t, fmt.Sprintf(meshMap, `defaultServiceExportTo: ["."]`)), put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {topology.kubernetes.io/region: r}}")}
@@ -335,7 +335,7 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 		events = append(events[1:], events[0])
 		w := newInventory(Options{})
 		for _, e := range events { // one by one
-			w.take([]object.Event{e})
+			w.applyEvents([]object.Event{e})
 		}
 		for _, r := range first {
 			if got := w.wanted.records[r.Meta().Key]; got == nil || got.Meta().Hash != r.Meta().Hash {

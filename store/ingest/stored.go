@@ -8,11 +8,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// stored is the contents of the store as this leader wrote them and found them at the beginning of its term, whatever
-// others made of them.
+// stored contains the records of the store as this leader knows them: the last load, and its own writes since. It does
+// not contain changes by others.
 type stored struct {
 	hashes   map[model.Key]model.Hash
-	secrets  map[model.Key]*model.Secret // of the keys in hashes
+	secrets  map[model.Key]*model.Secret // of the keys in hashes, if they decode
 	unknown  map[string]model.Hash       // records of kinds that this build does not know, by path
 	contents kv.Contents                 // for the next head
 	after    int64                       // revision of the head; 0: there is no head
@@ -20,7 +20,7 @@ type stored struct {
 
 func newStored() *stored { return &stored{} }
 
-// load replaces everything by the answer of a load.
+// load replaces everything by the result of a load.
 func (s *stored) load(e Loaded) {
 	*s = stored{hashes: e.Have, secrets: e.Secrets, unknown: e.Unknown, contents: e.Contents, after: e.After}
 	if s.secrets == nil {
@@ -28,7 +28,7 @@ func (s *stored) load(e Loaded) {
 	}
 }
 
-// forget forgets everything except the revision of the head.
+// forget drops everything except the revision of the head.
 func (s *stored) forget() { *s = stored{after: s.after} }
 
 // at returns the stored hash of a path; zero: no record is stored there.
@@ -39,7 +39,7 @@ func (s *stored) at(path string) model.Hash {
 	return s.unknown[path]
 }
 
-// put notes that a record was written.
+// put adds a record that was written.
 func (s *stored) put(r model.Record) {
 	key := r.Meta().Key
 	s.hashes[key] = r.Meta().Hash
@@ -48,13 +48,13 @@ func (s *stored) put(r model.Record) {
 	}
 }
 
-// remove notes that a record was deleted.
+// remove removes a record that was deleted.
 func (s *stored) remove(key model.Key) {
 	delete(s.hashes, key)
 	delete(s.secrets, key)
 }
 
-// dropUnknown notes that a record of an unknown kind will be deleted.
+// dropUnknown removes records of unknown kinds that will be deleted. It does not change the maps of the load.
 func (s *stored) dropUnknown(paths []string) {
 	s.contents = s.contents.Clone()
 	s.unknown = maps.Clone(s.unknown)
@@ -64,8 +64,8 @@ func (s *stored) dropUnknown(paths []string) {
 	}
 }
 
-// allSecrets returns all stored Secrets in the order of their keys, those too whose object cannot be understood any
-// more: they stay in effect, so they must open.
+// allSecrets returns all stored Secrets sorted by key, including those whose object is unreadable. These stay in
+// effect, so replicas must be able to decrypt them.
 func (s *stored) allSecrets() []*model.Secret {
 	all := make([]*model.Secret, 0, len(s.secrets))
 	for _, key := range slices.SortedFunc(maps.Keys(s.secrets), model.Key.Compare) {
@@ -74,7 +74,8 @@ func (s *stored) allSecrets() []*model.Secret {
 	return all
 }
 
-// shareKeys replaces keys by equal ones of wanted records: keys of a load hold whole paths of etcd in memory.
+// shareKeys replaces keys by equal keys of wanted records. The strings in keys of a load would keep whole paths of etcd
+// in memory.
 func (s *stored) shareKeys(wanted map[model.Key]model.Record) {
 	for key, hash := range s.hashes {
 		if want := wanted[key]; want != nil {

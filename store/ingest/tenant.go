@@ -10,17 +10,17 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Budget bounds what one tenant may have; 0: no bound. A tenant is a namespace, or all namespaces whose Namespace
-// objects have the same value of TenantLabel.
+// Budget bounds the configuration of one tenant; 0: no bound. A tenant is a namespace, or all namespaces whose
+// Namespace objects have the same value of TenantLabel.
 type Budget struct {
-	Objects int // that give records
-	Bytes   int // of their canonical records
-	// Estimated MiB of each replica (store/weight): for what proxies of other namespaces get too, and for what those of
-	// its own alone get.
+	Objects int // objects with records
+	Bytes   int // bytes of their canonical records
+	// Exported and Own are estimated MiB in each replica (store/weight). Exported is for configuration that proxies of
+	// other namespaces receive too, and Own for configuration that only proxies of the tenant's own namespaces receive.
 	Exported, Own int
 }
 
-// The resources that budgets bound; the last two in KiB.
+// The bounded resources. inExported and inOwn are in KiB.
 const (
 	inObjects = iota
 	inBytes
@@ -29,7 +29,8 @@ const (
 	resources
 )
 
-// resource names each of them where there is no room: how many count as one, of what, and by which flag.
+// resource describes each resource in messages. unit is the factor from its unit to that of the message, of is a noun,
+// and flag is the flag of its limit.
 var resource = [resources]struct {
 	unit     int
 	of, flag string
@@ -40,18 +41,19 @@ var resource = [resources]struct {
 	{1024, "MiB of each replica for what only its own proxies get", "--tenant-max-own"},
 }
 
-// limits are those of each resource.
+// limits returns the limit of each resource; 0: no bound.
 func (b Budget) limits() charge { return charge{b.Objects, b.Bytes, b.Exported * 1024, b.Own * 1024} }
 
-// TenantLabel makes one tenant of several namespaces.
+// TenantLabel is the label of Namespaces that joins several namespaces into one tenant.
 const TenantLabel = isolation.TenantLabel
 
-// warnAt is the share of a budget, in percent, from which on a tenant is warned.
+// warnAt is the share of a limit, in percent, from which on a warning is reported.
 const warnAt = 80
 
-// charge has, for each resource, the amount that an object costs or a tenant uses.
+// charge is an amount of each resource.
 type charge [resources]int
 
+// plus returns the sum of two charges.
 func (c charge) plus(o charge) charge {
 	for i, n := range o {
 		c[i] += n
@@ -59,6 +61,7 @@ func (c charge) plus(o charge) charge {
 	return c
 }
 
+// minus returns the difference of two charges.
 func (c charge) minus(o charge) charge {
 	for i, n := range o {
 		c[i] -= n
@@ -66,23 +69,23 @@ func (c charge) minus(o charge) charge {
 	return c
 }
 
-// demand is one object: what it counts for in the budget now, and what it is to count for.
+// demand contains the charges of one object: of its applied version, and of a newer version that is not admitted yet.
 type demand struct {
 	id      object.ID
 	created int64   // Unix seconds; 0: unknown
-	exempt  bool    // it counts and is never refused
-	stands  charge  // of the version that applies, as it was taken
-	today   charge  // of the same, as it weighs beside the present mesh; empty: there was no need to ask
-	wants   *charge // of a newer version that waits for room, or for settle; nil: none waits
-	stale   bool    // wants is to be weighed again
+	exempt  bool    // counts, and is never refused
+	applied charge  // of the applied version, as computed when it was admitted
+	present charge  // of the applied version in the present mesh; empty: not computed
+	wanted  *charge // of a newer version that waits for admission; nil: no version waits
+	stale   bool    // wanted has to be computed again
 }
 
-// grows says whether the budget has a say: what shrinks or stays is always taken.
+// grows reports whether a demand needs the budget's permission. A version that does not grow is always admitted.
 func (c *demand) grows() bool {
 	if c.exempt {
 		return false
 	}
-	for i := range c.wants {
+	for i := range c.wanted {
 		if c.more(i) {
 			return true
 		}
@@ -90,49 +93,53 @@ func (c *demand) grows() bool {
 	return false
 }
 
-// more reports whether a demand wants more of a resource than the version that applies has. That version grows
-// heavier after it was taken by what others export, which is no growth of the demand.
-func (c *demand) more(i int) bool { return c.wants[i] > max(c.stands[i], c.today[i]) }
+// more reports whether a demand needs more of a resource than the applied version uses. The charge of the applied
+// version may have grown since its admission because of exports of others. That growth does not count.
+func (c *demand) more(i int) bool { return c.wanted[i] > max(c.applied[i], c.present[i]) }
 
-// older is the order in which demands are served: creation time, then namespace and name.
+// older orders demands by creation time, then namespace and name. Unknown creation times come first. Budgets are
+// granted in this order.
 func older(a, b *demand) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace),
 		cmp.Compare(a.id.Name, b.id.Name), a.id.Compare(b.id))
 }
 
-// account is one tenant.
+// account contains the demands of one tenant.
 type account struct {
 	used    charge
 	demands map[object.ID]*demand
-	waiting []*demand // those with wants, in order
+	waiting []*demand // demands with a waiting version, sorted by older
 }
 
-// ledger says which objects the tenants' budgets have room for. An object that applies is never taken away; a version
-// that is larger is refused at the limit, and offered again whenever something of its tenant changes. It knows nothing
-// of records.
+// ledger decides which versions of objects the budgets of the tenants permit. An applied version is never removed. A
+// newer version that grows beyond the limit is refused, and decided again whenever an object of its tenant changes. The
+// ledger does not read records.
 type ledger struct {
 	budget   Budget
-	labels   map[string]string             // namespace -> value of TenantLabel, where it has one
-	accounts map[string]*account           // by tenant; none is empty
-	dirty    map[string]bool               // tenants that settle looks at
-	version  uint64                        // counts changes
-	weigh    func(id object.ID, c *charge) // weighs again an offer that is stale, once those before it are taken
-	today    func(id object.ID) charge     // weighs what applies of an offer that there is no room for; nil: as it was taken
-	apply    func(id object.ID)            // is told at once of what is taken; nil: nobody is
+	labels   map[string]string             // value of TenantLabel, by namespace
+	accounts map[string]*account           // by tenant, without empty accounts
+	changed  map[string]bool               // tenants that the next admit decides
+	version  uint64                        // number of changes
+	weigh    func(id object.ID, c *charge) // computes the charge of a stale version, after the versions before it are decided
+	// computes the present charge of an applied version, before its newer version is refused; nil: not used
+	weighApplied func(id object.ID) charge
+	apply        func(id object.ID) // called for each object as soon as it is admitted; nil: not used
 }
 
+// newLedger returns an empty ledger.
 func newLedger(b Budget) *ledger {
-	return &ledger{budget: b, labels: map[string]string{}, accounts: map[string]*account{}, dirty: map[string]bool{}}
+	return &ledger{budget: b, labels: map[string]string{}, accounts: map[string]*account{}, changed: map[string]bool{}}
 }
 
-// tenant names whose a namespace is: itself, or TenantLabel=value, which is no namespace's name.
+// tenant returns the tenant of a namespace: the namespace itself, or TenantLabel=value, which cannot be the name of a
+// namespace.
 func (l *ledger) tenant(namespace string) string {
 	return isolation.TenantOf(namespace, l.labels[namespace])
 }
 
-// touch is the account of a tenant that changes; one is made where there is none.
+// touch marks a tenant as changed, and returns its account, after creating it if it is missing.
 func (l *ledger) touch(tenant string) *account {
-	l.dirty[tenant] = true
+	l.changed[tenant] = true
 	l.version++
 	a := l.accounts[tenant]
 	if a == nil {
@@ -142,7 +149,8 @@ func (l *ledger) touch(tenant string) *account {
 	return a
 }
 
-// label moves a namespace to another tenant, with all that stands there: it may be more than the budget has room for.
+// label sets the value of TenantLabel of a namespace; an empty value removes it. The namespace moves to another tenant
+// with all its demands, even beyond the budget of that tenant.
 func (l *ledger) label(namespace, value string) {
 	if l.labels[namespace] == value {
 		return
@@ -160,34 +168,36 @@ func (l *ledger) label(namespace, value string) {
 	}
 }
 
+// add adds a demand to an account.
 func (a *account) add(c *demand) {
 	a.demands[c.id] = c
-	if c.wants != nil {
+	if c.wanted != nil {
 		a.wait(c)
 	}
-	a.used = a.used.plus(c.stands)
+	a.used = a.used.plus(c.applied)
 }
 
-// wait puts a demand in its place among those that wait.
+// wait inserts a demand into the waiting ones, in order.
 func (a *account) wait(c *demand) {
 	i, _ := slices.BinarySearchFunc(a.waiting, c, older)
 	a.waiting = slices.Insert(a.waiting, i, c)
 }
 
-// settled takes a demand out of those that wait.
+// settled removes a demand from the waiting ones, if it waits.
 func (a *account) settled(c *demand) {
 	if i, waits := slices.BinarySearchFunc(a.waiting, c, older); waits {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
 	}
 }
 
+// remove removes a demand from an account.
 func (a *account) remove(c *demand) {
 	delete(a.demands, c.id)
 	a.settled(c)
-	a.used = a.used.minus(c.stands)
+	a.used = a.used.minus(c.applied)
 }
 
-// of is the demand of an object; nil: there is none.
+// of returns the demand of an object, or nil.
 func (l *ledger) of(id object.ID) *demand {
 	if a := l.accounts[l.tenant(id.Namespace)]; a != nil {
 		return a.demands[id]
@@ -195,7 +205,7 @@ func (l *ledger) of(id object.ID) *demand {
 	return nil
 }
 
-// offer is what an object should be from now on; settle decides.
+// offer records a newer version of an object with its charge; admit decides.
 func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 	c := l.of(id)
 	a := l.touch(l.tenant(id.Namespace))
@@ -203,79 +213,80 @@ func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 		c = &demand{id: id}
 		a.demands[id] = c
 	}
-	a.settled(c) // its place may be another
-	c.created, c.exempt, c.wants, c.stale = created, exempt, &size, false
-	c.today = charge{}
+	a.settled(c) // its position may change with created
+	c.created, c.exempt, c.wanted, c.stale = created, exempt, &size, false
+	c.present = charge{}
 	a.wait(c)
 }
 
-// reweigh has an offer weighed again before it is taken, or refused again.
+// reweigh marks the charge of a waiting version as stale.
 func (l *ledger) reweigh(id object.ID) {
 	if c := l.of(id); c != nil {
-		c.stale = c.wants != nil
+		c.stale = c.wanted != nil
 	}
 }
 
-// stand counts an object that applies whatever the budget says.
-func (l *ledger) stand(id object.ID, created int64, exempt bool, size charge) {
+// addApplied replaces the demand of an object by one that applies regardless of the budget.
+func (l *ledger) addApplied(id object.ID, created int64, exempt bool, size charge) {
 	l.drop(id)
-	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, stands: size})
+	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, applied: size})
 }
 
-// withdraw takes back the offer of a newer version; the one that applies goes on to apply.
+// withdraw removes the waiting version of an object; the applied version stays.
 func (l *ledger) withdraw(id object.ID) {
-	if c := l.of(id); c != nil && c.wants != nil {
+	if c := l.of(id); c != nil && c.wanted != nil {
 		l.touch(l.tenant(id.Namespace)).settled(c)
-		c.wants = nil
+		c.wanted = nil
 	}
 }
 
-// drop removes an object that is gone.
+// drop removes the demand of an object.
 func (l *ledger) drop(id object.ID) {
 	if c := l.of(id); c != nil {
 		l.touch(l.tenant(id.Namespace)).remove(c)
 	}
 }
 
-// admit takes what there is room for, in tenants that changed, and returns it in order: first what does not grow, then
-// the others, the oldest first. One that does not fit holds up nobody behind it.
-func (l *ledger) admit() (taken []object.ID) {
-	for _, tenant := range slices.Sorted(maps.Keys(l.dirty)) {
+// admit admits the waiting versions that the budgets permit, in the tenants that changed. It returns their objects by
+// tenant: first versions that do not grow, then the others, the oldest first. A refused version does not delay later
+// ones.
+func (l *ledger) admit() (admitted []object.ID) {
+	for _, tenant := range slices.Sorted(maps.Keys(l.changed)) {
 		a := l.accounts[tenant]
 		for _, growing := range []bool{false, true} {
 			for _, c := range a.waiting {
 				if c.stale {
-					c.stale, c.today = false, charge{}
-					l.weigh(c.id, c.wants)
+					c.stale, c.present = false, charge{}
+					l.weigh(c.id, c.wanted)
 				}
 				if c.grows() != growing {
 					continue
 				}
-				if growing && !l.fitsToday(a, c) {
+				if growing && !l.fitsAtPresent(a, c) {
 					continue
 				}
-				a.used = a.used.minus(c.stands).plus(*c.wants)
-				c.stands, c.today, c.wants = *c.wants, charge{}, nil
-				if c.stands == (charge{}) {
+				a.used = a.used.minus(c.applied).plus(*c.wanted)
+				c.applied, c.present, c.wanted = *c.wanted, charge{}, nil
+				if c.applied == (charge{}) {
 					delete(a.demands, c.id)
 				}
-				if taken = append(taken, c.id); l.apply != nil {
+				if admitted = append(admitted, c.id); l.apply != nil {
 					l.apply(c.id)
 				}
 			}
-			a.waiting = slices.DeleteFunc(a.waiting, func(c *demand) bool { return c.wants == nil })
+			a.waiting = slices.DeleteFunc(a.waiting, func(c *demand) bool { return c.wanted == nil })
 		}
 		if len(a.demands) == 0 {
 			delete(l.accounts, tenant)
 		}
 	}
-	clear(l.dirty)
-	return taken
+	clear(l.changed)
+	return admitted
 }
 
-// fits says whether there is room for what a demand wants, and which resource has none.
+// fits reports whether the budget permits the waiting version of a demand; lacks is the resource that it would exceed.
 func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
-	next, limits := a.used.minus(c.stands).plus(*c.wants), l.budget.limits()
+	next, limits := a.used.minus(c.applied).plus(*c.wanted), l.budget.limits()
 	for i, limit := range limits {
 		if limit > 0 && c.more(i) && next[i] > limit {
 			return false, i
@@ -284,31 +295,32 @@ func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
 	return true, 0
 }
 
-// fitsToday weighs what applies of a demand again only where the demand would be refused: others cost nothing more.
-func (l *ledger) fitsToday(a *account, c *demand) bool {
+// fitsAtPresent reports whether the budget permits the waiting version, given the present charge of the applied one.
+// That charge is computed only before a refusal, since it is expensive.
+func (l *ledger) fitsAtPresent(a *account, c *demand) bool {
 	fits, _ := l.fits(a, c)
-	if fits || l.today == nil || c.stands == (charge{}) || c.today != (charge{}) {
+	if fits || l.weighApplied == nil || c.applied == (charge{}) || c.present != (charge{}) {
 		return fits
 	}
-	c.today = l.today(c.id)
+	c.present = l.weighApplied(c.id)
 	fits, _ = l.fits(a, c)
 	return fits
 }
 
-// refusal is an offer that there is no room for, and why.
+// refusal is a version that the budget does not permit, with the reason.
 type refusal struct {
 	id  object.ID
 	why string
 }
 
-// refusals are the offers that settle left, in the order in which they will be taken.
+// refusals returns the refused versions by tenant, in the order in which they will be admitted.
 func (l *ledger) refusals() (all []refusal) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.accounts)) {
 		a := l.accounts[tenant]
 		for _, c := range a.waiting {
-			next := a.used.minus(c.stands).plus(*c.wants)
+			next := a.used.minus(c.applied).plus(*c.wanted)
 			stands := "what stood before stands"
-			if c.stands == (charge{}) {
+			if c.applied == (charge{}) {
 				stands = "it is not there"
 			}
 			_, lacks := l.fits(a, c)
@@ -316,7 +328,7 @@ func (l *ledger) refusals() (all []refusal) {
 			why := fmt.Sprintf("refused: with it tenant %q would have %d %s, and %d are allowed (%s): %s", tenant, next[lacks]/of.unit, of.of,
 				l.budget.limits()[lacks]/of.unit, of.flag, stands)
 			if lacks >= inExported {
-				why += fmt.Sprintf("; by itself it counts for %d MiB", c.wants[lacks]/of.unit)
+				why += fmt.Sprintf("; by itself it counts for %d MiB", c.wanted[lacks]/of.unit)
 			}
 			all = append(all, refusal{c.id, why})
 		}
@@ -324,13 +336,13 @@ func (l *ledger) refusals() (all []refusal) {
 	return all
 }
 
-// usage is what a tenant has.
+// usage is the amount of each resource that a tenant uses.
 type usage struct {
 	tenant string
 	used   charge
 }
 
-// above are the tenants that use a percentage of one of their budgets or more, by name.
+// above returns the tenants that use at least a percentage of one of their limits, sorted by name.
 func (l *ledger) above(percent int) (all []usage) {
 	limits := l.budget.limits()
 	for _, tenant := range slices.Sorted(maps.Keys(l.accounts)) {
@@ -345,8 +357,8 @@ func (l *ledger) above(percent int) (all []usage) {
 	return all
 }
 
-// warning is the text for a tenant above warnAt. All but objects are in percent, so that not every edit is another
-// problem.
+// warning returns the text for a tenant that has reached warnAt. Amounts are in percent, except objects, so the text
+// changes rarely.
 func (l *ledger) warning(u usage) string {
 	text := fmt.Sprintf("tenant %q is near the limit of its budget, where new and growing objects are refused:", u.tenant)
 	for i, limit := range l.budget.limits() {

@@ -34,7 +34,7 @@ func refusedOf(l *ledger) string {
 
 func TestLedger(t *testing.T) {
 	a, b, c := named("shop", "a"), named("shop", "b"), named("shop", "c")
-	two := func(l *ledger) { // a and b stand, and the budget of two objects or 100 bytes is full
+	two := func(l *ledger) { // a and b are applied, and the budget of two objects or 100 bytes is full
 		l.offer(a, 0, false, one(60))
 		l.offer(b, 0, false, one(40))
 		l.admit()
@@ -60,8 +60,8 @@ func TestLedger(t *testing.T) {
 		"a delete makes room":                      {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, false, one(1)); l.admit(); l.drop(a) }, "c", "", charge{2, 41}},
 		"withdrawn":                                {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(c, 0, false, one(1)); l.admit(); l.withdraw(c); l.drop(a) }, "", "", charge{1, 40}},
 		"another tenant":                           {Budget{Objects: 2}, func(l *ledger) { two(l); l.offer(named("other", "x"), 0, false, one(1)) }, "x", "", charge{2, 100}},
-		"over the limit, an edit shrinks":          {Budget{Bytes: 50}, func(l *ledger) { l.stand(a, 0, false, one(80)); l.offer(a, 0, false, one(70)) }, "a", "", charge{1, 70}},
-		"over the limit of objects, an edit grows": {Budget{Objects: 1}, func(l *ledger) { two(l); l.stand(b, 0, false, one(40)); l.offer(a, 0, false, one(70)) }, "a", "", charge{2, 110}},
+		"over the limit, an edit shrinks":          {Budget{Bytes: 50}, func(l *ledger) { l.addApplied(a, 0, false, one(80)); l.offer(a, 0, false, one(70)) }, "a", "", charge{1, 70}},
+		"over the limit of objects, an edit grows": {Budget{Objects: 1}, func(l *ledger) { two(l); l.addApplied(b, 0, false, one(40)); l.offer(a, 0, false, one(70)) }, "a", "", charge{2, 110}},
 		"a label joins namespaces": {Budget{Objects: 2}, func(l *ledger) {
 			l.label("shop", "t")
 			l.label("other", "t")
@@ -87,8 +87,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// Whatever the edits: what is counted is what a recount gives; no growth passes a limit; what is refused has no room, and
-// is refused only then.
+// After any edits: the usage equals a recount; no growth exceeds a limit; a version is refused if and only if it does
+// not fit.
 func TestLedgerUnderRandomEdits(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -135,7 +135,7 @@ func TestLedgerUnderRandomEdits(t *testing.T) {
 					t.Fatalf("seed %d: %s grew to %+v over %+v", seed, tenant, a.used, budget)
 				}
 				for _, c := range a.waiting {
-					if next := a.used.minus(c.stands).plus(*c.wants); (budget.Objects == 0 || next[inObjects] <= budget.Objects) && (budget.Bytes == 0 || next[inBytes] <= budget.Bytes) {
+					if next := a.used.minus(c.applied).plus(*c.wanted); (budget.Objects == 0 || next[inObjects] <= budget.Objects) && (budget.Bytes == 0 || next[inBytes] <= budget.Bytes) {
 						t.Fatalf("seed %d: %v is refused though %+v would fit", seed, c.id, next)
 					}
 				}
@@ -156,7 +156,7 @@ func recount(t *testing.T, l *ledger, stands, wants map[object.ID]charge) {
 		}
 		delete(used, tenant)
 		for _, c := range a.waiting {
-			waiting[c.id] = *c.wants
+			waiting[c.id] = *c.wanted
 		}
 	}
 	if len(used) > 0 || !maps.Equal(waiting, wants) {
@@ -164,21 +164,22 @@ func recount(t *testing.T, l *ledger, stands, wants map[object.ID]charge) {
 	}
 }
 
-// Where the ledger is told the same in another order, the same is refused, if nothing stood before: one settle decides.
+// If nothing was applied before, the same versions are refused for any order of offers: one admit decides about all of
+// them.
 func TestLedgerOrderOfOffers(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		budget := Budget{Objects: 5, Bytes: 150}
 		var all []*demand
 		for i := range 15 {
-			all = append(all, &demand{id: named("n", fmt.Sprint(i)), created: int64(r.IntN(4)), stands: one(1 + r.IntN(60))})
+			all = append(all, &demand{id: named("n", fmt.Sprint(i)), created: int64(r.IntN(4)), applied: one(1 + r.IntN(60))})
 		}
 		want := ""
 		for try := range 5 {
 			l := newLedger(budget)
 			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			for _, c := range all {
-				l.offer(c.id, c.created, false, c.stands)
+				l.offer(c.id, c.created, false, c.applied)
 			}
 			l.admit()
 			if got := refusedOf(l); try == 0 {
@@ -190,7 +191,7 @@ func TestLedgerOrderOfOffers(t *testing.T) {
 	}
 }
 
-// Objects that give no records leave nothing behind.
+// Objects without records leave no state.
 func TestLedgerForgets(t *testing.T) {
 	l := newLedger(Budget{Objects: 1})
 	l.offer(named("n", "a"), 0, false, one(1))
@@ -200,7 +201,7 @@ func TestLedgerForgets(t *testing.T) {
 	l.label("m", "t")
 	l.label("m", "")
 	l.admit()
-	if len(l.accounts)+len(l.labels)+len(l.dirty) > 0 {
+	if len(l.accounts)+len(l.labels)+len(l.changed) > 0 {
 		t.Errorf("%+v", l)
 	}
 }

@@ -7,14 +7,14 @@ import "navarch.io/navarch/store/model"
 type wanted struct {
 	records      map[model.Key]model.Record
 	awaitingSeal map[model.Key]*UnsealedRecord // become records once their private keys are sealed
-	changed      map[model.Key]bool            // keys whose wanted record may differ since the last call of takeChanged
+	changed      map[model.Key]bool            // keys whose wanted record may differ since the last call of clearChanged
 }
 
 func newWanted() *wanted {
 	return &wanted{records: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}}
 }
 
-// remove removes records, and notes their keys as changed.
+// remove removes records, and marks their keys as changed.
 func (w *wanted) remove(records []model.Record) {
 	for _, r := range records {
 		key := r.Meta().Key
@@ -24,7 +24,7 @@ func (w *wanted) remove(records []model.Record) {
 	}
 }
 
-// add adds records, and notes their keys as changed.
+// add adds records, and marks their keys as changed.
 func (w *wanted) add(records []model.Record) {
 	for _, r := range records {
 		w.records[r.Meta().Key] = r
@@ -32,14 +32,14 @@ func (w *wanted) add(records []model.Record) {
 	}
 }
 
-// note notes keys as changed.
+// note marks keys as changed.
 func (w *wanted) note(keys []model.Key) {
 	for _, key := range keys {
 		w.changed[key] = true
 	}
 }
 
-// clearChanged forgets which keys changed. A map that was large is replaced, so that its room is not kept for nothing.
+// clearChanged removes all marks. A large map is replaced, since maps do not shrink.
 func (w *wanted) clearChanged() {
 	if len(w.changed) > 1000 {
 		w.changed = map[model.Key]bool{}
@@ -48,5 +48,5 @@ func (w *wanted) clearChanged() {
 	clear(w.changed)
 }
 
-// empty reports whether no record is wanted.
+// empty reports whether no record is wanted, including records that wait to be sealed.
 func (w *wanted) empty() bool { return len(w.records)+len(w.awaitingSeal) == 0 }

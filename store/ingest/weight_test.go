@@ -38,8 +38,9 @@ var weighed = Budget{Exported: 512, Own: 512}
 // ofGiB has the default bounds of navarchd with 90 % of 1 GiB (cmd/navarchd/memory).
 var ofGiB = Budget{Exported: 46, Own: 230}
 
-// What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest
-// one of as many hosts is taken, the last version of one that grows beyond stands, and room that comes back is used.
+// The number of resources that an object causes counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of
+// every proxy. An ordinary object with as many hosts is admitted, the last version of one that grows beyond the limit
+// stays in effect, and freed capacity is used.
 func TestBudgetOfWeight(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.want(Objects{put(t, serviceEntry("honest", 256, 5)), synced}, "load", "write +ServiceEntry honest")
@@ -60,7 +61,7 @@ func TestBudgetOfWeight(t *testing.T) {
 	d.refused()
 }
 
-// Rules multiply what they are for, in whatever order they come, and under the next leader as well.
+// Rules are weighed by the clusters that they cover, for any order of arrival, and under the next leader as well.
 func TestBudgetOfProducts(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
 	rules := []object.Event{entry}
@@ -100,7 +101,8 @@ func patches(name string, n, bytes int) string {
 	return b.String()
 }
 
-// An EnvoyFilter counts for what it may patch; when there is more of that, what applies still does.
+// An EnvoyFilter is weighed by the resources that it may patch; if their number grows, an applied version stays
+// applied.
 func TestBudgetOfPatches(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
@@ -112,8 +114,8 @@ func TestBudgetOfPatches(t *testing.T) {
 	d.refused("large", "many")
 }
 
-// An edit that shrinks is taken though what others export makes it weigh more than the version that stands did when it
-// was taken. One that grows is refused, until what it multiplies has gone.
+// An edit that shrinks is admitted, even if exports of others have made it heavier than the applied version was when it
+// was admitted. An edit that grows is refused, until the exports that multiply it are removed.
 func TestEditThatShrinksIsTaken(t *testing.T) {
 	d := budgetDesk(t, Budget{Own: 20})
 	of := func(name string) object.Event { return put(t, in("other", serviceEntry(name, 256, 20))) } // 5,120 clusters
@@ -172,8 +174,8 @@ func TestBudgetOfSubsets(t *testing.T) {
 	}
 }
 
-// A large honest namespace has room: 500 Services of which each has a DestinationRule of four subsets and a
-// VirtualService of three routes, a ServiceEntry for a hundred hosts outside, and a default for all hosts of the mesh.
+// A large ordinary namespace fits: 500 Services, each with a DestinationRule of four subsets and a VirtualService of
+// three routes, a ServiceEntry for a hundred external hosts, and a default for all hosts of the mesh.
 func TestHonestNamespaceHasRoom(t *testing.T) {
 	d := budgetDesk(t, ofGiB)
 	events := []object.Event{synced, put(t, serviceEntry("egress", 100, 2)), put(t, subsets("default", "*.local", 0)),
@@ -189,7 +191,7 @@ func TestHonestNamespaceHasRoom(t *testing.T) {
 	}
 }
 
-// selecting is a ServiceEntry whose endpoints are WorkloadEntries.
+// selecting returns a ServiceEntry whose endpoints are WorkloadEntries.
 func selecting(name string, hosts, ports int) string {
 	return strings.Replace(serviceEntry(name, hosts, ports), "spec:", "spec:\n  workloadSelector: {labels: {app: vm}}", 1)
 }

@@ -9,18 +9,18 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// weights weighs objects for the ledger. Each offered object is measured once, when it comes; it is weighed again only
-// if a fact about the mesh that its weight depends on may be another since.
+// weights computes the weights of objects for the ledger. Each offered object is measured once. Its weight is computed
+// again only if a fact of the mesh on which it depends may have changed since.
 type weights struct {
-	index    *weight.Index // of the records that apply
+	index    *weight.Index // of the applied records
 	offers   map[object.ID]*offer
-	readers  map[weight.Read]*smallset.Set[object.ID] // of offers
-	stale    func(object.ID)                          // is called with offers that are to be weighed again
-	measured uint64                                   // records
-	weighed  uint64
+	readers  map[weight.Read]*smallset.Set[object.ID] // offered objects whose weight depends on a fact
+	stale    func(object.ID)                          // called with offered objects whose weight may be outdated
+	measured uint64                                   // number of measured records
+	weighed  uint64                                   // number of computed weights of records
 }
 
-// offer is one offered object: what its records multiply, and what their weight depends on.
+// offer is one offered object: its load, and the facts on which its weight depends.
 type offer struct {
 	loads []weight.Load
 	reads []weight.Read
@@ -32,8 +32,8 @@ func newWeights(stale func(object.ID)) *weights {
 	return w
 }
 
-// reindex begins the index again with records, in the order that counts each rule with all that it is for, in whatever
-// order they came.
+// reindex rebuilds the index from records. It sorts records so that services precede the rules for them (weight.Order).
+// So the weights do not depend on the given order.
 func (w *weights) reindex(records []model.Record) {
 	w.index = weight.NewIndex()
 	slices.SortStableFunc(records, func(a, b model.Record) int { return weight.Order(a) - weight.Order(b) })
@@ -49,7 +49,7 @@ func (w *weights) reindex(records []model.Record) {
 	}
 }
 
-// measure reads records for their weights.
+// measure returns the loads of records.
 func (w *weights) measure(records []model.Record) []weight.Load {
 	loads := make([]weight.Load, len(records))
 	for i, r := range records {
@@ -59,7 +59,8 @@ func (w *weights) measure(records []model.Record) []weight.Load {
 	return loads
 }
 
-// sum weighs records that were measured beside those that apply by now. It calls read with what the weights depend on.
+// sum returns the weight of measured records beside the applied ones. It calls read, if not nil, with each fact on
+// which the weight depends.
 func (w *weights) sum(loads []weight.Load, read func(weight.Read)) (sum weight.Weight) {
 	for _, l := range loads {
 		sum = sum.Plus(w.index.Weigh(l, read))
@@ -68,26 +69,26 @@ func (w *weights) sum(loads []weight.Load, read func(weight.Read)) (sum weight.W
 	return sum.Counted()
 }
 
-// offer weighs an object that waits for room from now on, and did not before.
+// offer stores the loads of an object that begins to wait for its budget, and returns its weight.
 func (w *weights) offer(id object.ID, loads []weight.Load) weight.Weight {
 	w.offers[id] = &offer{loads: loads}
 	return w.again(id)
 }
 
-// again weighs an offered object again.
+// again returns the weight of an offered object in the present mesh. The object must be offered.
 func (w *weights) again(id object.ID) weight.Weight {
 	o := w.offers[id]
 	w.unread(id, o)
 	return w.sum(o.loads, w.reading(id, o))
 }
 
-// standing weighs the records of an offered object that apply, beside those that apply by now. When that may be another
-// weight, the offer is stale.
+// standing returns the present weight of the applied records of an offered object. If a fact behind it changes, the
+// offer becomes stale.
 func (w *weights) standing(id object.ID, records []model.Record) weight.Weight {
 	return w.sum(w.measure(records), w.reading(id, w.offers[id]))
 }
 
-// reading notes what the weight of an offer depends on.
+// reading returns a function that records the facts on which an offer's weight depends.
 func (w *weights) reading(id object.ID, o *offer) func(weight.Read) {
 	return func(r weight.Read) {
 		readers := w.readers[r]
@@ -100,7 +101,7 @@ func (w *weights) reading(id object.ID, o *offer) func(weight.Read) {
 	}
 }
 
-// forget ends an offer.
+// forget ends an offer, if it exists.
 func (w *weights) forget(id object.ID) {
 	if o := w.offers[id]; o != nil {
 		w.unread(id, o)
@@ -108,6 +109,7 @@ func (w *weights) forget(id object.ID) {
 	}
 }
 
+// unread drops the facts on which an offer depends.
 func (w *weights) unread(id object.ID, o *offer) {
 	for _, r := range o.reads {
 		if readers := w.readers[r]; readers != nil && readers.Remove(id) {

@@ -18,8 +18,8 @@ func luaFilter(name, to, context string, bytes int) string {
 		"  - {applyTo: %s, match: {context: %s}, patch: {operation: MERGE, value: {name: %s}}}\n", name, to, context, strings.Repeat("x", bytes))
 }
 
-// However much of a tenant's is refused, an edit has its own object read and weighed, and those whose weight depends on
-// it: no other.
+// For any number of refused objects of a tenant, an edit causes only its own object, and those whose weight depends on
+// it, to be weighed.
 func TestEditWeighsItsObjectAlone(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
@@ -76,7 +76,7 @@ func virtualServiceOf(name string, hosts []string, routes int, delegates ...stri
 	return b.String()
 }
 
-// A delegate weighs what it becomes, by itself, in each route that names it and in each rule; whoever comes last is
+// A delegate is weighed on its own, in each route that names it, and in each rule; whichever is offered last is
 // refused.
 func TestBudgetOfDelegates(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
@@ -114,8 +114,8 @@ func repeated(name string, n int) []string {
 	return slices.Repeat([]string{name}, n)
 }
 
-// In whatever order services, rules, delegates and their roots come, grow, shrink and go: what is taken becomes no more
-// than the budget.
+// For any order of adding, growing, shrinking and removing services, rules, delegates and their roots: the admitted
+// objects cause at most the budget.
 func TestBudgetHoldsInAnyOrder(t *testing.T) {
 	refused := 0
 	for seed := range uint64(40) {
@@ -156,7 +156,7 @@ func TestBudgetHoldsInAnyOrder(t *testing.T) {
 	}
 }
 
-// becomes is the KiB of what the records that apply become, at eight for a cluster, a subset of one and a route of a
+// becomes returns the KiB that the applied records cause, at eight for each cluster, subset of a cluster and route of a
 // virtual host.
 func becomes(s *State) (kib int) {
 	clusters, routes, rules := map[string]int{}, map[string]int{}, []model.Record(nil)
@@ -202,8 +202,8 @@ func becomes(s *State) (kib int) {
 	return kib
 }
 
-// Whoever configures the mesh is no tenant: the namespace of the mesh configuration, and the root namespace that it
-// names. Nobody else is.
+// The namespace of the mesh configuration, and the root namespace that it names, are no tenants. All other namespaces
+// are.
 func TestBudgetOfRootNamespace(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	heavy := func(namespace string) object.Event { return put(t, in(namespace, serviceEntry("e", 256, 256))) }

@@ -14,20 +14,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// writes turns differences between wanted and stored records into batches. Changed keys go in (collect, enqueue);
-// makeBatch returns the next batch; applyWritten notes its outcome in stored. At most one batch is under way. State
-// owns it.
+// writes turns differences between wanted and stored records into batches. Changed keys go in (collect, enqueue).
+// makeBatch returns the next batch, and applyWritten updates stored with its outcome. At most one batch is in progress.
+// State owns it.
 type writes struct {
 	wanted   *wanted
 	stored   *stored
 	sources  *sources
-	level    Levelled // up to which records are stored
+	level    Levelled // records of kinds up to this level are stored
 	queue    *queue
 	withheld map[model.Key]bool       // stored keys that a full comparison kept, because their objects may be in documents that cannot be read
 	refused  map[model.Key]int        // sizes in bytes of wanted records that are too large
-	again    map[model.Key]bool       // keys that others changed: to be written, or deleted, whatever their hashes are
-	batch    kv.Batch                 // under way
-	flying   map[model.Key]model.Hash // what the batch under way makes of the stored hashes; zero: no record
+	again    map[model.Key]bool       // keys that others changed: to be written or deleted, whatever their hashes
+	batch    kv.Batch                 // in progress
+	flying   map[model.Key]model.Hash // hashes after the batch in progress; zero: no record
 	place    kv.Place                 // of the newest batch
 	complete bool                     // a head has to be written even if no record differs
 	paced    bool                     // batches of endpoints alone wait for Due
@@ -39,9 +39,9 @@ func newWrites(w *wanted, s *stored, from *sources) *writes {
 		withheld: map[model.Key]bool{}, refused: map[model.Key]int{}, again: map[model.Key]bool{}}
 }
 
-// begin begins after a load.
+// begin prepares the comparison with a load.
 func (w *writes) begin(e Loaded, allowEmpty bool) {
-	w.complete = !e.Complete || allowEmpty // the first head of a store waits for the first record, unless an empty mesh is meant
+	w.complete = !e.Complete || allowEmpty // the first head of a store waits for a record, unless an empty mesh is allowed
 	w.place.Chain, w.place.Term = e.Place.Chain, e.Place.Term
 	w.queue, w.batch, w.flying = newQueue(), kv.Batch{}, nil
 	clear(w.withheld)
@@ -49,7 +49,7 @@ func (w *writes) begin(e Loaded, allowEmpty bool) {
 	clear(w.again)
 }
 
-// endTerm forgets everything that waits.
+// endTerm drops everything that waits to be written.
 func (w *writes) endTerm() {
 	w.paced, w.complete = false, false
 	w.queue, w.batch, w.flying = newQueue(), kv.Batch{}, nil
@@ -57,7 +57,7 @@ func (w *writes) endTerm() {
 	clear(w.again)
 }
 
-// collect enqueues keys that changed together. Once every document can be read, the records that were withheld are
+// collect enqueues keys that changed together. If every document can be read (readable), the withheld records are
 // compared too.
 func (w *writes) collect(changed map[model.Key]bool, since time.Time, readable bool) {
 	for key := range changed {
@@ -71,7 +71,7 @@ func (w *writes) collect(changed map[model.Key]bool, since time.Time, readable b
 	w.enqueue(changed, since)
 }
 
-// enqueue has keys that changed together wait for their batch, if any of them differs. It writes to the map.
+// enqueue enqueues keys that changed together, if any of them differs. It sets the values of the map.
 func (w *writes) enqueue(changed map[model.Key]bool, since time.Time) {
 	for key := range changed {
 		changed[key] = w.differs(key)
@@ -79,7 +79,7 @@ func (w *writes) enqueue(changed map[model.Key]bool, since time.Time) {
 	w.queue.add(changed, since)
 }
 
-// want returns the record that is to be stored under a key; nil: none.
+// want returns the record to store under a key; nil: no record.
 func (w *writes) want(key model.Key) model.Record {
 	if model.LevelOf(key.Kind) > w.level.Level {
 		return nil
@@ -87,7 +87,8 @@ func (w *writes) want(key model.Key) model.Record {
 	return w.wanted.records[key]
 }
 
-// differs reports whether the wanted record is another one than the stored one will be after the batch under way.
+// differs reports whether a key has to be written or deleted after the batch in progress. It is false while the private
+// key of the record is not sealed, or the source of another cluster has not emitted everything.
 func (w *writes) differs(key model.Key) bool {
 	if w.sources.remotes.standing(key.Origin) {
 		return false
@@ -106,8 +107,8 @@ func (w *writes) differs(key model.Key) bool {
 	return (want != nil) != is || want != nil && want.Meta().Hash != hash
 }
 
-// standing reports whether a record stays stored although no object says it: the object cannot be understood, it
-// vanished with too many others, or its record is too large or not sealed yet.
+// standing reports whether a record stays stored although no object yields it. Its object is unreadable, its removal is
+// held, or its record is too large or not sealed yet.
 func (w *writes) standing(key model.Key) bool {
 	_, stored := w.stored.hashes[key]
 	if _, flying := w.flying[key]; !stored || flying {
@@ -119,12 +120,12 @@ func (w *writes) standing(key model.Key) bool {
 // idle reports whether no key and no head waits.
 func (w *writes) idle() bool { return w.queue.empty() && !w.complete }
 
-// fill is the number of records of a batch that has more than one group, so that it is one transaction of etcd as a
-// rule: the changes that come meanwhile wait for no more than that.
+// fill is the maximum number of records of a batch with more than one group. Such a batch usually is one transaction of
+// etcd, and changes that arrive meanwhile wait only for this transaction.
 const fill = kv.MaxTxnOps - 1
 
-// makeBatch makes the next batch of the waiting keys, of Secrets that were encrypted again, and of records that others
-// changed. since is the time of the oldest change in it. False: there is nothing to write now.
+// makeBatch returns the next batch of waiting keys, Secrets that were encrypted again, and records that others changed.
+// since is the time of its oldest change; zero: no event caused it. ok is false if nothing has to be written now.
 func (w *writes) makeBatch(epoch kv.Epoch, again map[model.Key]*model.Secret, others *others) (batch kv.Batch, since time.Time, ok bool) {
 	forced := len(again)+len(others.restore) > 0 || w.complete
 	if w.paced && w.queue.config == 0 && !forced {
@@ -158,7 +159,7 @@ func (w *writes) makeBatch(epoch kv.Epoch, again map[model.Key]*model.Secret, ot
 	return w.batch, since, true
 }
 
-// hashesBefore returns the stored hashes of the keys of the batch under way.
+// hashesBefore returns the stored hashes of the keys of the batch in progress.
 func (w *writes) hashesBefore() map[model.Key]model.Hash {
 	was := make(map[model.Key]model.Hash, len(w.flying))
 	for key := range w.flying {
@@ -169,8 +170,9 @@ func (w *writes) hashesBefore() map[model.Key]model.Hash {
 	return was
 }
 
-// nextKeys takes about a number of keys from the queue, at least one, and returns the time of the oldest change among
-// them.
+// nextKeys removes groups from the queue, and returns their keys that still differ. It stops at about the given number
+// of keys, or at kv.MaxRecordBytes bytes of records. It returns at least one key if any waiting key differs. since is
+// the time of the oldest change; zero: no event caused it.
 func (w *writes) nextKeys(most int) (keys []model.Key, since time.Time) {
 	for len(keys) == 0 && !w.queue.empty() {
 		bytes := 0
@@ -194,14 +196,14 @@ func (w *writes) nextKeys(most int) (keys []model.Key, since time.Time) {
 	return keys, since
 }
 
-// takeBatch returns the batch under way, which has ended.
+// takeBatch returns the batch that was in progress, and has ended.
 func (w *writes) takeBatch() kv.Batch {
 	batch := w.batch
 	w.batch, w.flying = kv.Batch{}, nil
 	return batch
 }
 
-// applyWritten notes that a batch was written, except records that were refused.
+// applyWritten updates stored after a batch was written. Records that were too large become problems.
 func (w *writes) applyWritten(batch kv.Batch, e Written) {
 	w.stored.after, w.stored.contents, w.complete = e.After, e.Contents, false
 	w.stats.Batches++
@@ -219,11 +221,12 @@ func (w *writes) applyWritten(batch kv.Batch, e Written) {
 	}
 }
 
-// problems returns a problem for each object whose record is not stored because it is too large, or above the level.
+// problems returns a problem for each record that is too large, or above the level, in no order. Such records are not
+// stored.
 func (w *writes) problems(source func(model.Key) object.ID) (all []object.Problem) {
 	for key, size := range w.refused {
 		all = append(all, object.Problem{ID: source(key), Code: problem.NotAllowed, Severity: problem.Error,
-			Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)})
+			Message: fmt.Sprintf("its record has %d bytes, at most %d fit in etcd: the stored version stays in effect", size, kv.MaxRecordBytes)})
 	}
 	return append(all, w.aboveLevel(source)...)
 }

@@ -1,7 +1,7 @@
-// Package intern gives equal lists equal handles, so that a struct that contains a list can be compared and be a map
-// key.
+// Package intern gives equal lists equal handles. A struct with such a handle is comparable, and can be a map key.
 //
-// Owns: tables of live lists, held weakly: unused lists are collected. Reads: nothing of ours. Never: changes a list.
+// Owns: tables of lists, by weak references, so that unused lists are collected. Reads: nothing of ours. Never: changes
+// a list.
 package intern
 
 import (
@@ -16,7 +16,7 @@ import (
 // the same order. The zero List is the empty list.
 type List[T comparable] struct{ p *[]T }
 
-// All returns the elements. The caller must not change them.
+// All returns the elements; nil for the empty list. The caller must not change them.
 func (l List[T]) All() []T {
 	if l.p == nil {
 		return nil
@@ -24,13 +24,15 @@ func (l List[T]) All() []T {
 	return *l.p
 }
 
-// Weak is a weak reference to a list, which may be collected while no List holds it. The zero Weak refers to no list.
+// Weak is a weak reference to a list. The list may be collected once no List refers to it. The zero Weak refers to no
+// list.
 type Weak[T comparable] struct{ p weak.Pointer[[]T] }
 
-// Weak returns a weak reference to l.
+// Weak returns a weak reference to l; for the empty list, the zero Weak.
 func (l List[T]) Weak() Weak[T] { return Weak[T]{weak.Make(l.p)} }
 
-// List returns the list while it is held elsewhere; false if it was collected or was the empty list.
+// List returns the list, unless it was collected. No list is collected while a List refers to it. False: the list was
+// collected, or is the empty list.
 func (w Weak[T]) List() (List[T], bool) {
 	p := w.p.Value()
 	return List[T]{p}, p != nil
@@ -39,14 +41,14 @@ func (w Weak[T]) List() (List[T], bool) {
 // Len returns the number of elements.
 func (l List[T]) Len() int { return len(l.All()) }
 
-// Table interns lists of one element type. It is safe for concurrent use. The zero Table is ready.
+// Table interns lists of one element type. It is safe for concurrent use. The zero Table is ready for use.
 type Table[T comparable] struct {
 	mu    sync.Mutex // a leaf: nothing is called while it is held
 	seed  maphash.Seed
 	lists map[uint64][]weak.Pointer[[]T]
 }
 
-// List interns elements. It copies the slice of a new list.
+// List returns the List with the given elements. For a new list it copies the slice.
 func (t *Table[T]) List(elements ...T) List[T] {
 	if len(elements) == 0 {
 		return List[T]{}
@@ -69,7 +71,8 @@ func (t *Table[T]) List(elements ...T) List[T] {
 	return List[T]{p}
 }
 
-// Size returns the number of distinct lists that are held.
+// Size returns the number of distinct lists in the table, without the empty one. A collected list may count until its
+// cleanup has run.
 func (t *Table[T]) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,7 +39,7 @@ func TestList(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// Handles stand in Specs: the caller's slice may change afterwards, and Specs with equal lists are one key.
+// Specs contain handles: the caller's slice may change afterwards, and Specs with equal lists are the same map key.
 func TestFrozen(t *testing.T) {
 	type spec struct {
 		hosts List[string]
@@ -82,7 +82,7 @@ func TestCollected(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// Equal lists are equal handles for everybody, with the collector at work.
+// Equal lists have equal handles in all goroutines, while the collector runs.
 func TestConcurrent(t *testing.T) {
 	var table Table[int]
 	var wg sync.WaitGroup

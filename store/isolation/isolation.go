@@ -1,9 +1,11 @@
-// Package isolation decides which names and addresses the configuration that a namespace exports may state: its own,
-// and those that no other tenant has. Whatever else it states could take traffic of other tenants. The rules read one
-// normalised record and ask a Mesh about others.
+// Package isolation checks the hosts and addresses in configuration that one tenant exports to others. A tenant may
+// state its own hosts and addresses, and those that belong to no other tenant. Any other host or address could divert
+// traffic of other tenants. The rules read one normalised record, and look up other objects in a Mesh.
 //
-// Owns: nothing; all functions are pure.  Reads: records of ServiceEntries, VirtualServices and Workloads.  Never:
-// decides what happens to an object that breaks a rule (store/normal); configuration that its own tenant alone sees.
+// Owns: nothing; all functions are pure.
+// Reads: records of ServiceEntries, VirtualServices and Workloads.
+// Never: decides what happens to an object that breaks a rule (store/normal does); restricts configuration that only
+// proxies of the same tenant see.
 package isolation
 
 import (
@@ -14,10 +16,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// TenantLabel makes one tenant of all namespaces whose Namespace objects have the same value of it.
+// TenantLabel is a label of Namespace objects. Namespaces with the same value form one tenant.
 const TenantLabel = "navarch.io/tenant"
 
-// TenantOf names the tenant of a namespace by the value of its label, which may be empty.
+// TenantOf returns the tenant of a namespace: "navarch.io/tenant=" and label, or the namespace itself if label is
+// empty. label is the value of the TenantLabel.
 func TenantOf(namespace, label string) string {
 	if label != "" {
 		return TenantLabel + "=" + label
@@ -25,48 +28,51 @@ func TenantOf(namespace, label string) string {
 	return namespace
 }
 
-// Rules has the settings of the rules. It is immutable. The zero value knows no ranges, no given hosts and no
-// operators.
+// Rules contains the settings of the rules. Its methods do not change it, so they are safe for concurrent use. The zero
+// value has no domain, no ranges, no reserved hosts and no operators.
 type Rules struct {
 	Domain    string            // DNS suffix of the cluster
-	Operators []string          // namespaces whose configuration is the whole mesh's: nothing is refused of theirs
-	Ranges    []netip.Prefix    // of the clusters' Services and Pods
-	Given     map[string]string // host, in lower case, or wildcard -> name of the tenant that alone may have it
+	Operators []string          // namespaces that configure the whole mesh, without restrictions
+	Ranges    []netip.Prefix    // address ranges of Services and Pods of the clusters
+	Given     map[string]string // host or wildcard in lower case -> the only tenant (TenantOf) that may export it
 }
 
-// Mesh answers the questions of the rules about other objects. Services are Services and ServiceEntries; the lists
-// are not changed.
+// Mesh looks up other objects for the rules. A *model.Service is the record of a Service or of a ServiceEntry. The
+// rules do not change the returned lists.
 type Mesh interface {
-	// Tenant names the tenant of a namespace: the namespace, or TenantLabel=value. known is false where labels of
-	// namespaces are not known.
+	// Tenant returns the tenant of a namespace, as TenantOf does. known is false while the labels of namespaces are not
+	// known; name is then the namespace itself.
 	Tenant(namespace string) (name string, known bool)
-	// Services lists those with exactly this host, as it is written.
+	// Services returns the Services and ServiceEntries with exactly this host; wildcards are compared literally.
 	Services(host string) []*model.Service
-	// Below lists the ServiceEntries with a host that a wildcard covers.
+	// Below returns the ServiceEntries with a host that a wildcard covers, in any order and possibly repeated.
 	Below(wildcard string) []*model.Service
-	// At lists the Services with an address; pod says whether a Pod has it.
+	// At returns the Services (no ServiceEntries) with an address, and reports whether a Pod has it.
 	At(address netip.Addr) (services []*model.Service, pod bool)
-	// OwnPod says whether a Pod of the record's namespace has an address.
+	// OwnPod reports whether a Pod in the record's namespace has an address.
 	OwnPod(address netip.Addr) bool
-	// Within says whether a Service or a Pod has an address of a network.
+	// Within reports whether a Service or a Pod has an address in a network.
 	Within(network netip.Prefix) bool
 }
 
-// Breach is a rule that an object breaks.
+// Breach is one rule that an object breaks. Field is the path of the offending field in the object. At most 10 breaches
+// are reported for one object, in the order of its fields.
 type Breach struct {
 	Field, Message string
-	// Unsure: the labels of the namespaces are not known, and the two may be of one tenant.
+	// Unsure reports that the labels of namespaces are not known, so that both objects may belong to one tenant.
 	Unsure bool
-	// Listens: a port has no address of its own to listen at.
+	// Listens marks the breach of a port whose ServiceEntry has no addresses: the listener would accept connections to
+	// any address.
 	Listens bool
 }
 
-// maxBreaches bounds the breaches of one object that are looked for.
+// maxBreaches is the largest number of breaches reported for one object.
 const maxBreaches = 10
 
-// ServiceEntry lists the rules that the record of a ServiceEntry breaks.
+// ServiceEntry returns the rules that the record of a ServiceEntry breaks. The result is nil if no proxy of another
+// tenant sees the entry, or if it is in a namespace of Operators.
 func (r *Rules) ServiceEntry(entry *model.Service, mesh Mesh) []Breach {
-	j := r.judgement(&entry.Head, mesh)
+	j := r.evaluate(&entry.Head, mesh)
 	if !j.exported(entry.Spec.GetExportTo()) {
 		return nil
 	}
@@ -81,17 +87,20 @@ func (r *Rules) ServiceEntry(entry *model.Service, mesh Mesh) []Breach {
 	}
 	for _, port := range entry.Spec.GetPorts() {
 		if p := port.GetProtocol(); !model.NamesServer(p) && p != model.Protocol_PROTOCOL_UDP { // UDP is not proxied
-			j.breaks("spec.addresses", "without one, proxies whose agents answer no DNS take all connections to port %d for this host's", port.GetNumber())
-			j.breaches[len(j.breaches)-1].Listens = true
+			if j.report("spec.addresses", "without one, proxies whose agents answer no DNS take all connections to port %d for this host's",
+				port.GetNumber()) {
+				j.breaches[len(j.breaches)-1].Listens = true
+			}
 		}
 	}
 	return j.breaches
 }
 
-// VirtualService lists the rules that the record of a VirtualService breaks. Without rules for sidecars it breaks
-// none.
+// VirtualService returns the rules that the record of a VirtualService breaks. The rules apply to routes for sidecars
+// (gateway mesh) only. The result is nil if no proxy of another tenant sees the VirtualService, or if it is in a
+// namespace of Operators.
 func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
-	j := r.judgement(&vs.Head, mesh)
+	j := r.evaluate(&vs.Head, mesh)
 	if !slices.Contains(vs.Spec.GetGateways(), "mesh") || !j.exported(vs.Spec.GetExportTo()) {
 		return nil
 	}
@@ -113,29 +122,31 @@ func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
 	return j.breaches
 }
 
-// WorkloadEntry lists the rules that the record of a WorkloadEntry breaks: proxies of others listen at its address
-// where a headless Service selects it. The address of a Pod of its namespace is its own.
+// WorkloadEntry returns the rules that the record of a WorkloadEntry breaks. If a headless Service selects the entry,
+// proxies of other tenants listen at its address. DNS names and the address of a Pod in the same namespace are allowed.
+// The result is nil in a namespace of Operators.
 func (r *Rules) WorkloadEntry(entry *model.Workload, mesh Mesh) []Breach {
 	if slices.Contains(r.Operators, entry.Key.Namespace) {
 		return nil
 	}
-	j, address := r.judgement(&entry.Head, mesh), entry.Spec.GetEndpoint().GetAddress()
+	j, address := r.evaluate(&entry.Head, mesh), entry.Spec.GetEndpoint().GetAddress()
 	j.address("spec.address", address)
 	if a, err := netip.ParseAddr(address); len(j.breaches) == 0 || err == nil && mesh.OwnPod(a.Unmap()) {
 		return nil
 	}
 	for i := range j.breaches {
-		j.breaches[i].Unsure = !j.known // who does not know tenants does not know Pods
+		j.breaches[i].Unsure = !j.known // without the tenants, the Pods are not known either
 	}
 	return j.breaches
 }
 
-// NetworkGateway lists the rules that a Service breaks whose label makes it the gateway of a network.
+// NetworkGateway returns the rule that a Service with a network label breaks. Only Services in a namespace of Operators
+// may be the gateway of a network.
 func (r *Rules) NetworkGateway(namespace, network string) []Breach {
 	if slices.Contains(r.Operators, namespace) {
 		return nil
 	}
-	j := &judgement{}
-	j.breaks("metadata.labels["+model.NetworkLabel+"]", "the gateway of network %q is outside of the system namespace", network)
+	j := &evaluation{}
+	j.report("metadata.labels["+model.NetworkLabel+"]", "the gateway of network %q is outside of the system namespace", network)
 	return j.breaches
 }

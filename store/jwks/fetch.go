@@ -20,12 +20,13 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Bounds of one request. Key sets of large issuers have about 12 KiB. Most of that are certificates, which are dropped.
+// Bounds of one fetch, including discovery and redirects. Key sets of large issuers have about 12 KiB. Most of that are
+// certificates, which are dropped.
 const (
 	defaultTimeout = 5 * time.Second // Istio's default, for rules without a timeout
 	mostTimeout    = 30 * time.Second
-	mostBody       = 256 << 10
-	mostKept       = 16 << 10 // of a key set without its certificates; each policy that reads it contains it
+	mostBody       = 256 << 10 // of one response
+	mostKept       = 16 << 10  // of a key set without certificates; each policy that uses it contains a copy
 	mostHeaders    = 16 << 10
 	mostRedirects  = 3
 )
@@ -33,8 +34,8 @@ const (
 // discoveryPath is the path of an issuer's discovery document (OpenID Connect Discovery 1.0, section 4).
 const discoveryPath = "/.well-known/openid-configuration"
 
-// never lists the addresses that the leader must not connect to: those of this machine's link, where clouds serve
-// credentials of machines, and addresses that are not of a single host.
+// never lists the addresses that are always blocked: link-local and other addresses at which clouds serve credentials
+// of machines, and addresses of no single host (unspecified, multicast, broadcast).
 var never = prefixes("0.0.0.0/8", "169.254.0.0/16", "fe80::/10", "224.0.0.0/4", "ff00::/8", "255.255.255.255/32", "::/128",
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
 
@@ -49,24 +50,24 @@ func prefixes(all ...string) (out []netip.Prefix) {
 
 // FetcherConfig configures NewFetcher.
 type FetcherConfig struct {
-	Blocked  []netip.Prefix        // in addition to those that are always blocked (BLOCKED_CIDRS_IN_JWKS_URIS)
-	Cluster  func(netip.Addr) bool // reports addresses of the cluster, which are blocked too; nil: none is blocked
-	Loopback bool                  // allows addresses of this machine
-	Roots    *x509.CertPool        // for servers; nil: the system's
+	Blocked  []netip.Prefix        // BLOCKED_CIDRS_IN_JWKS_URIS, in addition to the addresses that are always blocked
+	Cluster  func(netip.Addr) bool // reports the addresses of the cluster, which are blocked; nil: no such block
+	Loopback bool                  // allows loopback addresses
+	Roots    *x509.CertPool        // that servers are verified against; nil: the system's
 }
 
-// Fetcher fetches key sets. The author of a RequestAuthentication chooses the URL, so everything is bounded: addresses,
-// bytes and time. Addresses are checked when a connection is made, so that neither a name with changing addresses nor a
-// redirect evades the check. A Fetcher sends no credentials and uses no proxy.
+// Fetcher fetches key sets. The author of a RequestAuthentication chooses the URL, so addresses, bytes and time are
+// bounded. Addresses are checked when a connection is made: neither a name with changing addresses nor a redirect
+// evades the check. A Fetcher sends no credentials and uses no proxy. It is safe for concurrent use.
 type Fetcher struct {
 	FetcherConfig
 	client *http.Client
 }
 
-// errBlocked is wrapped by the error of a connection that is not allowed.
-var errBlocked = errors.New("the address is one that may not be connected to")
+// errBlocked is wrapped by the error of a connection to a blocked address.
+var errBlocked = errors.New("connections to the address are not allowed")
 
-// NewFetcher returns a Fetcher. It connects to nothing yet.
+// NewFetcher returns a Fetcher. It connects to no server yet.
 func NewFetcher(c FetcherConfig) *Fetcher {
 	f := &Fetcher{FetcherConfig: c}
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return f.allowed(address) }}
@@ -77,7 +78,7 @@ func NewFetcher(c FetcherConfig) *Fetcher {
 	return f
 }
 
-// allowed returns an error if an address, just before the connection, is blocked.
+// allowed returns an error if an address, IP:PORT, is blocked. The dialer calls it just before each connection.
 func (f *Fetcher) allowed(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -89,14 +90,14 @@ func (f *Fetcher) allowed(address string) error {
 			return fmt.Errorf("%w: %v", errBlocked, a)
 		}
 		if f.Cluster != nil && f.Cluster(a) {
-			return fmt.Errorf("%w: %v is one of the cluster's own, from which --jwks-cluster allows to fetch keys", errBlocked, a)
+			return fmt.Errorf("%w: %v is an address of the cluster, which only --jwks-cluster allows", errBlocked, a)
 		}
 	}
 	return nil
 }
 
-// meant returns the addresses that packets to a may reach: a itself, and the IPv4 address in it (IPv4-mapped, NAT64,
-// 6to4).
+// meant returns the addresses that packets to a may reach: a itself, without zone and IPv4 mapping, and the IPv4
+// address that it embeds (NAT64, IPv4-compatible, 6to4).
 func meant(a netip.Addr) []netip.Addr {
 	a = a.WithZone("").Unmap()
 	all := []netip.Addr{a}
@@ -107,14 +108,18 @@ func meant(a netip.Addr) []netip.Addr {
 	switch {
 	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("::/96").Contains(a):
 		all = append(all, netip.AddrFrom4([4]byte(raw[12:16])))
+	case netip.MustParsePrefix("64:ff9b:1::/48").Contains(a): // with a prefix of any length (RFC 6052, section 2.2)
+		for _, at := range [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}} {
+			all = append(all, netip.AddrFrom4([4]byte{raw[at[0]], raw[at[1]], raw[at[2]], raw[at[3]]}))
+		}
 	case netip.MustParsePrefix("2002::/16").Contains(a):
 		all = append(all, netip.AddrFrom4([4]byte(raw[2:6])))
 	}
 	return all
 }
 
-// redirect allows a few redirects, to http and https only, and from https only to https. Their addresses are checked
-// when the connection is made.
+// redirect permits up to mostRedirects redirects: from https to https only, and from http to both. Their addresses are
+// checked when the connection is made.
 func redirect(r *http.Request, via []*http.Request) error {
 	switch last := via[len(via)-1].URL; {
 	case len(via) > mostRedirects:
@@ -122,12 +127,12 @@ func redirect(r *http.Request, via []*http.Request) error {
 	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || last.Scheme == "https"):
 		return fmt.Errorf("a redirect from %s to %s", last.Scheme, r.URL.Scheme)
 	case r.URL.User != nil:
-		return errors.New("a redirect with a user in it")
+		return errors.New("a redirect to a URL with a user")
 	}
 	return nil
 }
 
-// limitOf returns the timeout of a fetch, given the one that a rule states; 0 stands for no statement.
+// limitOf returns the timeout of a fetch, given the timeout that a rule states; 0: not stated.
 func limitOf(stated time.Duration) time.Duration {
 	if stated <= 0 {
 		return defaultTimeout
@@ -135,8 +140,12 @@ func limitOf(stated time.Duration) time.Duration {
 	return min(stated, mostTimeout)
 }
 
-// Fetch fetches the keys at a source, as a JSON Web Key Set with public keys only. Errors are for operators alone: they
-// describe networks that tenants do not see.
+// Fetch fetches the key set at a source, and returns it as a JSON Web Key Set without certificates and unusable keys.
+// Symmetric keys stay in the set. s.Timeout bounds the whole fetch: 5 s if it is 0, and at most 30 s.
+//
+// Errors: the address is blocked, the server does not answer with status 200 within the bounds, the content is not a
+// key set with a usable key, or a key contains its private part. Errors are for operators alone: they describe networks
+// that tenants do not see.
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()
@@ -157,14 +166,14 @@ func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", at, err)
 	case private:
-		return "", fmt.Errorf("%s: a key has its private part, so that everybody who can read it can sign", at)
+		return "", fmt.Errorf("%s: a key contains its private part, so every reader of the key set could sign tokens", at)
 	case len(keys) > mostKept:
-		return "", fmt.Errorf("%s: its keys have %d bytes, want at most %d", at, len(keys), mostKept)
+		return "", fmt.Errorf("%s: the keys have %d bytes, want at most %d", at, len(keys), mostKept)
 	}
 	return string(keys), nil
 }
 
-// discover requests the URL of an issuer's keys.
+// discover fetches an issuer's discovery document and returns the URL of the issuer's keys.
 func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 	raw, err := f.get(ctx, strings.TrimSuffix(issuer, "/")+discoveryPath)
 	if err != nil {
@@ -174,17 +183,17 @@ func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 		URI string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(raw, &document); err != nil {
-		return "", fmt.Errorf("%s is no issuer's document: %w", issuer, err)
+		return "", fmt.Errorf("%s: the discovery document does not decode: %w", issuer, err)
 	}
 	from, err := url.Parse(issuer)
 	to, err2 := url.Parse(document.URI)
 	if err != nil || err2 != nil || to.User != nil || to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https") {
-		return "", fmt.Errorf("%s says that its keys are at %.200q, which is no URL to ask", issuer, document.URI)
+		return "", fmt.Errorf("%s: jwks_uri of the discovery document is %.200q, which is not an allowed URL", issuer, document.URI)
 	}
 	return document.URI, nil
 }
 
-// get reads the content at a URL.
+// get returns the body at a URL. A status other than 200 and a body above mostBody are errors.
 func (f *Fetcher) get(ctx context.Context, at string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {

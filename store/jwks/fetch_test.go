@@ -40,13 +40,13 @@ func newKey(t *testing.T, private bool) string {
 	return string(raw)
 }
 
-// Which addresses nobody may have the leader connect to, in whatever form they are written.
+// The addresses to which the leader never connects, in any notation.
 func TestAllowed(t *testing.T) {
 	f := NewFetcher(FetcherConfig{Blocked: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	for address, want := range map[string]bool{
 		"192.0.2.1:443": true, "[2001:db8::1]:443": true, "172.16.0.1:80": true, "11.0.0.1:443": true,
 		"10.1.2.3:443": false, "[fd00::1]:443": false, "[::ffff:10.1.2.3]:443": false, "[64:ff9b::a01:203]:443": false,
-		"169.254.169.254:80": false, "[::ffff:169.254.169.254]:80": false, "[64:ff9b::a9fe:a9fe]:80": false, "[2002:a9fe:a9fe::1]:80": false, "[::a9fe:a9fe]:80": false,
+		"169.254.169.254:80": false, "[::ffff:169.254.169.254]:80": false, "[64:ff9b::a9fe:a9fe]:80": false, "[64:ff9b:1:a9fe:a9:fe00::]:80": false, "[64:ff9b:1::a9fe:a9fe]:80": false, "[2002:a9fe:a9fe::1]:80": false, "[::a9fe:a9fe]:80": false,
 		"[fe80::1]:80": false, "[fe80::1%eth0]:80": false, "[fd00:ec2::254]:80": false, "100.100.100.200:80": false, "168.63.129.16:80": false, "192.0.0.192:80": false,
 		"127.0.0.1:80": false, "127.9.9.9:80": false, "[::1]:80": false, "[::ffff:127.0.0.1]:80": false, "0.0.0.0:80": false, "[::]:80": false, "224.0.0.1:80": false, "[ff02::1]:80": false,
 		"name:80": false,
@@ -133,12 +133,12 @@ func TestFetch(t *testing.T) {
 			t.Errorf("%s: %s, %v", path, got, err)
 		}
 	}
-	if n := sent.Load(); n > 16<<20 { // what was on its way when the reader had enough
+	if n := sent.Load(); n > 16<<20 { // bytes in transit when the reader stopped
 		t.Errorf("%d bytes of an endless answer were taken", n)
 	}
 }
 
-// A name that resolves to an address of this machine, or of the cluster, leads nowhere; nobody is asked.
+// A name that resolves to an address of this machine, or of the cluster, is refused without a request.
 func TestNameOfLoopback(t *testing.T) {
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -161,8 +161,8 @@ func TestNameOfLoopback(t *testing.T) {
 	}
 }
 
-// TLS: a server whose certificate nobody has signed is not believed, one of the operator's roots is; from TLS no
-// redirect leads to plain HTTP.
+// TLS: a server with an unknown issuer is refused, one with an operator's root is accepted; a redirection from TLS to
+// plain HTTP is refused.
 func TestTLS(t *testing.T) {
 	keys := newKey(t, false)
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, keys) }))

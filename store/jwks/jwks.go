@@ -1,9 +1,9 @@
-// Package jwks fetches the keys that verify tokens (RequestAuthentication, jwksUri and issuer). Only the leader fetches
-// them. It fetches them again when they may have changed, and emits them to the ingester. The last good keys stay in
-// use while a server fails or sends something else.
+// Package jwks fetches the key sets that verify tokens (RequestAuthentication, jwksUri and issuer). Only the leader
+// fetches them. It fetches each key set again after a fixed interval, and emits it to the ingester. The last good keys
+// stay in use while a server fails or sends something else.
 //
 // Owns: fetched/ in etcd (the leader), and the objects with the keys of a source (normal.KeysID). Reads: the sources
-// that the ingester needs. Never: fetches others; is called by planning or pushing; invents a key.
+// that the ingester needs. Never: fetches other URLs; is called by planning or pushing; creates a key.
 package jwks
 
 import (
@@ -27,43 +27,45 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds. Sources of one namespace that never answer do not delay those of others.
+// Bounds. Servers of one namespace that never answer do not delay the fetches of other namespaces.
 const (
-	MostOfNamespace     = 64 // sources of one namespace that are fetched
-	mostSources         = 4096
-	parallel            = 16 // concurrent fetches
+	MostOfNamespace     = 64   // sources of one namespace that are fetched
+	mostSources         = 4096 // of all namespaces
+	parallel            = 16   // concurrent fetches
 	parallelOfNamespace = 2
 )
 
-// Pauses after a failure, doubled from the first to the last while it continues.
+// Pauses after a failed fetch. The pause doubles from firstRetry to lastRetry while fetches fail, up to Config.Refresh.
 const (
 	firstRetry = 2 * time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// Refresh is the default life of keys (Istio's default, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL).
+// Refresh is the default of Config.Refresh (Istio's default, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL).
 const Refresh = 20 * time.Minute
 
-// Problem is a problem of a source, or of a namespace with too many sources.
+// Problem is a problem of a source, or of a namespace with too many sources. One more Problem may count sources that
+// are not listed.
 type Problem struct {
-	ID      object.ID // of the source's object, without a namespace; or of a namespace, without a name
+	ID      object.ID // of the source without a namespace, of the namespace without a name, or neither for the count
 	Message string
 }
 
 // Config configures New.
 type Config struct {
 	Fetch   func(ctx context.Context, s normal.KeySource) (keys string, err error) // Fetcher.Fetch
-	Refresh time.Duration                                                          // life of keys
-	Emit    func([]object.Event)
+	Refresh time.Duration                                                          // interval of fetches; above 0
+	Emit    func([]object.Event)                                                   // events sorted by ID, Synced last
 	Log     *slog.Logger
 }
 
-// Leader fetches keys while this process leads. Its methods may be called from any goroutine.
+// Leader fetches key sets while this process leads. Its methods may be called from any goroutine, but only one Run at a
+// time.
 type Leader struct {
 	Config
-	wake chan struct{} // capacity 1: other sources are needed
+	wake chan struct{} // capacity 1: Need was called
 
-	mu    sync.Mutex // a leaf: guards what follows
+	mu    sync.Mutex // a leaf: guards ids and whole
 	ids   []object.ID
 	whole bool
 
@@ -76,8 +78,9 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 // Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.JWKS) }
 
-// Need sets the objects that are needed from now on, sorted. whole means that every source has emitted everything, so
-// that ids is complete.
+// Need sets the IDs of the objects that are needed from now on (normal.KeysID), sorted. The caller must not change ids
+// afterwards. whole means that ids is complete: every origin has emitted its objects. Key sets that are not needed are
+// deleted once ids is complete.
 func (l *Leader) Need(ids []object.ID, whole bool) {
 	l.mu.Lock()
 	l.ids, l.whole = ids, whole
@@ -88,7 +91,8 @@ func (l *Leader) Need(ids []object.ID, whole bool) {
 	}
 }
 
-// Problems returns the problems of the present term.
+// Problems returns the problems of the present term; nil while this process does not lead. Up to 20 sources are listed,
+// and further ones are counted. The caller must not change the list.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -104,33 +108,34 @@ type term struct {
 	sources map[normal.KeySource]*source
 	stored  map[normal.KeySource]string               // the content of etcd
 	emitted map[normal.KeySource]map[object.ID]string // JSON of the objects that were emitted
-	changed map[normal.KeySource]bool                 // sources whose changes are not stored and emitted yet
+	changed map[normal.KeySource]bool                 // sources with changes that are not stored and emitted yet
 	left    map[string]int                            // number of sources of a namespace beyond the bounds
-	whole   bool
-	synced  bool
-	running int
-	by      map[string]int // running fetches of each namespace
+	whole   bool                                      // Need was complete in this term
+	synced  bool                                      // Synced was emitted
+	running int                                       // running fetches
+	by      map[string]int                            // running fetches of each namespace
 	answers chan answer
 }
 
-// source is one key set that is needed.
+// source is the state of one needed key set.
 type source struct {
-	ids    []object.ID // objects that need it, by namespace; its fetches count for the first one
-	keys   string      // the last good keys; empty: there were none
-	asking bool
-	due    time.Time
-	failed int   // failures since the last success
-	wrong  error // why keys are not from the server's last response; nil: they are, or there was no fetch
+	ids    []object.ID // its objects, one per namespace; fetches count for the first object's namespace
+	keys   string      // the last good keys, or those that an earlier leader stored; empty: there were none
+	asking bool        // a fetch is running
+	due    time.Time   // of the next fetch
+	failed int         // failures since the last success
+	wrong  error       // of the last fetch; nil: it succeeded, or there was no fetch
 }
 
 type answer struct {
 	of      normal.KeySource
-	charged string // the namespace
+	charged string // the namespace that the fetch counts for
 	keys    string
 	err     error
 }
 
-// Run is one term. It returns when ctx ends or another process leads.
+// Run fetches key sets for one term, and returns after ctx ends or another process leads. Failures of etcd are logged
+// and retried. An epoch that no longer leads is noticed at the next write.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -152,7 +157,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("fetched key sets cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
+			l.Log.Warn("fetched key sets cannot be stored in etcd, and are not used until they are stored; trying again", obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(wait)
@@ -161,7 +166,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 			t.needed()
 		case a := <-t.answers:
 			t.applyAnswer(a, time.Now())
-			for range len(t.answers) { // all responses that wait are stored together
+			for range len(t.answers) { // one publish stores all responses that have arrived
 				t.applyAnswer(<-t.answers, time.Now())
 			}
 		case <-timer.C:
@@ -184,7 +189,7 @@ func inTurn(ids []object.ID) (ordered []object.ID, rank map[object.ID]int) {
 	return ordered, rank
 }
 
-// needed applies the objects of the last Need, within the bounds of each namespace and of all.
+// needed applies the arguments of the last Need, within the bounds for each namespace and for all namespaces.
 func (t *term) needed() {
 	t.mu.Lock()
 	ids, whole := t.ids, t.whole || t.Leader.whole
@@ -229,7 +234,7 @@ func (t *term) needed() {
 	}
 }
 
-// fetchDue begins to fetch the key sets that are due, and returns the time until the next one is.
+// fetchDue starts the fetches that are due, and returns the time until the next one is due, at most an hour.
 func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
 	inOrder := slices.SortedFunc(maps.Keys(t.sources), func(a, b normal.KeySource) int {
@@ -264,7 +269,7 @@ func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Ti
 	return wait
 }
 
-// applyAnswer stores a response.
+// applyAnswer applies the result of a fetch to its source, and sets the time of the next fetch.
 func (t *term) applyAnswer(a answer, now time.Time) {
 	t.running--
 	if t.by[a.charged]--; t.by[a.charged] == 0 {
@@ -292,16 +297,16 @@ func (t *term) applyAnswer(a answer, now time.Time) {
 	s.keys, s.wrong, s.failed, s.due = a.keys, nil, 0, now.Add(jittered(t.Refresh))
 }
 
-// jittered varies a pause by a tenth, so that fetches that began together spread out.
+// jittered varies a pause by up to a tenth, so that fetches that began together spread out.
 func jittered(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// unfetched is the reason that everybody may read, whatever the cause of a failure. A text for each cause would tell a
-// tenant which addresses and ports are open in networks that it does not see.
+// unfetched is the public reason of every failed fetch. A text for each cause would tell a tenant which addresses and
+// ports are open in networks that it does not see.
 const unfetched = "it does not answer the control plane with a key set"
 
-// reason returns the public reason for a source without new keys; empty if it has them.
+// reason returns the public reason for a failure of the last fetch; empty: it succeeded, or there was no fetch.
 func (s *source) reason() string {
 	if s.wrong == nil {
 		return ""
@@ -309,19 +314,19 @@ func (s *source) reason() string {
 	return unfetched
 }
 
-// maxProblems bounds the sources in problems; further ones are counted.
+// maxProblems is the maximum number of sources in the list of problems; further ones are counted.
 const maxProblems = 20
 
-// report publishes the sources that cannot be fetched, and the numbers of those beyond the bounds.
+// report publishes the sources that cannot be fetched, and for each namespace the number of sources beyond the bounds.
 func (t *term) report() {
 	var problems []Problem
 	for _, s := range t.sources {
 		if s.wrong == nil {
 			continue
 		}
-		stands := "tokens that they would verify are refused"
+		stands := "tokens that need them are refused"
 		if s.keys != "" {
-			stands = "those that were fetched last stand"
+			stands = "the keys that were fetched last stay in use"
 		}
 		id := s.ids[0]
 		id.Namespace = "" // the reason is for operators: it describes networks that tenants do not see
@@ -334,7 +339,7 @@ func (t *term) report() {
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(t.left)) {
 		problems = append(problems, Problem{object.ID{Kind: "KeySet", Origin: Origin(), Namespace: namespace},
-			fmt.Sprintf("%d key sets of namespace %s are not fetched, which refuses tokens: %d of a namespace are at most, those that come first",
+			fmt.Sprintf("%d key sets of namespace %s are not fetched, so tokens are refused: the first %d of a namespace are fetched",
 				t.left[namespace], namespace, MostOfNamespace)})
 	}
 	t.problems.Store(&problems)

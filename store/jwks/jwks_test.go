@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// heard holds the events that the ingester received.
+// heard contains the events that the ingester received.
 type heard struct {
 	mu     sync.Mutex
 	all    map[object.ID]normal.Keys
@@ -44,7 +44,7 @@ func (h *heard) emit(events []object.Event) {
 	}
 }
 
-// say returns the events in one line.
+// say formats the events as one line.
 func (h *heard) say() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,7 +55,7 @@ func (h *heard) say() string {
 	return fmt.Sprintf("%v%v", h.synced, all)
 }
 
-// world is servers: what each says, and who was asked.
+// world is a set of servers: the response of each, and the requests that they received.
 type world struct {
 	mu    sync.Mutex
 	says  map[string]string // "": it fails
@@ -104,9 +104,9 @@ func ids(names ...string) (all []object.ID) {
 	return all
 }
 
-// Keys are fetched again when they may have changed, and told to every namespace that names them; what was good stands
-// while the server fails, also for the next leader, which has told everything before anybody answers; what is needed no
-// more is forgotten.
+// Keys are fetched again when they may have changed, and emitted for every namespace that names them. The last good
+// keys stay while the server fails, also for the next leader, which emits everything before any response. Sources that
+// are no longer needed are dropped.
 func TestLeaders(t *testing.T) {
 	w, etcd := &world{}, kvtest.Start(t)
 	store := etcd.Connect()
@@ -149,8 +149,8 @@ func TestLeaders(t *testing.T) {
 	})
 }
 
-// A namespace that names ten thousand sources has a few of them fetched, few at a time, and is told of; none of its
-// servers answers, and others' do all the same.
+// Of a namespace with ten thousand sources a few are fetched, few at a time, and a problem reports it. None of its
+// servers answers, and sources of other namespaces are fetched nevertheless.
 func TestOneNamespaceHoldsUpNoOther(t *testing.T) {
 	etcd := kvtest.Start(t)
 	var mu sync.Mutex
@@ -200,7 +200,7 @@ func TestOneNamespaceHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Where a server fails again and again, it is asked more and more seldom, and never at the same distance as others.
+// If a server fails repeatedly, the intervals between requests grow, and are never the same for several sources.
 func TestBackOff(t *testing.T) {
 	at := time.Now()
 	term := &term{Leader: New(Config{Refresh: Refresh, Log: slog.New(slog.DiscardHandler)}), sources: map[normal.KeySource]*source{{URI: "u"}: {}}, by: map[string]int{}, changed: map[normal.KeySource]bool{}}
@@ -221,7 +221,7 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-// Many namespaces that name as much as they may take from one another what there is of all, and leave others theirs.
+// Many namespaces with as many sources as allowed share the total limit, and leave the others their part.
 func TestNamespacesShareWhatThereIs(t *testing.T) {
 	var needed []string
 	for i := range 100 {
@@ -243,7 +243,7 @@ func TestNamespacesShareWhatThereIs(t *testing.T) {
 	}
 }
 
-// However many namespaces name servers that do not answer, few are asked at once.
+// For any number of namespaces with servers that do not answer, few requests are in progress at once.
 func TestFewAreAskedAtOnce(t *testing.T) {
 	etcd := kvtest.Start(t)
 	var mu sync.Mutex

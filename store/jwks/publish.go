@@ -14,16 +14,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// folder is the folder of key sets in etcd, each below the hash of its source.
+// folder is the folder of key sets in etcd. The name of each is a hash of its source.
 const folder = "fetched/"
 
-// storedTogether is the number of key sets in one transaction. Each has at most mostKept bytes.
+// storedTogether is the maximum number of key sets in one transaction. Each has at most mostKept bytes.
 const storedTogether = 16
 
 // stored is one key set in etcd.
 type stored struct {
-	Source string `json:"source"`
-	Keys   string `json:"keys"`
+	Source string `json:"source"` // normal.KeySource.String
+	Keys   string `json:"keys"`   // JSON Web Key Set
 }
 
 func pathOf(of normal.KeySource) string {
@@ -31,7 +31,7 @@ func pathOf(of normal.KeySource) string {
 	return folder + hex.EncodeToString(hash[:16])
 }
 
-// load reads the stored key sets, and retries until it succeeds; false if the context ends first.
+// load reads the stored key sets, and retries until etcd answers. It returns false if ctx ends first.
 func (t *term) load(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		blobs, _, err := t.store.Blobs(ctx, folder, 0)
@@ -42,21 +42,22 @@ func (t *term) load(ctx context.Context) bool {
 				err := json.Unmarshal(blob.Raw, &one)
 				of, err2 := normal.ParseKeySource(one.Source)
 				if err != nil || err2 != nil {
-					t.Log.Warn("a key set that was fetched before cannot be read: it is fetched again", obs.KeyName, blob.Path)
+					t.Log.Warn("a stored key set does not decode; it is fetched again", obs.KeyName, blob.Path)
 					continue
 				}
 				t.stored[of] = one.Keys
 			}
 			return true
 		}
-		t.Log.Warn("key sets that were fetched before cannot be read; trying again", obs.KeyError, err)
+		t.Log.Warn("stored key sets cannot be read from etcd; trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
 	}
 	return false
 }
 
 // publish stores new keys in etcd and then emits them to the ingester, so that another leader knows every key in use.
-// The first publish after Need is whole also emits Synced: it does not wait for servers.
+// After a complete Need, the first publish also emits Synced, without waiting for servers. Errors are those of save;
+// nothing was emitted then.
 func (t *term) publish(ctx context.Context) error {
 	if err := t.save(ctx); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (t *term) publish(ctx context.Context) error {
 	return nil
 }
 
-// save writes the differences to etcd. It deletes unnecessary key sets once Need is whole.
+// save writes changed key sets to etcd, and deletes those that are not needed. Errors are those of kv.FencedBlobs.Set.
 func (t *term) save(ctx context.Context) error {
 	blobs := t.store.FencedBlobs(t.epoch, storedTogether)
 	for of := range t.changed {
@@ -103,7 +104,7 @@ func (t *term) save(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// events returns the events that the ingester has not received yet.
+// events returns the puts and deletes for the changed sources, in the order of IDs, and marks them as emitted.
 func (t *term) events() (events []object.Event) {
 	for of := range t.changed {
 		s := t.sources[of]
@@ -113,7 +114,7 @@ func (t *term) events() (events []object.Event) {
 		before, now := t.emitted[of], map[object.ID]string{}
 		for _, id := range s.ids {
 			made, err := normal.NewKeys(id, s.keys, s.reason())
-			if err != nil || s.keys == "" && s.wrong == nil { // strings always encode; no response has come
+			if err != nil || s.keys == "" && s.wrong == nil { // err is always nil; or no response has come yet
 				continue
 			}
 			if now[id] = string(made.JSON); now[id] != before[id] {

@@ -10,15 +10,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrConflict means that a blob is not at the revision that a change requires. Nothing was written: read the blob
-// again.
+// ErrConflict means that a condition of a change does not hold, because another process wrote first. Nothing was
+// written. Read the blobs again.
 var ErrConflict = errors.New("another wrote first")
 
-// Blob is one value of a family whose contents this package does not decode.
+// Blob is one stored value that this package does not decode.
 type Blob struct {
 	Path     string // begins with the path of one of the Families
-	Raw      []byte
-	Revision int64 // etcd's modification revision
+	Raw      []byte // not nil in results, even if empty
+	Revision int64  // etcd's modification revision
 }
 
 // BlobChange is one atomic transaction on blobs.
@@ -26,12 +26,12 @@ type BlobChange struct {
 	If     map[string]int64 // path -> required modification revision; 0: the blob must be absent
 	Put    []Blob           // Revision is ignored
 	Delete []string
-	// Unchanged maps a folder to a revision. The change fails if a key of the folder was written after it. Only
-	// ChangeFenced supports it.
+	// Unchanged maps a folder to a revision. The change fails with ErrConflict if a present key of the folder was written
+	// after that revision; deletions are not noticed. Only ChangeFenced supports it; ChangeBlobs ignores it.
 	Unchanged map[string]int64
 }
 
-// blobFamilies are the folders that the functions of this file write. Blobs also reads fleetFamilies.
+// blobFamilies are the folders for the functions of this file. Blobs also reads fleetFamilies.
 var blobFamilies = []string{"allowances/", "certificates/", "clocks/", "keys/", "sealing/"}
 
 func (s *Store) blobKey(path string) (string, error) {
@@ -43,9 +43,10 @@ func (s *Store) blobKey(path string) (string, error) {
 	return "", fmt.Errorf("blob %q: want a path below one of %v", path, blobFamilies)
 }
 
-// Blobs lists a folder, whose path ends with a slash, in order of paths. It reads linearizably at one revision and
-// returns that revision. A since above 0 leaves out blobs that were written at that revision or before. Errors: the
-// path is not below one of the Families that this package lists, or etcd does not answer.
+// Blobs lists a folder in order of paths, at one revision, and returns that revision. The folder ends with a slash. The
+// read is linearizable. A since above 0 leaves out blobs that were written at that revision or before. Errors: the
+// folder is in neither blobFamilies nor fleetFamilies, ErrCompacted if etcd compacts the revision between two pages,
+// ErrForbidden, or etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 		}
 		page, err := s.client.Get(ctx, from, opts...)
 		if err != nil {
-			return nil, 0, fmt.Errorf("list %s: %w", folder, translate(err))
+			return nil, 0, fmt.Errorf("list %s: %w", folder, err)
 		}
 		if at == 0 {
 			at = page.Header.Revision
@@ -81,8 +82,9 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 // eachPage is the number of blobs in one request of EachBlob. It is small because blobs may be large.
 const eachPage = 16
 
-// EachBlob calls f with every blob of a folder, in order of paths and as of one revision. It reads pages, for folders
-// that are too large for memory. It stops at the first error of f and returns it.
+// EachBlob calls f with every blob of a folder, in order of paths and as of one revision. It reads page by page, for
+// folders that are too large for memory. It stops at the first error of f and returns it. Other errors are those of
+// Blobs; the folder must be in blobFamilies.
 func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error) error {
 	from, err := s.blobKey(folder)
 	if err != nil {
@@ -91,7 +93,7 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 	for end, at := after(from), int64(0); ; {
 		page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(eachPage), clientv3.WithRev(at))
 		if err != nil {
-			return fmt.Errorf("list %s: %w", folder, translate(err))
+			return fmt.Errorf("list %s: %w", folder, err)
 		}
 		if at == 0 {
 			at = page.Header.Revision
@@ -108,8 +110,9 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 	}
 }
 
-// ChangeBlobs writes a change and returns its revision. ErrConflict: a condition of the change does not hold, and
-// nothing was written. After any other error the outcome is unknown.
+// ChangeBlobs writes a change in one transaction and returns its revision. Errors: a path is outside blobFamilies, a
+// blob exceeds MaxRecordBytes, or ErrConflict if a condition does not hold; nothing was written then. After an error of
+// etcd the outcome is unknown.
 func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	var conditions []clientv3.Cmp
 	for path, revision := range c.If {
@@ -139,7 +142,7 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	}
 	resp, err := s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("change %d blobs: %w", len(ops), translate(err))
+		return 0, fmt.Errorf("change %d blobs: %w", len(ops), err)
 	}
 	if !resp.Succeeded {
 		return 0, ErrConflict
@@ -147,8 +150,8 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
-// DropBlobs deletes the blobs whose paths are at or after from and before to, and returns their number. Errors: a path
-// is outside blobFamilies, or etcd's.
+// DropBlobs deletes the blobs in the range of paths [from, to), and returns their number. Errors: a path is outside
+// blobFamilies, or etcd's.
 func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	first, err := s.blobKey(from)
 	if err != nil {
@@ -165,9 +168,9 @@ func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	return resp.Deleted, nil
 }
 
-// BlobsChanged returns a channel that receives after writes below a folder, and after each restart of the watch, until
-// ctx ends. Several changes may cause one receipt, so the receiver reads the folder again. An error means that the
-// folder is outside blobFamilies.
+// BlobsChanged returns a channel that receives after writes below a folder, and after each start of the watch, also the
+// first. Several changes may cause one receipt, so the receiver reads the folder again. Receipts end with ctx, but the
+// channel is not closed. An error means that the folder is outside blobFamilies.
 func (s *Store) BlobsChanged(ctx context.Context, folder string) (<-chan struct{}, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

@@ -17,7 +17,7 @@ func TestBlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-changed // the watch stands
+	<-changed // the watch is open
 	first, err := s.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{"keys/a": 0}, Put: []kv.Blob{{Path: "keys/a", Raw: []byte("1")}}})
 	if err != nil {
 		t.Fatal(err)

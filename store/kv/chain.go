@@ -12,22 +12,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Place is the position of a complete head among all heads that the leaders of a mesh have written. It shows whether a
-// restore of etcd lost state. Revisions and the cluster's id do not: a restore may keep them, change them or raise them
-// (etcdutl snapshot restore --bump-revision). Heads of older builds have the zero Place.
+// Place is the position of a complete head in the sequence of heads that a revision's leaders write. It shows whether a
+// restore of etcd lost state. Revisions and the cluster's id do not: a restore may keep, change or raise them (etcdutl
+// snapshot restore --bump-revision). Heads of older builds have the zero Place.
 type Place struct {
-	Chain uint64 // random number of the first leader of the chain, kept by all later leaders; 0: not known
+	Chain uint64 // random number of the first leader of the chain, copied by later leaders; 0: not known
 	Term  uint64 // of the leader that wrote the head; each full comparison with the stored records begins a higher term
 	Seq   uint64 // number of the batch within the term
 }
 
-// maxTerm is above all accepted terms, so that the next leader can still add one.
+// maxTerm is above all valid terms, so that the next leader can still add one.
 const maxTerm = 1 << 62
 
 // Known reports whether p names a chain.
 func (p Place) Known() bool { return p.Chain != 0 }
 
-// Before reports whether p is an earlier place of the same chain as other.
+// Before reports whether p is earlier than other in the same chain. It is false for unknown places.
 func (p Place) Before(other Place) bool {
 	return p.Known() && p.Chain == other.Chain && cmp.Or(cmp.Compare(p.Term, other.Term), cmp.Compare(p.Seq, other.Seq)) < 0
 }
@@ -35,10 +35,12 @@ func (p Place) Before(other Place) bool {
 // sameTerm reports whether both places are of one term of one chain, or both are unknown.
 func (p Place) sameTerm(other Place) bool { return p.Chain == other.Chain && p.Term == other.Term }
 
-// Next returns the first place of a new term, after p and after seen where seen is in the same chain. The chain is p's,
-// else that of seen, else a random one. The term is at least the milliseconds since 1970, so that a leader without
-// knowledge of lost heads still exceeds their terms. Within a store that was never restored the order of terms needs no
-// clock.
+// Next returns the place with which a new term begins, with Seq 0. Its term is after p, and after seen if both are in
+// one chain. The chain is p's, else that of seen, else a random one. If the term would reach maxTerm, a new chain
+// begins.
+//
+// The term is at least the milliseconds since 1970, so that even a leader that does not know of lost heads exceeds
+// their terms. Within a store that was never restored, the order of terms needs no clock.
 func (p Place) Next(seen Place, now time.Time) Place {
 	clock := uint64(max(0, now.UnixMilli()))
 	next := Place{Chain: cmp.Or(p.Chain, seen.Chain), Term: max(p.Term+1, clock)}
@@ -57,7 +59,8 @@ func (p Place) Next(seen Place, now time.Time) Place {
 // String returns the form that ParsePlace reads: CHAIN.TERM.BATCH, the chain in hexadecimal.
 func (p Place) String() string { return fmt.Sprintf("%016x.%d.%d", p.Chain, p.Term, p.Seq) }
 
-// ParsePlace parses the form of String. An error means that the text is malformed or names no known place.
+// ParsePlace parses the form of String. An error means that the text is malformed, the chain is 0, or the term is
+// maxTerm or more.
 func ParsePlace(s string) (Place, error) {
 	parts := strings.Split(s, ".")
 	if len(parts) != 3 {
@@ -71,7 +74,7 @@ func ParsePlace(s string) (Place, error) {
 	}
 	p := placeOf(&model.PlaceValue{Chain: chain, Term: term, Seq: seq})
 	if !p.Known() {
-		return Place{}, fmt.Errorf("%q is no place of a head", s)
+		return Place{}, fmt.Errorf("%q is no place of a head: the chain is 0, or the term too large", s)
 	}
 	return p, nil
 }
@@ -93,13 +96,13 @@ func placeOf(v *model.PlaceValue) Place {
 	return Place{Chain: v.Chain, Term: v.Term, Seq: v.Seq}
 }
 
-// ErrRolledBack means that the store's newest state is older than one that was read before.
+// ErrRolledBack means that the store's newest head is earlier in its chain than a head that was read before.
 var ErrRolledBack = errors.New("the store's newest state is older than the one that was read")
 
-// CheckHead returns an error if a store with this stat is older than the state that was read before, whose newest
-// position and place are at and place. If both heads are of one chain, their places alone decide. Otherwise, and for
-// heads of older builds, the store must be the same cluster at the same or a later revision. Errors: ErrRolledBack,
-// ErrRegressed, ErrClusterChanged.
+// CheckHead returns an error if a store with this stat is older than the state that was read before. at and place are
+// the newest position and place of that state. If both heads are in one chain, their places alone decide. Otherwise,
+// and for heads of older builds, the store must be the same cluster at the same or a later revision. Errors:
+// ErrRolledBack, ErrRegressed, ErrClusterChanged.
 func CheckHead(at Position, place Place, stat Stat) error {
 	head := stat.Head.Place
 	switch {

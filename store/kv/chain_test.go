@@ -41,8 +41,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A term is above all that its leader knows of; where it knows nothing its clock puts it above what was written before
-// a restore.
+// A term is above all terms that its leader knows. Without knowledge, its clock makes it exceed the terms before a
+// restore.
 func TestNextTerm(t *testing.T) {
 	now := time.UnixMilli(1000)
 	for name, c := range map[string]struct{ head, seen, want kv.Place }{

@@ -14,25 +14,25 @@ import (
 
 // Bounds of one transaction. etcd itself refuses more than 128 operations and 1.5 MiB.
 const (
-	MaxTxnOps   = 100
+	MaxTxnOps   = 100 // with the head
 	MaxTxnBytes = MaxRecordBytes + headRoom
 	// MaxRecordBytes bounds the key and value of one record together, in bytes.
 	MaxRecordBytes = 1<<20 - 512
 	headRoom       = 4 << 10 // for the head and the fence in the same transaction
 )
 
-// Batch is one semantic change. Replicas see all its puts and deletes at once.
+// Batch is one atomic change of the records: readers see all its puts and deletes at once.
 type Batch struct {
 	Epoch Epoch
 	Place Place // of the head that completes the batch; with Chain 0 the head states no place
-	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. The batch is
-	// refused as stale if the head has moved since. 0 accepts any complete head or an empty store. An incomplete head must
-	// be named here: only a batch from a full comparison with it may follow.
+	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. If the head
+	// has changed since, Commit returns ErrStale. 0 accepts any complete head or an empty store, but no incomplete head:
+	// only a batch from a full comparison with an incomplete head may follow it.
 	After   int64
 	Puts    []model.Record
 	Deletes []model.Key
-	// Restore lists records that others changed and that are written back byte for byte. Raw nil deletes the record.
-	// Stored already counts these records in their restored form.
+	// Restore lists earlier values of records that others changed. They are written back byte for byte; Raw nil deletes
+	// the record. Stored already counts these records in their restored form.
 	Restore []Value
 
 	// Stored is the Contents of the records before the batch, as the writer knows them, without changes by others. Commit
@@ -43,12 +43,13 @@ type Batch struct {
 	Was map[model.Key]model.Hash
 }
 
-// Len returns the number of records that the batch touches.
+// Len returns the number of records in the batch: puts, deletes and restored records.
 func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore) }
 
-// Commit writes a batch, puts before deletes, and returns the complete head that holds it. Every transaction writes the
-// head, so a revision that changed records without the head comes from another writer. An empty batch writes nothing if
-// the head is complete, of the batch's term, and states the batch's Contents. Otherwise it writes the head.
+// Commit writes a batch, puts before deletes, and returns the complete head that it wrote. Every transaction writes the
+// head, so a revision that changed records without the head comes from another writer. A batch without anything to
+// write returns the stored head if that is complete, of the batch's term, and agrees with Stored (if Known). Otherwise
+// Commit writes the head alone.
 //
 // Errors: *TooLargeError comes with a valid head: everything but the named records was written. After ErrDeposed or
 // ErrStale the remaining transactions of the batch were not written. After any other error the outcome is unknown: load
@@ -112,14 +113,13 @@ func (s *Store) write(ctx context.Context, head Head, ops []clientv3.Op, followi
 	}
 }
 
-// encodeHead encodes a head. If the value exceeds its room, Contents are left out. That takes more kinds than any build
-// has.
+// encodeHead encodes a head. Contents are left out if the value exceeds its room, but no build has so many kinds.
 func (s *Store) encodeHead(h *Head) ([]byte, error) {
 	value, err := h.encode()
 	if err != nil || len(value) <= headRoom-fenceRoom {
 		return value, err
 	}
-	s.log.Error("there are too many kinds of records for the head, which is written without their counts and digests",
+	s.log.Error("there are too many kinds of records for the head: it is written without counts and digests",
 		slog.Int("kinds", len(h.Contents.Kinds())))
 	h.Contents = Contents{}
 	return h.encode()
@@ -142,7 +142,7 @@ func (s *Store) headOfMine(b Batch) (Head, bool) {
 }
 
 // headFor reads the head that the batch follows. Errors: ErrDeposed if the epoch no longer leads, ErrStale if the batch
-// may not follow the head.
+// may not follow the head, or etcd's.
 func (s *Store) headFor(ctx context.Context, b Batch) (Head, error) {
 	resp, err := s.client.Txn(ctx).If(fence(b.Epoch)).Then(clientv3.OpGet(s.prefix + headPath)).Commit()
 	if err != nil {
@@ -164,8 +164,8 @@ func (s *Store) headFor(ctx context.Context, b Batch) (Head, error) {
 	return head, nil
 }
 
-// fenced writes one transaction and returns its revision. ErrDeposed: the epoch no longer leads. ErrStale: the head is
-// not at revision head.
+// fenced writes one transaction and returns its revision. Errors: ErrDeposed if the epoch no longer leads, ErrStale if
+// the head's revision is not head, or etcd's.
 func (s *Store) fenced(ctx context.Context, epoch Epoch, head int64, ops []clientv3.Op) (int64, error) {
 	resp, err := s.client.Txn(ctx).
 		If(fence(epoch), clientv3.Compare(clientv3.ModRevision(s.prefix+headPath), "=", head)).
@@ -188,7 +188,7 @@ func fence(epoch Epoch) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 }
 
-// check refuses a batch without an epoch, or with a record that it names twice.
+// check refuses a batch without an epoch, and a batch that names a record twice.
 func (b *Batch) check() error {
 	if b.Epoch.Key == "" || b.Epoch.Revision == 0 {
 		return errors.New("commit without an epoch")
@@ -199,9 +199,9 @@ func (b *Batch) check() error {
 	return nil
 }
 
-// txns encodes the operations of a batch, transaction by transaction, each with room for the head. Records are encoded
-// only for the next transaction: a first comparison may write the records of many clusters, which encoded at once would
-// be a large part of the leader's memory.
+// txns encodes the operations of a batch, transaction by transaction, each with room for the head. It encodes only the
+// records of the next transaction. A first comparison may write the records of many clusters, and all their encodings
+// would be a large part of the leader's memory.
 type txns struct {
 	store *Store
 	batch Batch
@@ -279,8 +279,8 @@ func (t *txns) count(record model.Record, path string, value []byte) {
 	}
 	hash := model.HashOf(value)
 	if t.contents.Replace(path, t.batch.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
-		// The writer knows the record by another hash than that of its bytes. Contents are given up: a fault in the encoding
-		// must not stop the whole fleet.
+		// Later batches would count the record by the writer's hash. Contents are left out: a fault in the encoding must not
+		// stop the whole fleet.
 		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests",
 			slog.String("record", record.Meta().Key.String()))
 		t.contents = Contents{}
@@ -289,7 +289,8 @@ func (t *txns) count(record model.Record, path string, value []byte) {
 
 func sizeOf(key string, value []byte) int { return len(key) + len(value) + opBytes }
 
-// repeated returns a path that the batch names twice. etcd would apply one of the two at random.
+// repeated returns a record that the batch names twice. etcd refuses two puts, or a put and a delete, of one key in a
+// transaction. In two transactions the later operation would win.
 func repeated(b Batch) (string, bool) {
 	seen := make(map[string]bool, b.Len())
 	twice := func(path string) bool {
@@ -315,8 +316,8 @@ func repeated(b Batch) (string, bool) {
 	return "", false
 }
 
-// opBytes is the least size of an operation beside its key and value, fenceRoom the size of the fence and the head's
-// key.
+// opBytes bounds the size of an encoded operation without its key and value. fenceRoom bounds the size of the fence and
+// the head's key.
 const (
 	opBytes   = 32
 	fenceRoom = 512

@@ -188,7 +188,7 @@ func TestDeposedLeaderIsFenced(t *testing.T) {
 	_ = again
 }
 
-// interrupt deposes a leader between the first and the second transaction of a batch, and returns what Commit said.
+// interrupt deposes a leader between the first and the second transaction of a batch, and returns the error of Commit.
 func interrupt(t *testing.T, s *kv.Store, e kv.Epoch, b kv.Batch) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(within(t))
@@ -208,8 +208,8 @@ func interrupt(t *testing.T, s *kv.Store, e kv.Epoch, b kv.Batch) error {
 	return err
 }
 
-// A leader that is deposed in the middle of a batch leaves an incomplete head: readers still get the last whole state,
-// only a full comparison may follow, and it completes what was begun.
+// A leader that is deposed in the middle of a batch leaves an incomplete head: readers still get the last complete
+// state, only a full comparison may follow, and it completes the batch.
 func TestInterruptedBatchIsRepaired(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -228,7 +228,7 @@ func TestInterruptedBatchIsRepaired(t *testing.T) {
 	if _, err := s.Commit(within(t), kv.Batch{Epoch: now, Puts: services(t, 1, 80)}); !errors.Is(err, kv.ErrStale) {
 		t.Fatalf("a batch that was not compared with the incomplete head: %v", err)
 	}
-	// The full comparison reads what is, not what was complete.
+	// The full comparison reads the present records, not the last complete state.
 	is := load(t, s.Store, state.Store)
 	if len(is.Values) != 99 || is.Complete != 0 {
 		t.Fatalf("what is: %d records, complete %d", len(is.Values), is.Complete)
@@ -239,7 +239,7 @@ func TestInterruptedBatchIsRepaired(t *testing.T) {
 	}
 }
 
-// Somebody else's head between two transactions of a batch: the rest is not written.
+// Another writer's head between two transactions of a batch: the rest is not written.
 func TestHeadMovedUnderBatch(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -258,7 +258,7 @@ func TestHeadMovedUnderBatch(t *testing.T) {
 	}
 }
 
-// When etcd compacted the last complete revision away, what is there is given, and said to be no whole state.
+// If etcd has compacted the last complete revision, the present records are returned, and marked as not complete.
 func TestLoadIncompleteAfterCompaction(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -304,7 +304,7 @@ func TestEmptyBatchCompletesOnlyWhatIsNot(t *testing.T) {
 func TestBatchIsEncodedInParts(t *testing.T) {
 	s := kvtest.Start(t)
 	fill := strings.Repeat("x", 40<<10)
-	puts := make([]model.Record, 1000) // whose text is one
+	puts := make([]model.Record, 1000) // all with the same text
 	for i := range puts {
 		var err error
 		puts[i], err = model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: fmt.Sprint("s", i)}, 1, &model.ServiceSpec{Selector: map[string]string{"fill": fill}})
@@ -332,7 +332,7 @@ func TestBatchIsEncodedInParts(t *testing.T) {
 	}
 }
 
-// One record too large for etcd is refused by name; nothing else is lost.
+// One record that is too large for etcd is refused by name; all others are stored.
 func TestTooLargeRecordIsRefusedAlone(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -371,8 +371,8 @@ func TestBadBatches(t *testing.T) {
 	}
 }
 
-// A head that someone spoiled is no dead end: it counts as incomplete, and a full comparison replaces it. One of schema
-// 99 is called that of a newer build.
+// A head that another writer damaged does not block: it counts as incomplete, and a full comparison replaces it. A head
+// of schema 99 is reported as that of a newer build.
 func TestSpoiledHead(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")

@@ -11,21 +11,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// contentsAlgorithm identifies the way in which this build digests records. A record counts as the first 128 bits of
-// the SHA-256 of its path below records/ and the 16 bytes of model.HashOf its stored value. The digest of a kind is the
-// sum of its records modulo 2^128, so that one change updates it without reading other records.
+// contentsAlgorithm is the number of this build's digest algorithm. The digest of a record is the first 128 bits of
+// SHA-256 over two concatenated parts: its path below records/, and the 16 bytes of model.HashOf(stored value). The
+// digest of a kind is the sum of the digests of its records modulo 2^128, so that one change updates it without reading
+// other records.
 const contentsAlgorithm = 1
 
-// Contents counts and digests a set of records, kind by kind. It covers the bytes as stored, so builds that encode
-// records differently compute equal Contents. A kind is the first part of the path, even where this build does not know
-// the kind. The zero Contents means that nothing is known; heads of older builds have it.
+// Contents counts and digests a set of records, kind by kind. It hashes the stored bytes and never encodes a record
+// again, so every build computes equal Contents for the same store. A kind is the first part of the path, even where
+// this build does not know the kind. The zero Contents means that nothing is known; heads of older builds have it.
 type Contents struct {
-	algorithm uint32 // 0: not stated; above contentsAlgorithm: stated by a newer build in a way that this build does not know
+	algorithm uint32 // 0: not stated; above contentsAlgorithm: of a newer build, or malformed
 	kinds     map[string]KindContents
 }
 
-// KindContents is the Contents of one kind. Different sets of records have equal values with a probability of 1 in
-// 2^128.
+// KindContents is the Contents of one kind. Two sets that differ by accident have equal values with a probability of 1
+// in 2^128.
 type KindContents struct {
 	Count     uint64
 	high, low uint64 // the 128-bit sum of digests
@@ -36,7 +37,7 @@ func NewContents() Contents {
 	return Contents{algorithm: contentsAlgorithm, kinds: map[string]KindContents{}}
 }
 
-// ContentsOf returns the Contents of a list of stored values.
+// ContentsOf returns the Contents of a list of stored values with distinct paths.
 func ContentsOf(values []Value) Contents {
 	c := NewContents()
 	for _, v := range values {
@@ -48,18 +49,18 @@ func ContentsOf(values []Value) Contents {
 // Known reports whether c was computed with this build's algorithm.
 func (c Contents) Known() bool { return c.algorithm == contentsAlgorithm }
 
-// Algorithm returns 0 for the zero Contents. A number above 0 that is not Known is of a newer build.
+// Algorithm returns the number of the digest algorithm. It is 0 for the zero Contents, and 2^32-1 for malformed
+// Contents.
 func (c Contents) Algorithm() uint32 { return c.algorithm }
 
-// Clone returns a copy that Replace changes independently of c.
+// Clone returns a copy that is independent of c. A plain copy shares its kinds with c.
 func (c Contents) Clone() Contents {
 	c.kinds = maps.Clone(c.kinds)
 	return c
 }
 
-// Replace updates c, which must be Known, for a record whose stored bytes changed from the hash old to the hash now.
-// path is below records/; the zero Hash stands for an absent record. Copies of c that were not made by Clone change
-// too.
+// Replace updates c for a record whose stored bytes changed from the hash old to the hash now. c must be Known. path is
+// below records/; the zero Hash stands for an absent record. Copies of c that were not made by Clone change too.
 func (c Contents) Replace(path string, old, now model.Hash) {
 	if old == now {
 		return
@@ -97,7 +98,8 @@ func digest(path string, value model.Hash) (high, low uint64) {
 // Kind returns the Contents of one kind, named by the first part of its paths.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
-// CopyKind replaces the Contents of one kind by those in other. Like Replace it changes c and its copies.
+// CopyKind replaces the Contents of one kind by those in other. c must be Known. Like Replace it changes c and its
+// plain copies.
 func (c Contents) CopyKind(name string, other Contents) {
 	if kind, is := other.kinds[name]; is {
 		c.kinds[name] = kind

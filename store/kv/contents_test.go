@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Followed change by change the contents are those of a list from scratch; every difference in a path, a value or a
-// number shows in its kind, and in no other.
+// Contents updated change by change equal those computed from scratch. Every difference in a path, a value or a number
+// is visible in its kind, and in no other.
 func TestContentsFollowChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	records := map[string][]byte{}
@@ -63,7 +63,7 @@ func TestContentsFollowChanges(t *testing.T) {
 	}
 }
 
-// stored reads what is there, as somebody who does not know what the head says.
+// stored computes the contents of the stored records, without the head.
 func stored(t *testing.T, s *kv.Store) kv.Contents {
 	t.Helper()
 	stat, err := s.Stat(within(t))
@@ -73,8 +73,8 @@ func stored(t *testing.T, s *kv.Store) kv.Contents {
 	return load(t, s, stat.Revision).Contents
 }
 
-// Every head says what is stored beside it, after batches of one and several transactions, with records that are
-// refused, put back and gone, and of kinds that the leader does not know.
+// Every head describes the records stored with it: after batches of one and several transactions, with records that are
+// refused, restored and deleted, and of kinds that the leader does not know.
 func TestHeadSaysWhatIsStored(t *testing.T) {
 	s := kvtest.Start(t)
 	s.Put("records/Novel///shop/x", "of a newer build")
@@ -169,8 +169,8 @@ func TestEveryTransactionWritesTheHead(t *testing.T) {
 	}
 }
 
-// Records that somebody changed are listed as they were at the head, while etcd has that; else as they are, and it
-// shows.
+// Records that another writer changed are listed as at the head's revision, while etcd has it; otherwise as they are,
+// with a visible difference.
 func TestLoadOfChangedRecords(t *testing.T) {
 	s := kvtest.Start(t)
 	head := s.Term(epoch(t, s.Store, "a")).Commit(kv.Batch{Puts: services(t, 5, 80)})
@@ -205,7 +205,7 @@ func TestUnknownAlgorithm(t *testing.T) {
 			t.Errorf("%s: %+v", name, state)
 		}
 	}
-	// More kinds than any build has do not fit: nobody says then what the records are.
+	// More kinds than any build has do not fit: the head then contains no contents.
 	many := kv.NewContents()
 	for i := range 200 {
 		many.Replace(fmt.Sprintf("%064d/x/y", i), model.Hash{}, model.Hash{1})

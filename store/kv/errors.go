@@ -10,25 +10,25 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Errors by which callers decide.
+// Errors that callers distinguish (errors.Is).
 var (
-	// ErrDeposed: the election key is gone or belongs to another process. The batch's remaining transactions were not
-	// written.
+	// ErrDeposed: the election key is gone or belongs to another process. The present transaction and those after it were
+	// not written.
 	ErrDeposed = errors.New("deposed: the election key is no longer this leader's")
 	// ErrStale: the head is incomplete, or the batch was made against another head. Load, compare everything, and commit
 	// the differences.
 	ErrStale = errors.New("stale: the stored head is not the one that this batch was compared with")
 	// ErrCompacted: etcd has compacted the requested revision. Load again.
 	ErrCompacted = errors.New("revision was compacted")
-	// ErrRegressed: the store is at an older revision than one that was seen before. It was restored from a backup.
+	// ErrRegressed: the store is at an older revision than one that was read before, as after a restore from a backup.
 	ErrRegressed = errors.New("the store's revision went back")
 	// ErrClusterChanged: the endpoints belong to another etcd cluster than before.
 	ErrClusterChanged = errors.New("the etcd cluster is another one")
 	// ErrForbidden: the etcd user of this process lacks the permission (Grants).
 	ErrForbidden = errors.New("etcd does not permit it")
-	// ErrFull: etcd has used up its quota and refuses writes, but still reads and deletes. It writes again once history is
-	// compacted, the files are defragmented and the alarm NOSPACE is disarmed. An embedded etcd does all that itself
-	// (Maintain).
+	// ErrFull: etcd has the alarm NOSPACE, because its quota is used up, or the disk of an embedded etcd is full. It
+	// refuses writes, but still reads and deletes. It writes again once history is compacted, the files are defragmented
+	// and the alarm is disarmed. An embedded etcd does all that itself (Maintain).
 	ErrFull = errors.New("etcd has no space left")
 )
 
@@ -39,6 +39,7 @@ type TooLargeError struct {
 	Sizes   []int // bytes of key and value
 }
 
+// Error implements error.
 func (e *TooLargeError) Error() string {
 	each := make([]string, len(e.Records))
 	for i, key := range e.Records {
@@ -47,7 +48,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("not written, at most %d bytes fit in etcd: %s", MaxRecordBytes, strings.Join(each, "; "))
 }
 
-// translate wraps etcd's errors in the errors above.
+// translate wraps ErrCompacted, ErrForbidden or ErrFull around the error of etcd that it stands for. Other errors are
+// returned unchanged.
 func translate(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("%w: %w", ErrCompacted, err)

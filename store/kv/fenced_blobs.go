@@ -2,7 +2,7 @@ package kv
 
 import "context"
 
-// FencedBlobs collects writes of blobs under one epoch into transactions. One goroutine uses it.
+// FencedBlobs collects writes of blobs under one epoch into transactions. It is not safe for concurrent use.
 type FencedBlobs struct {
 	store  *Store
 	epoch  Epoch
@@ -11,14 +11,21 @@ type FencedBlobs struct {
 	done   []func()
 }
 
-// FencedBlobs returns an empty collection. One transaction writes at most most blobs.
+// FencedBlobs returns an empty collection. One transaction writes up to most blobs, and their bytes must fit in it.
 func (s *Store) FencedBlobs(epoch Epoch, most int) *FencedBlobs {
 	return &FencedBlobs{store: s, epoch: epoch, most: most}
 }
 
-// Set writes a blob, or deletes it if raw is empty. Each path may be set once. done is called once the write is stored,
-// by a later Set or by Flush. Errors are those of ChangeFenced; they may concern any blob whose done was not called.
+// Set writes a blob, or deletes it if raw is empty. The transaction is sent by the call of Set that completes it, or by
+// Flush; done is called once it is stored. A path must not be set twice in one transaction. Errors are those of
+// ChangeFenced; they may concern any blob whose done was not called. After an error the next Set writes the collected
+// blobs first, and does not collect another one if that fails.
 func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done func()) error {
+	if len(b.done) == b.most { // the last Flush has failed
+		if err := b.Flush(ctx); err != nil {
+			return err
+		}
+	}
 	if len(raw) == 0 {
 		b.change.Delete = append(b.change.Delete, path)
 	} else {
@@ -30,7 +37,8 @@ func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done fun
 	return b.Flush(ctx)
 }
 
-// Flush writes all blobs that are not stored yet. Errors are those of Set.
+// Flush writes all blobs that are not stored yet, and calls their done. Errors are those of ChangeFenced; the blobs
+// stay collected.
 func (b *FencedBlobs) Flush(ctx context.Context) error {
 	if len(b.done) == 0 {
 		return nil

@@ -16,13 +16,13 @@ import (
 // Folder is the list of all blobs below a folder at one revision. It is immutable.
 type Folder struct {
 	Blobs    []Blob // ordered by path
-	Revision int64  // etcd's revision of the list, or of the last change in it
+	Revision int64  // etcd's revision of the list, or of its last change
 }
 
-// Follow returns a channel of states of a folder: the present one and one after each change. The folder is one of
-// fleetFamilies, or leader/, whose oldest blob is the leader's. A slow reader receives the newest state only. While
-// etcd does not answer no state arrives; afterwards the folder is listed again. The channel is closed when ctx ends. An
-// error means that the path is neither.
+// Follow returns a channel of states of a folder: the present one, and one after each change. The folder is one of
+// fleetFamilies, or leader/, where the oldest key is that of the leader. A slow reader receives the newest state only.
+// While etcd does not answer, no state arrives; then the folder is listed again. The channel is closed when ctx ends.
+// An error means that the folder is another one.
 func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {
 	from := s.prefix + folder
 	if folder != leaderPath+"/" {
@@ -54,7 +54,7 @@ func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error
 	return states, nil
 }
 
-// follow lists and watches once. Its error says why the watch ended.
+// follow lists and watches the folder once. Its error, never nil, is the reason for which the watch ended.
 func (s *Store) follow(ctx context.Context, from string, states chan Folder) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -90,7 +90,8 @@ func (s *Store) blob(kv *mvccpb.KeyValue) Blob {
 	return Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}
 }
 
-// publish replaces a state that the reader has not received. It is the only writer of the channel, so it never blocks.
+// publish sends a state in place of one that the reader has not received. It is the only writer of the channel, so it
+// never blocks.
 func publish(states chan Folder, blobs map[string]Blob, revision int64) {
 	folder := Folder{Revision: revision, Blobs: make([]Blob, 0, len(blobs))}
 	for _, key := range slices.Sorted(maps.Keys(blobs)) {

@@ -15,17 +15,19 @@ type Epoch struct {
 	Revision int64
 }
 
-// Head states whether the records beside it are a complete state. An empty store has the zero Head.
+// Head is the record that every transaction of a batch writes. Complete is set by the last transaction: only then do
+// the stored records form a complete state. An incomplete head has the Place of the last complete state, and no
+// Contents. An empty store, or one whose head was deleted, has the zero Head.
 type Head struct {
-	Revision     int64  // etcd's modification revision of the head; 0: there is no head
-	Epoch        int64  // Epoch.Revision of the leader that wrote it
-	Seq          uint64 // number of the batch
-	Complete     bool
+	Revision     int64     // etcd's modification revision of the head; 0: there is no head
+	Epoch        int64     // Epoch.Revision of the leader that wrote the head
+	Seq          uint64    // number of the batch in its term
+	Complete     bool      // the last transaction of the batch wrote the head
 	LastComplete int64     // the newest complete revision before this head; 0: there was none
 	Time         time.Time // of the write, by the leader's clock, in milliseconds
-	Contents     Contents  // of a complete head: the records as its writer knows them
+	Contents     Contents  // digest of all records by the writer's bookkeeping, if Complete; zero: unknown
 	Place        Place     // of the state at CompleteRevision
-	Err          error     // why the stored value does not decode; such a head is incomplete, and only Revision is set
+	Err          error     // the stored value does not decode; then only Revision is set beside Err
 }
 
 // CompleteRevision returns the newest revision with a complete state; 0 if there was none yet.
@@ -43,7 +45,7 @@ func (h Head) encode() ([]byte, error) {
 	})
 }
 
-// decodeHead decodes the value of the head that was modified at revision. An error is in Head.Err.
+// decodeHead decodes the value of the head that was written at revision. Its error is in Head.Err.
 func decodeHead(b []byte, revision int64) Head {
 	var v model.HeadValue
 	err := proto.Unmarshal(b, &v)

@@ -1,4 +1,4 @@
-// Package kv is the etcd side of the store: fenced batches, pinned lists, one watch.
+// Package kv reads and writes the store in etcd: fenced batches, lists at one revision, watches.
 //
 // Owns: every key below /navarch/<mesh>/v1/, laid out by Families. Reads: store/model. Never: decides the contents of
 // records; writes records outside a transaction that compares the election key.
@@ -11,49 +11,45 @@
 // only. An incomplete head names the last complete revision, so that a reader can start there. The next leader finds an
 // incomplete head, compares everything, and commits a batch that completes it.
 //
-// A complete head also states the number of records and a digest for each kind (Contents). Readers use them to notice
-// changes by others than the leader, made by accident or with foreign tools, and the leader repairs such changes.
-// Contents do not protect against an attacker who may write to etcd: the attacker can write the head too.
-//
 // # Revisions of the control plane
 //
 // Several revisions of the control plane may share an etcd (revision.go). A Family of keys belongs to one revision or
 // to the whole mesh. The configuration, as one build normalises it, belongs to its revision; the CA belongs to the
-// mesh. Store adds the prefix of the revision or of the mesh to each path, so that no other package knows of revisions.
-// Writes to Kubernetes have one writer: all status.Writers of a leader ask whether their revision is promoted and their
-// process holds the election writer/. deploy/docs/revisions.md has the operator's side.
+// mesh. Store adds the prefix of the revision or of the mesh to each path, so that callers use paths alone. One process
+// writes to Kubernetes: each status.Writer of a leader checks that its revision is promoted and that its process holds
+// the election writer/. deploy/docs/revisions.md describes the work of operators.
 //
 // # Contents
 //
-// A complete head has for each kind the number of records and a sum of their digests, over paths and bytes as stored
+// A complete head states for each kind the number of records and a sum of their digests, over paths and stored bytes
 // (Contents). The sums do not depend on how a build encodes a record. The leader counts the records that it read when
-// its term began and those that it wrote since (Batch.Stored, Was), without changes by others.
+// its term began and those that it wrote since (Batch.Stored, Was), without changes by others. Contents show changes
+// that were made by accident or with foreign tools. They do not protect against an attacker who may write to etcd: the
+// attacker can write a matching head too.
 //
 // Every transaction of a leader writes the head, so a revision with changed records and no new head comes from another
-// writer. store/ingest follows its own records, and writes such records again or removes them. Sometimes no object
+// writer. store/ingest watches the records, and writes the changed records again or removes them. Sometimes no object
 // gives the right value of a record, because the object does not parse or its kind is a newer build's. Then the leader
 // reads the record's earlier value from etcd's history. If the records differ from the head, Load returns the state at
 // the head's revision, while etcd has that revision. A watch from there delivers later changes.
 //
-// A mirror computes the same sums as it reads, and compares them at each complete head. A kind that differs stays
-// staged. The mirror lists the store again, at once and then with longer and longer pauses. If the list differs too,
-// the mirror reports the kind (mirror.Held). A mirror without a good state of a known kind, in memory or on disk, is
-// not ready. navarchctl store adopt stands for election and writes a head that agrees with the stored records.
-//
-// All this protects against accidents and foreign tools. A writer with rights to etcd can write a matching head too.
+// A mirror computes the same sums as it reads, and compares them at each complete head. It does not publish a kind that
+// differs, and lists the store again, at once and then with longer and longer pauses. If the list differs too, the
+// mirror reports the kind (mirror.Held). A mirror without a good state of a known kind, in memory or on disk, is not
+// ready. navarchctl store adopt, as an elected candidate, writes a head that agrees with the stored records.
 //
 // # Restored stores
 //
 // Neither revisions nor the cluster's id show what a restored etcd has lost. So each head states its place (Place): a
-// chain, which the first leader drew at random, a term, and the batch within the term. Each full comparison of a leader
-// begins a term. The term is above the stored one, above the one that the process's mirror has read, and at least the
-// time in milliseconds since 1970. So a leader exceeds even terms that were lost. It writes a head in the new term even
-// if no record differs. A head in the middle of a batch states the place of the last complete state.
+// chain, a term, and the batch within the term. The chain is a random number of the first leader. Each full comparison
+// of a leader begins a term. The term is above the stored one, above the one that the process's mirror has read, and at
+// least the time in milliseconds since 1970. So a leader exceeds even terms that were lost. It writes a head in the new
+// term even if no record differs. A head in the middle of a batch states the place of the last complete state.
 //
-// A mirror rejects a head that is earlier in its chain than one that it has read (CheckHead). The snapshot on disk has
-// its place in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the
-// store again. Heads of another chain, or of an older build without a place, are compared by cluster id and revision.
-// navarchctl store adopt --over writes a head after a given place, in that chain.
+// A mirror rejects a head that is earlier in its chain than a head that it has read (CheckHead). The snapshot on disk
+// states its place in the first line. Within one chain, another cluster id or lower revisions only make the mirror list
+// the store again. Heads of another chain, or of an older build without a place, are compared by cluster id and
+// revision. navarchctl store adopt --over writes a head after a given place, in that chain.
 package kv
 
 import (
@@ -63,10 +59,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Role is an etcd role: the permissions of one part of navarchd if etcd has authentication on.
+// Role is an etcd role: the permissions of one part of navarchd if etcd has authentication.
 type Role string
 
-// The roles. A process with several of navarchd's roles has an etcd user with several of these.
+// The roles. A process with several roles of navarchd has an etcd user with several of these roles.
 const (
 	RoleIngest Role = "navarch-ingest" // the elected writer
 	RoleXDS    Role = "navarch-xds"    // replicas that serve proxies
@@ -75,98 +71,99 @@ const (
 	RoleOperator Role = "navarch-operator"
 )
 
-// Family is a group of keys with one writer.
+// Family describes a group of keys with common writers, readers and permissions.
 type Family struct {
-	Path   string // below /navarch/<mesh>/v1/; a folder ends with a slash
-	Holds  string
-	Writer string // the only loop that writes, by package
-	Reader string // the loops that read
+	Path   string // below the prefix of the revision or of the mesh; a folder ends with a slash
+	Holds  string // the content
+	Writer string // the loops that write, by package; "each its own": each process its own key
+	Reader string // the loops that read, by package
 	Write  []Role // may write and read
 	Read   []Role // may read
-	Mesh   bool   // shared by all revisions of the control plane; otherwise each revision has its own
+	Mesh   bool   // one for all revisions of the control plane; otherwise one for each revision
 }
 
 // Families lists all keys that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so receive
 // every family that sorts in between. A family that is written often must therefore sort outside that range. keys/ is
-// inside it and sealed; the others contain no secrets. Families of the default revision are below /navarch/<mesh>/v1/,
-// those of another below /navarch/<mesh>/v1/revisions/<revision>/ (revision.go).
+// in the range and sealed; the other families in it contain no secrets. Families of the mesh and of the default
+// revision are below /navarch/<mesh>/v1/, those of another revision below /navarch/<mesh>/v1/revisions/<revision>/
+// (revision.go).
 var Families = []Family{
-	{Path: "acknowledged/", Holds: "up to which revision the streams of each replica have acknowledged, and what they refused, leased",
+	{Path: "acknowledged/", Holds: "the revision that each replica's streams have acknowledged, and the refused objects, leased",
 		Writer: "push/acknowledged (each replica its own)",
 		Reader: "push/acknowledged (leader)", Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "allocations/", Holds: "automatic addresses of ServiceEntries, by namespace and name", Writer: "store/allocate (leader)",
 		Reader: "store/allocate (leader)",
 		Write:  []Role{RoleIngest}},
-	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
+	{Path: "allowances/", Holds: "permissions to renew certificates without etcd", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}, Mesh: true},
-	{Path: "awaited/", Holds: "up to which revision the leader asks replicas whether all is acknowledged",
+	{Path: "awaited/", Holds: "the leader's question: the revision for the answers in acknowledged/",
 		Writer: "push/acknowledged (leader)", Reader: "push/acknowledged (every replica)",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
-	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)",
+	{Path: "certificates/", Holds: "the journal of issued certificates, without expired ones", Writer: "ca/keyring (each its own)",
 		Reader: "ca/keyring",
 		Write:  []Role{RoleCA}, Mesh: true},
-	{Path: "clocks/", Holds: "the time of each process that signs, leased, and one that has passed for certain",
+	{Path: "clocks/", Holds: "the time of each process that signs, leased, and a time that has certainly passed",
 		Writer: "store/clock (each its own)", Reader: "store/clock",
 		Write: []Role{RoleCA}, Mesh: true},
 	{Path: "clusters/", Holds: "kubeconfigs of other clusters, sealed", Writer: "store/source/remote (leader)",
 		Reader: "store/source/remote (every process that knows tokens)",
 		Write:  []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
-	{Path: "dns/", Holds: "what names of gateways between networks were resolved to", Writer: "store/hostnames (leader)",
+	{Path: "dns/", Holds: "resolved addresses of the DNS names of gateways between networks", Writer: "store/hostnames (leader)",
 		Reader: "store/hostnames (leader)",
 		Write:  []Role{RoleIngest}},
 	{Path: "fetched/", Holds: "key sets that were fetched for RequestAuthentications, each below the hash of its source",
 		Writer: "store/jwks (leader)", Reader: "store/jwks (leader)",
 		Write: []Role{RoleIngest}},
-	{Path: "head", Holds: "whether the records are complete, and what they are",
-		Writer: "store/ingest (leader); navarchctl store adopt, where nobody leads", Reader: "store/mirror, store/ingest",
+	{Path: "head", Holds: "the head: whether the records are complete, with their counts and digests",
+		Writer: "store/ingest (leader); navarchctl store adopt, without a leader", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (any, by comparison)",
-		Reader: "ca/keyring; cmd/navarchd, whether a key file may be made",
+		Reader: "ca/keyring; cmd/navarchd (before it creates a key file)",
 		Write:  []Role{RoleCA}, Read: []Role{RoleXDS, RoleIngest}, Mesh: true},
 	{Path: "leader/", Holds: "the election, one leased key per candidate", Writer: "store/lead", Reader: "store/lead, store/kv (fences)",
 		Write: []Role{RoleIngest, RoleCA}, Read: []Role{RoleXDS}},
-	{Path: "level/", Holds: "the level that every replica reads", Writer: "shard/level (leader)",
+	{Path: "level/", Holds: "the highest level of configuration (model.Level) that every replica can read", Writer: "shard/level (leader)",
 		Reader: "shard/level (leader), shard/member (compares)",
 		Write:  []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "members/", Holds: "replicas and their load, leased", Writer: "shard/member (each its own)", Reader: "shard/member (leader)",
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
-	{Path: "promoted/", Holds: "which revision writes to Kubernetes", Writer: "cmd/navarchd (leader, once), operators",
+	{Path: "promoted/", Holds: "the name of the revision that writes to Kubernetes", Writer: "cmd/navarchd (leader, once), operators",
 		Reader: "cmd/navarchd (leaders of all revisions)",
 		Write:  []Role{RoleIngest, RoleOperator}, Mesh: true},
 	{Path: "records/", Holds: "the normalised configuration", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
-	{Path: "refusals/", Holds: "what proxies refused, and acknowledged when it was withheld, leased",
+	{Path: "refusals/", Holds: "configuration that proxies refused, or acknowledged while it was withheld, leased",
 		Writer: "push/quarantine/share (each replica its own)", Reader: "push/quarantine/share",
 		Write: []Role{RoleXDS}},
 	{Path: "registrations/", Holds: "machines that are connected to replicas, leased", Writer: "push/machines (each replica its own)",
 		Reader: "store/machines (leader)",
 		Write:  []Role{RoleXDS}, Read: []Role{RoleIngest}, Mesh: true},
-	{Path: "removals/", Holds: "which removals the leader holds", Writer: "cmd/navarchd/removals (leader)",
+	{Path: "removals/", Holds: "the removals that the leader holds", Writer: "cmd/navarchd/removals (leader)",
 		Reader: "cmd/navarchd/removals (every process)",
 		Write:  []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
-	{Path: "replica-problems/", Holds: "what replicas find wrong with objects as they plan and build, leased",
+	{Path: "replica-problems/", Holds: "problems of objects that replicas find while they plan and build, leased",
 		Writer: "push/problems (each replica its own)", Reader: "push/problems (leader)",
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
-	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)",
+	{Path: "ring/", Holds: "the owner of each shard", Writer: "shard/place (leader)",
 		Reader: "shard/place, shard/relay through a replica",
 		Write:  []Role{RoleIngest}, Read: []Role{RoleXDS}},
-	{Path: "sealing/", Holds: "the key of the MACs of sealed configuration, sealed itself", Writer: "ca/vault (leader, once)",
-		Reader: "ca/vault (leader); cmd/navarchd, whether a key file may be made",
+	{Path: "sealing/", Holds: "the MAC key for sealed configuration, itself sealed", Writer: "ca/vault (leader, once)",
+		Reader: "ca/vault (leader); cmd/navarchd (before it creates a key file)",
 		Write:  []Role{RoleIngest}, Read: []Role{RoleCA}, Mesh: true},
-	{Path: "sources/", Holds: "up to when Kubernetes clusters have been read", Writer: "store/asof (leader)",
+	{Path: "sources/", Holds: "the time up to which each Kubernetes cluster was read", Writer: "store/asof (leader)",
 		Reader: "store/asof (every process that knows tokens)",
 		Write:  []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
-	{Path: "tenants/", Holds: "which namespaces are one tenant's", Writer: "cmd/navarchd (leader)", Reader: "cmd/navarchd, for /debug",
+	{Path: "tenants/", Holds: "labels that join namespaces into tenants", Writer: "cmd/navarchd (leader)", Reader: "cmd/navarchd, for /debug",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
 	{Path: "writer/", Holds: "the election of the one process that writes to Kubernetes, one leased key per candidate", Writer: "store/lead",
 		Reader: "store/lead",
 		Write:  []Role{RoleIngest}, Mesh: true},
 }
 
-// Prefix returns the prefix of all keys of one mesh.
+// Prefix returns the prefix of all keys of one mesh, with a slash at the end.
 func Prefix(mesh string) string { return "/navarch/" + mesh + "/v1/" }
 
-// checkMesh refuses names that would place one mesh's keys among another's.
+// checkMesh refuses an empty name, and names that would place one mesh's keys among another's.
 func checkMesh(mesh string) error {
 	if mesh == "" || strings.ContainsAny(mesh, "/\x00") {
 		return fmt.Errorf("mesh name %q: want a name without slashes", mesh)

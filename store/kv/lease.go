@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrLeaseLost means that the lease has ended and etcd deleted its blobs. Acquire another lease.
+// ErrLeaseLost means that the lease has ended and etcd has deleted its blobs. The owner acquires another lease.
 var ErrLeaseLost = errors.New("the lease has ended")
 
-// fleetFamilies are the folders that leases, fenced changes and Follow may use.
+// fleetFamilies lists the folders for leases, fenced changes and Follow.
 var fleetFamilies = []string{"acknowledged/", "allocations/", "awaited/", "clocks/", "clusters/", "dns/", "fetched/", "level/",
 	"members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
@@ -27,8 +27,8 @@ func (s *Store) fleetKey(path string) (string, error) {
 	return "", fmt.Errorf("%q: want a path below one of %v", path, fleetFamilies)
 }
 
-// Lease keeps blobs in etcd while this process renews it, and for its length afterwards. It ends with Release, or when
-// the Store is closed.
+// Lease keeps blobs in etcd while this process renews it, and for the lease's length after the last renewal. Release
+// revokes it. Closing the Store ends the renewal.
 type Lease struct {
 	store  *Store
 	id     clientv3.LeaseID
@@ -36,15 +36,15 @@ type Lease struct {
 	lost   chan struct{}
 }
 
-// Lease acquires a lease of whole seconds and renews it in the background. ctx bounds the request, not the lease.
-// Errors: the length is not a whole number of seconds, or etcd does not answer.
+// Lease acquires a lease and renews it in the background. ctx bounds the request, not the lease. Errors: the length is
+// not a positive whole number of seconds, or etcd's.
 func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error) {
 	if length < time.Second || length%time.Second != 0 {
 		return nil, fmt.Errorf("lease of %v: want whole seconds", length)
 	}
 	grant, err := s.client.Grant(ctx, int64(length/time.Second))
 	if err != nil {
-		return nil, fmt.Errorf("take a lease: %w", err)
+		return nil, fmt.Errorf("acquire a lease: %w", err)
 	}
 	alive, cancel := context.WithCancel(s.client.Ctx())
 	l := &Lease{store: s, id: grant.ID, cancel: cancel, lost: make(chan struct{})}
@@ -61,17 +61,19 @@ func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error)
 	return l, nil
 }
 
-// Lost returns a channel that is closed when the lease has ended: etcd said so, or did not answer for the lease's
-// length.
+// Lost returns a channel that is closed when the lease has ended, as far as this process knows. Causes: etcd reports
+// the end, or does not answer for the lease's length (6 s before the first renewal); Release; the Store is closed.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Put writes a blob that ends with the lease, over any existing value, and returns the revision. ErrLeaseLost: nothing
-// was written.
+// Put writes a blob with the lease, over any existing value, and returns the revision of the write. etcd deletes the
+// blob when the lease ends. Errors: the path is outside fleetFamilies, the blob exceeds MaxRecordBytes, or
+// ErrLeaseLost; nothing was written then. After any other error the outcome is unknown.
 func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error) {
 	return l.PutWhile(ctx, path, raw, Bound{})
 }
 
-// Delete deletes a blob before its lease ends. An absent blob is not an error.
+// Delete deletes a blob before its lease ends. An absent blob is not an error. Errors: the path is outside
+// fleetFamilies, or etcd's.
 func (l *Lease) Delete(ctx context.Context, path string) error {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -83,14 +85,15 @@ func (l *Lease) Delete(ctx context.Context, path string) error {
 	return nil
 }
 
-// Bound is a condition on another blob: it is absent, or its bytes sort at or below Most. The zero Bound always holds.
+// Bound is a condition on the blob at Path: it is absent, or its bytes sort at or below Most. Path is in fleetFamilies.
+// The zero Bound always holds.
 type Bound struct {
 	Path string
 	Most []byte
 }
 
-// PutWhile is Put under a condition in the same transaction. ErrConflict: the bound does not hold, and nothing was
-// written.
+// PutWhile is Put under a condition in the same transaction. If the bound does not hold, the error is ErrConflict, and
+// nothing was written. Other errors are those of Put.
 func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bound) (int64, error) {
 	key, err := l.store.fleetKey(path)
 	if err != nil {
@@ -127,14 +130,15 @@ func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bou
 func (l *Lease) Release(ctx context.Context) error {
 	l.cancel()
 	if _, err := l.store.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return fmt.Errorf("give a lease back: %w", err)
+		return fmt.Errorf("revoke a lease: %w", err)
 	}
 	return nil
 }
 
-// ChangeFenced writes a change of blobs while an epoch leads, and returns its revision. ErrDeposed: the epoch no longer
-// leads. ErrConflict: a condition does not hold. In both cases nothing was written. After any other error the outcome
-// is unknown.
+// ChangeFenced writes a change in one transaction if the epoch still leads, and returns the revision. The caller keeps
+// the change below etcd's bounds: 128 operations and 1.5 MiB. Errors: the epoch is zero, a path is outside
+// fleetFamilies, ErrDeposed (the epoch no longer leads), or ErrConflict (a condition does not hold); nothing was
+// written then. After any other error the outcome is unknown.
 func (s *Store) ChangeFenced(ctx context.Context, epoch Epoch, c BlobChange) (int64, error) {
 	if epoch.Key == "" || epoch.Revision == 0 {
 		return 0, errors.New("change blobs without an epoch")

@@ -81,7 +81,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A leader that was replaced changes nothing, whoever asks; a condition that does not hold is told apart.
+// A replaced leader changes nothing, through any of its values; a condition that does not hold is a different error.
 func TestChangeFenced(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx := within(t)
@@ -125,8 +125,8 @@ func TestChangeFenced(t *testing.T) {
 	}
 }
 
-// A follower outlives its etcd, sees what happened meanwhile, and compaction does not stop it; a slow one gets the
-// newest.
+// A follower survives a restart of etcd, receives the changes of that time, and is not stopped by compaction; a slow
+// one receives the newest state.
 func TestFollow(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx, cancel := context.WithCancel(within(t))
@@ -163,7 +163,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The roles are enough for what replicas and leaders do with the fleet, and for no more.
+// The roles permit the accesses of replicas and leaders to the fleet's keys, and no others.
 func TestFleetRoles(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx := within(t)

@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// Leased writes blobs under one lease, which it acquires with the first write. The blobs stay while this process lives,
-// and for the lease's length afterwards. One goroutine uses it.
+// Leased writes blobs under one lease. The first Put acquires the lease. The blobs stay while this process lives, and
+// for the lease's length afterwards. Only one goroutine may use a Leased.
 type Leased struct {
 	store  *Store
 	length time.Duration
 	lease  *Lease // nil: not acquired, or dropped
 }
 
-// Leased returns a Leased without a lease. Its lease will have length, in whole seconds.
+// Leased returns a Leased without a lease. length is that of its leases, in whole seconds; Put reports an invalid
+// length.
 func (s *Store) Leased(length time.Duration) *Leased { return &Leased{store: s, length: length} }
 
-// Lost returns a channel that is closed when the lease and all its blobs have ended, or nil without a lease. Then call
-// Drop and write again.
+// Lost returns the channel of Lease.Lost, or nil without a lease. Once it is closed, the owner calls Drop and writes
+// the blobs again.
 func (l *Leased) Lost() <-chan struct{} {
 	if l.lease == nil {
 		return nil
@@ -25,7 +26,8 @@ func (l *Leased) Lost() <-chan struct{} {
 	return l.lease.Lost()
 }
 
-// Drop forgets a lost lease. It panics if the lease still lives: its blobs would stay as long as this process.
+// Drop forgets a lost lease. It panics if Lost is not closed: the blobs would stay as long as this process. Without a
+// lease it has no effect.
 func (l *Leased) Drop() {
 	if l.lease != nil {
 		select {
@@ -37,7 +39,8 @@ func (l *Leased) Drop() {
 	l.lease = nil
 }
 
-// Put writes a blob over any existing value. Errors are those of Store.Lease and Lease.Put.
+// Put writes a blob over any existing value. Errors are those of Store.Lease and Lease.Put. After ErrLeaseLost, Put
+// fails until Drop.
 func (l *Leased) Put(ctx context.Context, path string, raw []byte) (err error) {
 	if l.lease == nil {
 		if l.lease, err = l.store.Lease(ctx, l.length); err != nil {
@@ -48,7 +51,7 @@ func (l *Leased) Put(ctx context.Context, path string, raw []byte) (err error) {
 	return err
 }
 
-// Delete deletes a blob that Put has written. Errors are those of Lease.Delete.
+// Delete deletes a blob that Put has written. Without a lease it does nothing. Errors are those of Lease.Delete.
 func (l *Leased) Delete(ctx context.Context, path string) error {
 	if l.lease == nil {
 		return nil
@@ -56,8 +59,8 @@ func (l *Leased) Delete(ctx context.Context, path string) error {
 	return l.lease.Delete(ctx, path)
 }
 
-// Release deletes all blobs. After an error, that of Lease.Release, they expire with the lease. A later Put acquires
-// another lease.
+// Release deletes all blobs. After an error of Lease.Release they expire with the lease. A later Put acquires another
+// lease.
 func (l *Leased) Release(ctx context.Context) error {
 	lease := l.lease
 	if l.lease = nil; lease == nil {
@@ -66,7 +69,7 @@ func (l *Leased) Release(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// End is Release for a process that is about to end. It waits one second at most.
+// End is Release before the end of the process. It waits one second at most, and ignores errors.
 func (l *Leased) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A lease is there from the first blob on; it takes all of them away, and the next blob has another one.
+// The lease exists from the first blob on. Releasing it deletes all blobs, and the next blob has another lease.
 func TestLeased(t *testing.T) {
 	store, ctx := kvtest.Start(t).Connect(), t.Context()
 	folders, err := store.Follow(ctx, "refusals/")

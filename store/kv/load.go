@@ -12,32 +12,33 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// pageSize is the number of records in one list request: 16 MiB if each has 64 KiB.
+// pageSize bounds the keys in one response to a list: 16 MiB if each value has 64 KiB.
 const pageSize = 256
 
 // Position is a revision of one etcd cluster.
 type Position struct {
-	Cluster  uint64
+	Cluster  uint64 // etcd's cluster id; 0: not known
 	Revision int64
 }
 
 // Value is one stored record that is not decoded yet.
 type Value struct {
 	Path     string // below records/
-	Raw      []byte // nil: deleted, or left out by LoadHashes
-	Revision int64  // of the modification; 0 for deletions
+	Raw      []byte // nil: deleted, absent, or left out by LoadHashes
+	Revision int64  // of the modification; 0 if deleted or absent
 
-	hash model.Hash // of Raw, once it was computed
-	size int        // of Raw in bytes, where Raw is left out
+	hash model.Hash // of Raw; zero until it is computed
+	size int        // of Raw in bytes; 0 unless Raw is left out
 }
 
-// Size returns the size of the stored value in bytes.
+// Size returns the size of the stored value in bytes; 0 for a deleted record.
 func (v Value) Size() int { return v.size + len(v.Raw) }
 
-// Key parses the record's key. An error means that this build does not know the kind in the path.
+// Key parses the record's key. Errors: the path is malformed, or this build does not know the kind
+// (model.ErrUnknownKind).
 func (v Value) Key() (model.Key, error) { return model.ParsePath(v.Path) }
 
-// Hash returns the hash of the decoded record; the zero Hash for a deleted record.
+// Hash returns the hash of the stored bytes (model.Head.Hash); the zero Hash for a deleted record.
 func (v Value) Hash() model.Hash {
 	if v.Raw == nil || v.hash != (model.Hash{}) {
 		return v.hash
@@ -45,13 +46,13 @@ func (v Value) Hash() model.Hash {
 	return model.HashOf(v.Raw)
 }
 
-// Hashed returns the Value with its hash stored in it.
+// Hashed returns the Value with its hash computed and stored.
 func (v Value) Hashed() Value {
 	v.hash = v.Hash()
 	return v
 }
 
-// Record decodes the value. An error means that the path or the bytes are invalid for this build (model.Decode).
+// Record decodes the value. Errors are those of Key and model.Decode. A Value without Raw is an error.
 func (v Value) Record() (model.Record, error) {
 	key, err := v.Key()
 	if err != nil {
@@ -63,32 +64,34 @@ func (v Value) Record() (model.Record, error) {
 // State is the list of all stored records at one revision.
 type State struct {
 	At    Position // of the list; a watch continues from here
-	Store int64    // etcd's revision at the time of the list
-	// Head is the newest head, which may be later than At. If it is incomplete, the list is of the last complete revision,
-	// if etcd still has that.
+	Store int64    // etcd's revision shortly before the list
+	// Head is the newest head, which may be later than At. If it is incomplete, Load(0) lists the last complete revision,
+	// provided that etcd still has that.
 	Head Head
-	// Complete is the complete revision that Values are the state of. 0: Values are the middle of a batch, or there is no
-	// head.
+	// Complete is the complete revision whose state Values contain. 0: Values come from the middle of a batch, or there is
+	// no valid head.
 	Complete int64
-	// Said holds the Contents in the head of the revision Complete, Contents those of Values. A difference means that a
-	// writer other than the leader changed records.
+	// Said contains the Contents according to the head of the revision Complete; Contents are those of Values. A
+	// difference means that a writer other than the leader changed records.
 	Said, Contents Contents
 	Values         []Value // ordered by path
 }
 
-// Load lists the records at one pinned revision. Revision 0 stands for the newest complete one. If etcd no longer has
-// it, the present revision is listed and State.Complete is 0. Any other revision is listed as it is, and Complete comes
-// from its own head. Values that do not decode are listed too. ErrCompacted: etcd no longer has the revision.
+// Load lists the records at one revision. Values that do not decode are listed too. A revision above 0 is listed as it
+// is, and Complete comes from its own head. For revision 0, Load lists the present revision if its head is complete,
+// and otherwise the last complete one. If no revision is complete, or etcd no longer has the last complete one, Load
+// lists the present revision, and State.Complete is 0. ErrCompacted: etcd no longer has the revision, or compacts it
+// between two pages.
 //
-// If the records contradict the newest head, Load lists the head's own revision instead, provided that etcd still has
-// it and its records agree with the head. State.At is then that revision, and a watch from there delivers the later
-// changes.
+// If the present records contradict a complete head, Load(0) lists the head's own revision instead, provided that etcd
+// still has it and its records agree with the head. State.At is then that revision, and a watch from there delivers the
+// later changes.
 func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	return s.load(ctx, revision, Value.Hashed)
 }
 
-// LoadHashes is Load for comparisons. Values keep their hash and size; Raw stays only for paths that whole selects. The
-// raw records of many clusters would be a large part of the leader's memory. Errors are those of Load.
+// LoadHashes is Load for comparisons. Values keep their hash and size, and Raw only if whole reports true for the path:
+// the raw records of many clusters would be a large part of the leader's memory. Errors are those of Load.
 func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
 	return s.load(ctx, revision, func(v Value) Value {
 		if v = v.Hashed(); !whole(v.Path) {
@@ -98,7 +101,7 @@ func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path 
 	})
 }
 
-// load lists records and stores each as keep returns it.
+// load lists records, each as keep returns it.
 func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value) (*State, error) {
 	stat, err := s.Stat(ctx)
 	if err != nil {
@@ -109,12 +112,12 @@ func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value
 	switch {
 	case revision != 0:
 		state.At.Revision = revision
-		if err := s.said(ctx, state, revision); err != nil {
+		if err := s.setFromHead(ctx, state, revision); err != nil {
 			return nil, err
 		}
 	case !stat.Head.Complete && state.Complete != 0:
 		state.At.Revision = state.Complete
-		if err = s.said(ctx, state, state.Complete); err == nil {
+		if err = s.setFromHead(ctx, state, state.Complete); err == nil {
 			err = s.list(ctx, state, keep)
 		}
 		if !errors.Is(err, ErrCompacted) {
@@ -133,11 +136,11 @@ func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value
 	return state, nil
 }
 
-// said sets Complete and Said from the head at a revision.
-func (s *Store) said(ctx context.Context, state *State, revision int64) error {
+// setFromHead sets Complete and Said from the head at a revision.
+func (s *Store) setFromHead(ctx context.Context, state *State, revision int64) error {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithRev(revision))
 	if err != nil {
-		return fmt.Errorf("read the head at revision %d: %w", revision, translate(err))
+		return fmt.Errorf("read the head at revision %d: %w", revision, err)
 	}
 	state.Complete, state.Said = 0, Contents{}
 	if len(resp.Kvs) > 0 {
@@ -156,7 +159,7 @@ func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) 
 	for {
 		page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(pageSize))
 		if err != nil {
-			return fmt.Errorf("list records at revision %d: %w", revision, translate(err))
+			return fmt.Errorf("list records at revision %d: %w", revision, err)
 		}
 		for _, kv := range page.Kvs {
 			values = append(values, keep(Value{Path: strings.TrimPrefix(string(kv.Key), folder), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}))
@@ -169,8 +172,8 @@ func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) 
 	}
 }
 
-// Before reads the records at some paths as they were before a revision. An absent record has no Raw. ErrCompacted:
-// etcd no longer has that revision.
+// Before reads the records at some paths (below records/) as they were before a revision above 1. The result has the
+// order of paths. An absent record has no Raw. ErrCompacted: etcd no longer has that revision.
 func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
 	values := make([]Value, 0, len(paths))
 	for some := range slices.Chunk(paths, MaxTxnOps) {
@@ -180,7 +183,7 @@ func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]V
 		}
 		resp, err := s.client.Txn(ctx).Then(reads...).Commit()
 		if err != nil {
-			return nil, fmt.Errorf("read %d records as they were before revision %d: %w", len(some), revision, translate(err))
+			return nil, fmt.Errorf("read %d records as they were before revision %d: %w", len(some), revision, err)
 		}
 		for i, path := range some {
 			v := Value{Path: path}

@@ -37,7 +37,7 @@ func TestLogInOnceEtcdIsThere(t *testing.T) {
 	}
 }
 
-// protect switches authentication on, with one user who may read and write everything.
+// protect enables authentication, with one user who may read and write everything.
 func protect(t *testing.T, client *clientv3.Client, user, password string) {
 	t.Helper()
 	ctx := t.Context()

@@ -14,31 +14,33 @@ import (
 )
 
 // Thresholds for defragmentation. Compaction frees space inside the file, and defragmentation returns it to the disk.
-// Defragmentation blocks the server for about a second per 100 MiB in use, so it waits until it frees as much as is in
-// use.
+// Defragmentation blocks the server for about a second per 100 MiB in use. So Maintain waits until it frees at least as
+// much as is in use.
 const (
-	defragSlack = 32 << 20
-	fillingPart = 0.8 // of the quota: above it, defragmentation pays if it frees a tenth of the quota
+	defragSlack = 32 << 20 // bytes: the least gain, unless the file is filling
+	fillingPart = 0.8      // of the quota: from there on, a gain of a tenth of the quota suffices
 )
 
-// Size is the space that a database uses, in bytes.
+// Size is the space of the largest database among the endpoints, in bytes.
 type Size struct {
 	File  int64 // on disk; etcd compares it with its quota
-	InUse int64 // part of File in use, by current values and by history that is not compacted
+	InUse int64 // part of File with current values and with history that is not compacted
 	Quota int64 // etcd stops writing at it; 0: not reported (etcd before 3.6)
-	Full  bool  // etcd has stopped writing
+	Full  bool  // etcd has stopped writing (the alarm NOSPACE of any endpoint)
 
 	Revision int64 // of the store, at the time of the request
 	Silent   int   // number of endpoints that did not answer, or know no leader
 }
 
-// Filling reports whether the database has used 80 % of its quota.
+// Filling reports whether the database has used 80 % of its quota, or etcd has stopped writing. An unknown Quota counts
+// as not used.
 func (s Size) Filling() bool {
 	return s.Full || s.Quota > 0 && float64(s.File) >= fillingPart*float64(s.Quota)
 }
 
-// Size queries every endpoint concurrently and returns the size of the largest file: the first endpoint that stops
-// writing stops all. If no endpoint answered, the error names each of them, and Size.Silent is set.
+// Size queries all endpoints concurrently and returns the size of the largest file: the first endpoint that stops
+// writing stops all. It waits for every answer. Silent endpoints are an error only if no endpoint answers: the error
+// then names each of them, and Size.Silent is set.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	endpoints := s.client.Endpoints()
 	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
@@ -72,9 +74,9 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	return size, err
 }
 
-// Keeps reports whether etcd still has the history at a revision. Errors are etcd's.
+// Keeps reports whether etcd still has the history at a revision. Errors are etcd's, also for a future revision.
 func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
-	// Every role may read this folder.
+	// Every role of navarchd may read this folder.
 	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return false, nil
@@ -85,8 +87,8 @@ func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
 	return true, nil
 }
 
-// Compact drops all history before a revision, and returns when the space is freed. A revision that was compacted
-// before is not an error.
+// Compact drops all history before a revision, and returns when the space inside the file is free. A revision that was
+// compacted before is not an error.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	_, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -95,8 +97,8 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// Defragment returns the free space of the database files to the disk, one endpoint after the other. Each endpoint is
-// blocked meanwhile. It stops at the first error, which names the endpoint.
+// Defragment returns the free space of the database files to the disk, one endpoint after the other. An endpoint
+// answers no request meanwhile. Defragment stops at the first error, which names the endpoint.
 func (s *Store) Defragment(ctx context.Context) error {
 	for _, endpoint := range s.client.Endpoints() {
 		if _, err := s.client.Defragment(ctx, endpoint); err != nil {
@@ -106,16 +108,16 @@ func (s *Store) Defragment(ctx context.Context) error {
 	return nil
 }
 
-// pays reports whether a defragmentation frees enough.
+// pays reports whether a defragmentation frees enough (see the thresholds).
 func (s Size) pays() bool {
 	free := s.File - s.InUse
 	return free >= max(s.InUse, defragSlack) || s.Filling() && free >= s.Quota/10
 }
 
-// Maintain does one round of maintenance. If etcd has stopped writing, it compacts all history, defragments the file
-// and disarms the alarm. Otherwise it defragments if more than half of the file and at least 32 MiB are free, or, in a
-// filling file, a tenth of the quota. It is for an etcd that only Navarch uses: an embedded one runs it every minute.
-// Errors are etcd's; the next round repeats the failed step.
+// Maintain performs one round of maintenance. If etcd has stopped writing, it compacts all history, defragments the
+// file and disarms all alarms. Otherwise it defragments if at least half of the file and 32 MiB are free, or, in a
+// filling file, a tenth of the quota. It is for an etcd of Navarch alone: an embedded one runs it every minute. Errors
+// are etcd's; the next round begins again.
 func (s *Store) Maintain(ctx context.Context) error {
 	size, err := s.Size(ctx)
 	if err != nil {
@@ -137,16 +139,16 @@ func (s *Store) Maintain(ctx context.Context) error {
 	}
 	if size.Full {
 		if _, err := s.client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-			return fmt.Errorf("take back the alarm: %w", err)
+			return fmt.Errorf("disarm the alarms: %w", err)
 		}
 	}
-	s.log.Info("the database of etcd was shrunk", slog.Int64("bytes_before", size.File), slog.Int64("bytes_in_use", size.InUse),
+	s.log.Info("the database of etcd was defragmented", slog.Int64("bytes_before", size.File), slog.Int64("bytes_in_use", size.InUse),
 		slog.Bool("was_full", size.Full))
 	return nil
 }
 
-// countFreed makes the database count the space that a compaction freed. The database (bbolt) counts it with the next
-// write, which an idle etcd would never make. The write is a lease that is granted and revoked.
+// countFreed makes the database count the space that a compaction freed. The database (bbolt) counts it at the next
+// write, and an idle etcd writes nothing. The write is a lease that is granted and revoked.
 func (s *Store) countFreed(ctx context.Context) error {
 	lease, err := s.client.Grant(ctx, 60)
 	if err == nil {

@@ -27,7 +27,7 @@ func churn(t *testing.T, s *kv.Store, e kv.Epoch, n int) error {
 	return nil
 }
 
-// Under churn the database holds what is current: history is compacted, and the file gives its room back.
+// Under many changes the size of the database follows its present content: history is compacted, and the file shrinks.
 func TestBoundedUnderChurn(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -46,7 +46,7 @@ func TestBoundedUnderChurn(t *testing.T) {
 		if err := s.Compact(within(t), stat(t, s.Store).Revision); err != nil {
 			t.Fatal(err)
 		}
-		ctx, small := within(t), grown // what is in use is counted again every 100 ms, so that one round may see too much
+		ctx, small := within(t), grown // the size in use is computed every 100 ms, so one measurement may be too large
 		for small.File > 4<<20 {
 			if err := s.Maintain(ctx); err != nil {
 				t.Fatalf("round %d: %d bytes for 0.8 MB of records: %v", i, small.File, err)

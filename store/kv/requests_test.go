@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// counted counts the transactions that a client asks for.
+// counted counts the transactions of a client.
 type counted struct {
 	clientv3.KV
 	txns int
@@ -24,8 +24,8 @@ func (c *counted) Txn(ctx context.Context) clientv3.Txn {
 	return c.KV.Txn(ctx)
 }
 
-// A leader that writes batch after batch asks etcd once for each transaction; where the head is not its own, or nothing
-// tells that it moved, it is read. Errors are the same with and without that read.
+// A leader that writes one batch after another sends one request per transaction. If the head is not its own, or may
+// have changed, it is read before. Errors are the same with and without that read.
 func TestRequestsOfACommit(t *testing.T) {
 	s := kvtest.Start(t)
 	requests := &counted{KV: s.Client().KV}

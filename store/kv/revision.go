@@ -15,20 +15,20 @@ import (
 // the level, and all reports of its replicas. A build with a faulty normal form affects the proxies of its own revision
 // only.
 //
-// All revisions share the keys of Family.Mesh: the keyring with its journal and clocks, the key of the MACs of sealed
-// configuration, and machines, which a replica of any revision reports.
+// All revisions share the keys of Family.Mesh: the keyring with its journal, allowances and clocks, the key of the
+// MACs of sealed configuration, and machines, which a replica of any revision reports.
 //
-// One revision alone writes outside etcd: the leader of the promoted revision (promoted/) holds the election writer/,
-// and with it the right to write to Kubernetes (statuses, ConfigMaps, WorkloadEntries). An operator promotes another
-// revision. The first revision promotes itself.
+// One revision alone writes outside etcd: the leader of the promoted revision (promoted/) wins the election writer/,
+// and with it the right to write to Kubernetes (statuses, ConfigMaps, WorkloadEntries). The first revision promotes
+// itself. Later an operator may promote another one.
 
 // DefaultRevision is the name of the revision whose REVISION is empty.
 const DefaultRevision = "default"
 
 const promotedPath = "promoted/revision"
 
-// RevisionPrefix returns the prefix of the keys that one revision of a mesh does not share. The default revision is
-// named "" or DefaultRevision.
+// RevisionPrefix returns the prefix of one revision's own keys, with a slash at the end. The default revision is named
+// "" or DefaultRevision.
 func RevisionPrefix(mesh, revision string) string {
 	if revision == "" || revision == DefaultRevision {
 		return Prefix(mesh)
@@ -71,12 +71,12 @@ func (s *Store) path(key string) string {
 	return strings.TrimPrefix(key, s.mesh)
 }
 
-// Promoted reads, linearizably, the name of the revision that writes to Kubernetes. It is empty if no revision is
+// Promoted returns the name of the promoted revision, by a linearizable read. The name is empty if no revision is
 // promoted. Errors are etcd's.
 func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	resp, err := s.client.Get(ctx, s.key(promotedPath))
 	if err != nil {
-		return "", fmt.Errorf("read which revision is promoted: %w", translate(err))
+		return "", fmt.Errorf("read which revision is promoted: %w", err)
 	}
 	if len(resp.Kvs) == 0 {
 		return "", nil
@@ -84,18 +84,18 @@ func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	return string(resp.Kvs[0].Value), nil
 }
 
-// Led reports whether a leader of this store's revision has ever written. The error may be ErrForbidden: operators may
-// lack the right to read records.
+// Led reports whether this store's revision has a head: a leader of it has written. The error may be ErrForbidden:
+// operators may lack the right to read the head.
 func (s *Store) Led(ctx context.Context) (bool, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithCountOnly())
 	if err != nil {
-		return false, fmt.Errorf("read whether revision %s has records: %w", s.RevisionName(), translate(err))
+		return false, fmt.Errorf("read whether revision %s has records: %w", s.RevisionName(), err)
 	}
 	return resp.Count > 0, nil
 }
 
-// Promote lets a revision write to Kubernetes from now on, in place of the one before. An empty name, or one with a
-// slash, is an error.
+// Promote promotes a revision in place of the previous one: its leader may then write to Kubernetes. The revision need
+// not exist yet. Errors: the name is empty or has a slash or a NUL, or etcd's.
 func (s *Store) Promote(ctx context.Context, revision string) error {
 	if revision == "" {
 		return errors.New("promote a revision: it has no name")
@@ -104,26 +104,26 @@ func (s *Store) Promote(ctx context.Context, revision string) error {
 		return fmt.Errorf("promote: %w", err)
 	}
 	if _, err := s.client.Put(ctx, s.key(promotedPath), revision); err != nil {
-		return fmt.Errorf("promote revision %q: %w", revision, translate(err))
+		return fmt.Errorf("promote revision %q: %w", revision, err)
 	}
 	return nil
 }
 
-// PromoteFirst promotes this store's revision if no revision is promoted, while epoch leads. Other revisions than the
-// default one are not promoted while the default one has records: its build may know nothing of revisions and write to
-// Kubernetes without asking. Errors are etcd's; a revision that is promoted already is not an error.
+// PromoteFirst promotes this store's revision if none is promoted and epoch leads. While the default revision has a
+// head, no other revision is promoted: the default one's build may know nothing of revisions and write to Kubernetes
+// without asking. A condition that does not hold is not an error, and nothing is written then. Errors are etcd's.
 func (s *Store) PromoteFirst(ctx context.Context, epoch Epoch) error {
 	conditions := []clientv3.Cmp{fence(epoch), clientv3.Compare(clientv3.CreateRevision(s.key(promotedPath)), "=", 0)}
 	if s.prefix != s.mesh {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.mesh+headPath), "=", 0))
 	}
 	if _, err := s.client.Txn(ctx).If(conditions...).Then(clientv3.OpPut(s.key(promotedPath), s.RevisionName())).Commit(); err != nil {
-		return fmt.Errorf("promote the first revision: %w", translate(err))
+		return fmt.Errorf("promote the first revision: %w", err)
 	}
 	return nil
 }
 
-// RevisionName returns the revision that the store was opened for.
+// RevisionName returns the revision of the store, DefaultRevision if its Config names none.
 func (s *Store) RevisionName() string { return s.revision }
 
 // Grant is one permission of a role: the keys from Key up to but not including End. An empty End means Key alone.
@@ -132,8 +132,9 @@ type Grant struct {
 	Write    bool // else read only
 }
 
-// Grants lists the permissions that a role needs in processes of one revision of a mesh, as `etcdctl role
-// grant-permission` takes them. A user with these permissions alone cannot touch the keys of other revisions.
+// Grants lists the permissions of a role in processes of one revision of a mesh, for `etcdctl role grant-permission`. A
+// user with these permissions alone cannot write the keys of other revisions. It can read one of them: ingesters read
+// the head of the default revision.
 func Grants(mesh, revision string, role Role) []Grant {
 	own, common := RevisionPrefix(mesh, revision), Prefix(mesh)
 	var grants []Grant

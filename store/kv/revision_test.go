@@ -69,8 +69,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// The first revision that leads is promoted, unless the default one may be led by a build that writes to Kubernetes
-// without asking; after that an operator says it.
+// The first revision that leads is promoted, unless a build that writes to Kubernetes unconditionally may lead the
+// default revision; afterwards an operator decides.
 func TestPromotion(t *testing.T) {
 	for name, test := range map[string]struct {
 		revision   string
@@ -121,7 +121,7 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
-// A user with the rights of one revision cannot change what another one has, and does all that its own needs.
+// A user with the rights of one revision cannot change keys of another one, and can perform all accesses of its own.
 func TestRevisionGrants(t *testing.T) {
 	s := kvtest.Start(t)
 	ctx := within(t)

@@ -56,17 +56,19 @@ func TestRoles(t *testing.T) {
 	if state := load(t, stores[kv.RoleXDS], 0); state.Complete != revision {
 		t.Fatalf("a replica's list: %+v", state)
 	}
-	if _, err := stores[kv.RoleXDS].Commit(ctx, kv.Batch{Epoch: e, Puts: services(t, 1, 81)}); err == nil || !strings.Contains(err.Error(), "permission denied") {
+	_, err := stores[kv.RoleXDS].Commit(ctx, kv.Batch{Epoch: e, Puts: services(t, 1, 81)})
+	if !errors.Is(err, kv.ErrForbidden) || !strings.Contains(err.Error(), "permission denied") {
 		t.Fatalf("a replica wrote a record: %v", err)
 	}
-	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleCA} { // who seals first asks whether something is sealed
+	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleCA} { // before the first seal, a process reads whether a sealed value exists
 		for _, folder := range []string{"keys/", "sealing/"} {
 			if _, _, err := stores[role].Blobs(ctx, folder, 0); err != nil {
 				t.Errorf("%s asks for %s: %v", role, folder, err)
 			}
 		}
 	}
-	for role, may := range map[kv.Role]bool{kv.RoleCA: true, kv.RoleXDS: false} { // a process whose rights are older goes on without
+	// a process with older rights continues without this access
+	for role, may := range map[kv.Role]bool{kv.RoleCA: true, kv.RoleXDS: false} {
 		if _, _, err := stores[role].Blobs(ctx, "allowances/", 0); (err == nil) != may || !may && !errors.Is(err, kv.ErrForbidden) {
 			t.Errorf("%s reads allowances: %v", role, err)
 		}
@@ -83,7 +85,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// followsItself checks that a leader may see who changed its records, and what they were before.
+// followsItself checks that a leader may read changes of its records, and their previous values.
 func followsItself(t *testing.T, leader *kv.Store, e kv.Epoch, revision int64) {
 	t.Helper()
 	if u := next(t, leader.Watch(within(t), kv.Position{Revision: e.Revision})); u.Revision != revision || u.Err != nil {
@@ -94,7 +96,7 @@ func followsItself(t *testing.T, leader *kv.Store, e kv.Epoch, revision int64) {
 	}
 }
 
-// removals checks who may read and write what is held.
+// removals checks which roles may read and write the held removals.
 func removals(t *testing.T, stores map[kv.Role]*kv.Store) {
 	t.Helper()
 	ctx := within(t)
@@ -106,8 +108,8 @@ func removals(t *testing.T, stores map[kv.Role]*kv.Store) {
 		if _, _, err := stores[role].Blobs(ctx, "removals/", 0); (err == nil) != may {
 			t.Errorf("%s reads what is held: %v", role, err)
 		}
-		if _, err := lease.Put(ctx, "removals/holds", []byte("x")); err == nil {
-			t.Errorf("%s writes what is held", role)
+		if _, err := lease.Put(ctx, "removals/holds", []byte("x")); !errors.Is(err, kv.ErrForbidden) {
+			t.Errorf("%s writes what is held: %v", role, err)
 		}
 		if err := lease.Release(ctx); err != nil {
 			t.Fatal(err)

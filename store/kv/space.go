@@ -10,29 +10,29 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// spaceEvery is the interval of the requests for etcd's size: at the rate at which one process can fill it, 20 % take a
-// quarter of an hour.
+// spaceEvery is the interval of the requests for etcd's size. One process that writes at its maximum rate fills 20 % of
+// the quota in a quarter of an hour.
 const spaceEvery = time.Minute
 
-// History that was not compacted for sampleEvery is reported if etcd fills, and for keptForLong in any case.
+// Times after which an uncompacted history is reported: sampleEvery while etcd is filling, otherwise keptForLong.
 const (
 	sampleEvery    = time.Hour
 	keptForLong    = 24 * time.Hour
-	historySamples = 26
+	historySamples = 26 // largest number of samples
 )
 
-// Space says when etcd has used 80 % of its quota: once that is used up it writes nothing. Of an
-// etcd of the operator's it also says where nobody compacts its history, which makes it fill; it does not do that
-// itself: others may use that etcd.
+// Space warns when etcd has used 80 % of its quota; at 100 % etcd refuses all writes. For an etcd that others operate,
+// it also warns about a history that is not compacted. It does not compact that history, which others may use. One
+// goroutine calls Run or Measure; any goroutine may call Warning.
 type Space struct {
 	Size  func(context.Context) (Size, error) // Store.Size
 	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6)
 	// Keeps reports whether etcd has the history at a revision (Store.Keeps); nil: etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
-	// Room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: that
-	// is not known.
+	// Room returns the reason for which an etcd in this process cannot write to its disk, or "". nil: the disk is not
+	// watched.
 	Room func() string
-	Log  *slog.Logger
+	Log  *slog.Logger // not nil
 
 	last    atomic.Pointer[measured]
 	samples []sample // revisions that are not compacted, oldest first; owned by the goroutine that calls Run or Measure
@@ -41,7 +41,7 @@ type Space struct {
 // measured is the result of the last measurement.
 type measured struct {
 	Size
-	kept time.Duration // how long history has not been compacted, as far as this process knows
+	kept time.Duration // age of the oldest sampled revision that etcd still has
 }
 
 // sample is a revision with the time at which it was the newest.
@@ -50,7 +50,7 @@ type sample struct {
 	at       time.Time
 }
 
-// Run measures once a minute until ctx ends, and returns its error.
+// Run measures at once and then every minute until ctx ends. It returns the context's error. Failures are only logged.
 func (s *Space) Run(ctx context.Context) error {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
@@ -59,7 +59,7 @@ func (s *Space) Run(ctx context.Context) error {
 		err := s.Measure(asked, time.Now())
 		cancel()
 		if err != nil {
-			s.Log.Debug("how full etcd is could not be asked", obs.KeyError, err)
+			s.Log.Debug("the request for the size of etcd failed", obs.KeyError, err)
 		}
 		select {
 		case <-tick.C:
@@ -69,7 +69,8 @@ func (s *Space) Run(ctx context.Context) error {
 	}
 }
 
-// Measure measures once. An error means that etcd did not answer; the previous result stays.
+// Measure measures once, sets the metrics, and logs changes of the warning. Errors are those of Size, and the previous
+// result stays; or those of Keeps, and the new size is stored without the age of the history.
 func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))
@@ -84,7 +85,7 @@ func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// history returns how long history has not been compacted.
+// history returns the age of the oldest sampled revision that etcd still has; 0 without Keeps.
 func (s *Space) history(ctx context.Context, revision int64, now time.Time) (time.Duration, error) {
 	if s.Keeps == nil {
 		return 0, nil
@@ -110,7 +111,8 @@ func (s *Space) history(ctx context.Context, revision int64, now time.Time) (tim
 	return now.Sub(s.samples[0].at), nil
 }
 
-// record stores a measurement in the metrics, and logs the beginning and the end of a warning.
+// record stores a measurement, also in the metrics. It logs the beginning and the end of a warning, and every
+// measurement while etcd is full.
 func (s *Space) record(size measured) {
 	if size.Quota == 0 {
 		size.Quota = s.Quota
@@ -129,11 +131,11 @@ func (s *Space) record(size measured) {
 	case is != "" && (was == "" || size.Full):
 		s.Log.Warn(is)
 	case is == "" && was != "":
-		s.Log.Info("etcd has enough space again", "bytes", size.File)
+		s.Log.Info("the warning about the space of etcd is over", "bytes", size.File)
 	}
 }
 
-// room returns Room's answer.
+// room returns the result of Room; empty if Room is nil.
 func (s *Space) room() string {
 	if s.Room == nil {
 		return ""
@@ -141,7 +143,7 @@ func (s *Space) room() string {
 	return s.Room()
 }
 
-// Warning is what an operator should know, and whether etcd writes nothing any more; an empty text: nothing.
+// Warning returns the present warning for the operator, or "". full reports whether etcd refuses all writes.
 func (s *Space) Warning() (text string, full bool) {
 	if why := s.room(); why != "" {
 		return why, true
@@ -167,9 +169,9 @@ func (s *Space) Warning() (text string, full bool) {
 	text = fmt.Sprintf("the store is %d %% full: %d of %d bytes, %d of them in use", 100*size.File/max(size.Quota, 1), size.File, size.Quota,
 		size.InUse)
 	if size.Full {
-		return text + "; etcd writes nothing any more: no configuration is taken, and no certificates but from allowances are issued, until " +
-			"it has room (compact, defragment, disarm its alarm, or raise its quota)" + history, true
+		return text + "; etcd writes nothing any more: no configuration is stored, and certificates are issued from allowances alone, until " +
+			"it has space (compact, defragment, disarm its alarm, or raise its quota)" + history, true
 	}
-	return text + "; at 100 % etcd writes nothing any more: defragment it where much is not in use, raise its quota, or find who fills it" +
+	return text + "; at 100 % etcd writes nothing any more: defragment it if much is unused, raise its quota, or find out what fills it" +
 		history, false
 }

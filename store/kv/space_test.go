@@ -18,7 +18,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// At 80 % of the quota operators are told, once; of an etcd that has stopped writing each minute; and that it is over.
+// At 80 % of the quota there is one warning, for an etcd that has stopped writing one each minute, and a line at the
+// end.
 func TestSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -36,7 +37,7 @@ func TestSpace(t *testing.T) {
 			{kv.Size{File: 790, InUse: 10, Quota: 1000}, "", 0},
 			{kv.Size{File: 800, InUse: 700, Quota: 1000}, "the store is 80 % full: 800 of 1000 bytes, 700 of them in use; at 100 %", 1},
 			{kv.Size{File: 810, InUse: 700, Quota: 1000}, "81 % full", 1},
-			{kv.Size{File: 850, InUse: 600}, "85 % full: 850 of 1000 bytes", 1}, // an etcd that does not say its quota
+			{kv.Size{File: 850, InUse: 600}, "85 % full: 850 of 1000 bytes", 1}, // an etcd that does not report its quota
 			{kv.Size{File: 1001, InUse: 900, Quota: 1000, Full: true}, "etcd writes nothing any more: ", 2},
 			{kv.Size{File: 1001, InUse: 900, Quota: 1000, Full: true}, "etcd writes nothing any more: ", 3},
 			{kv.Size{File: 100, InUse: 90, Quota: 1000}, "", 4},
@@ -62,8 +63,7 @@ func TestSpace(t *testing.T) {
 	})
 }
 
-// alarm says whether navarch_store_alarm{cause="space"} is 1, of which operators are warned
-// (deploy/chart/files/alerts.yaml).
+// alarm reports whether navarch_store_alarm{cause="space"} is 1, which has an alert (deploy/chart/files/alerts.yaml).
 func alarm(t *testing.T) bool {
 	t.Helper()
 	var m dto.Metric
@@ -73,8 +73,7 @@ func alarm(t *testing.T) bool {
 	return m.GetGauge().GetValue() == 1
 }
 
-// An etcd of the operator's whose quota is really full, and before that 80 %: operators are told each by name, and when
-// there is room again.
+// An external etcd whose quota is really full, and before that at 80 %: both are logged by name, and so is the end.
 func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	const quota = 16 << 20
 	etcd := kvtest.Start(t, kvtest.Quota(quota))
@@ -115,7 +114,7 @@ func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	defer cancel()
 	for size, err := etcd.Size(ctx); size.Full || size.File > quota/2; size, err = etcd.Size(ctx) {
 		if err == nil {
-			err = etcd.Maintain(ctx) // compacts, shrinks the file and takes the alarm back, as an operator does
+			err = etcd.Maintain(ctx) // compacts, shrinks the file and disarms the alarm, as an operator does
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -124,8 +123,8 @@ func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	look(now.Add(4*time.Hour), "")
 }
 
-// Where nobody compacts an etcd of the operator's that is said after a day, also while there is room; and it is over
-// with the compaction. An etcd to which nothing is written has no history.
+// If an external etcd is not compacted, a warning reports it after a day, even if there is space, and ends with the
+// compaction. An etcd without writes has no history.
 func TestHistoryThatNobodyCompacts(t *testing.T) {
 	etcd := kvtest.Start(t)
 	s := &kv.Space{Size: etcd.Size, Keeps: etcd.Keeps, Log: slog.New(slog.DiscardHandler)}
@@ -173,7 +172,7 @@ func TestHistoryThatNobodyCompacts(t *testing.T) {
 	}
 }
 
-// A member that does not answer is counted, and the others' size is known all the same, wherever it stands in the list.
+// A member that does not answer is counted, and the size of the others is known, for any position in the list.
 func TestSilentEndpoints(t *testing.T) {
 	etcd := kvtest.Start(t)
 	const silent = "127.0.0.1:1"
@@ -210,8 +209,7 @@ func TestSilentEndpoints(t *testing.T) {
 	}
 }
 
-// An etcd whose disk has no room is said to be full, in the words of whoever looks at the disk, also where it does not
-// answer.
+// An etcd whose disk is full is reported as such, with the reason from Room, also if it does not answer.
 func TestSpaceOfTheDisk(t *testing.T) {
 	why := "the disk of /data has 3 MiB free"
 	away := func(context.Context) (kv.Size, error) { return kv.Size{}, context.DeadlineExceeded }

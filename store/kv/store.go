@@ -20,18 +20,18 @@ import (
 
 // Config describes the connection to an external etcd.
 type Config struct {
-	Mesh      string   // without slashes
-	Revision  string   // of the control plane (RevisionPrefix), without slashes
-	Endpoints []string // host:port, or URLs: http, https, unix
-	TLS       *tls.Config
-	Username  string // empty: etcd has no authentication
+	Mesh      string      // not empty, without slashes
+	Revision  string      // of the control plane (RevisionPrefix), without slashes; empty: DefaultRevision
+	Endpoints []string    // host:port, or URLs: http, https, unix
+	TLS       *tls.Config // nil: plaintext, or the system's roots for https
+	Username  string      // empty: etcd has no authentication
 	Password  string
 	Logger    *slog.Logger // nil: slog's default
 }
 
 // Store is a connection to the etcd of one mesh, for one revision of its control plane. It is safe for concurrent use.
-// The errors of its methods name the attempted operation and wrap an error of errors.go or of etcd's client: its own, a
-// gRPC status, or the context's. A path outside the Families of keys.go is an error, and etcd is not asked.
+// The errors of its methods wrap an error of errors.go where one applies, else an error of etcd's client, a gRPC status
+// or the context's error. A path outside the Families of keys.go is an error before any request.
 type Store struct {
 	client   *clientv3.Client
 	prefix   string // of the keys that belong to the revision
@@ -44,8 +44,9 @@ type Store struct {
 	between func() // for tests: between two transactions of a batch
 }
 
-// Open connects to an external etcd without waiting for an answer. Only a login with a username waits, for 5 s at most:
-// a wrong password is an error.
+// Open connects to an external etcd without waiting for an answer. Only a login with a username waits, for 5 s at most.
+// Errors: the mesh or the revision is invalid, there are no endpoints, or etcd refuses the login. An etcd that does not
+// answer is not an error.
 func Open(cfg Config) (*Store, error) {
 	if err := checkMesh(cfg.Mesh); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func Open(cfg Config) (*Store, error) {
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    10 * time.Second, // a silent partition is noticed within 13 s
 		DialKeepAliveTimeout: 3 * time.Second,
-		// An etcd that comes back is found within seconds; gRPC's own pause grows to two minutes.
+		// An etcd that returns is found within seconds; the default pause of gRPC grows to two minutes.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
@@ -84,8 +85,8 @@ func Open(cfg Config) (*Store, error) {
 		last: &atomic.Pointer[wrote]{}}, nil
 }
 
-// connect makes a client, which logs in immediately. If etcd does not answer now, the client begins with an invalid
-// token. It logs in when etcd rejects that token, as it does for an expired one.
+// connect makes a client that has logged in. If etcd does not answer now, the client begins with an invalid token, and
+// logs in when etcd rejects that token, as for an expired one.
 func connect(cfg clientv3.Config) (*clientv3.Client, error) {
 	client, err := clientv3.New(cfg)
 	if cfg.Username == "" || !isAway(err) {
@@ -100,22 +101,23 @@ func connect(cfg clientv3.Config) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// isAway reports whether etcd did not answer, in contrast to an answer that is an error.
+// isAway reports whether an error means that etcd did not answer, in contrast to an answer with an error.
 func isAway(err error) bool {
 	code := status.Code(err)
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
-// Client returns the etcd client, for the packages that may import it.
+// Client returns the etcd client, for the packages that may import it (store/lead).
 func (s *Store) Client() *clientv3.Client { return s.client }
 
 // Prefix returns the prefix of the keys that belong to the revision (RevisionPrefix).
 func (s *Store) Prefix() string { return s.prefix }
 
-// Endpoints returns the addresses of etcd.
+// Endpoints returns the configured addresses of etcd.
 func (s *Store) Endpoints() []string { return s.client.Endpoints() }
 
-// Close closes the connection. Errors are the client's.
+// Close closes the connection, and ends watches and the renewal of leases. A second Close is not an error. Errors are
+// the client's.
 func (s *Store) Close() error {
 	if err := s.client.Close(); !errors.Is(err, context.Canceled) { // the client's error of a closed client
 		return err
@@ -131,7 +133,7 @@ type Stat struct {
 }
 
 // Stat reads the head linearizably: the result is at least as new as anything that a replica knew when Stat was called.
-// Errors are etcd's; an invalid head is in Head.Err.
+// Errors are etcd's; the error of a head that does not decode is in Head.Err.
 func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath)
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Update holds the changes of one revision to the head and the records. It is empty for revisions in which others wrote
-// other keys. The last Update of a watch has Err alone.
+// Update contains the changes of one revision to the head and the records. An Update without changes states that
+// nothing else happened up to its Revision. The last Update of a watch has Err alone.
 type Update struct {
 	Revision int64
-	// Head is the head that this revision wrote; nil if it did not. A deleted head is the zero Head.
+	// Head is the head that this revision wrote; nil if it wrote none. A deleted head is the zero Head.
 	Head   *Head
 	Values []Value // in etcd's order; Raw nil: deleted
 	Err    error
 }
 
-// Watch follows the head and the records from the revision after a position, through one etcd watch, until ctx ends or
-// the watch fails. Each revision that touched them is one Update, in order, without gaps or repetitions. The client
-// resumes by itself when the connection breaks. The last Update has the error: ErrCompacted, ErrClusterChanged,
-// ErrRegressed, or etcd's. Then the channel is closed.
+// Watch follows the head and the records from the revision after a position. It uses one etcd watch, until ctx ends or
+// the watch fails. Each revision with changes is one Update, in order, without gaps or repetitions. The client resumes
+// by itself when the connection breaks. The last Update has the error: ErrCompacted, ErrClusterChanged, ErrRegressed,
+// or etcd's. Then the channel is closed. If ctx ends, the channel may be closed without a last Update.
 func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 	updates := make(chan Update)
 	go func() {
@@ -38,7 +38,8 @@ func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 }
 
 func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update) error {
-	// Without a leader a member would stay silent for ever. A cancelled watch can go to another member.
+	// By default a member without a leader stays silent for ever. With this option it cancels the watch, and the client
+	// moves to another member.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	start, end := watched(s.prefix)
@@ -69,7 +70,7 @@ func (s *Store) watch(ctx context.Context, from Position, updates chan<- Update)
 	return errors.New("etcd closed the watch")
 }
 
-// check returns an error if a response is of another cluster, or of an earlier revision, than p.
+// check returns an error if a response comes from another cluster, or has an earlier revision, than p.
 func (p Position) check(cluster uint64, revision int64) error {
 	if p.Cluster != 0 && cluster != p.Cluster {
 		return fmt.Errorf("%w: %x was read before, %x answers now", ErrClusterChanged, p.Cluster, cluster)
@@ -81,11 +82,11 @@ func (p Position) check(cluster uint64, revision int64) error {
 }
 
 // Check returns an error if a store with this stat cannot be the one that was read up to p: ErrClusterChanged or
-// ErrRegressed.
+// ErrRegressed. A p with Cluster 0 fits every cluster.
 func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
 
-// updates converts a response of the watch. A response that proves that nothing else happened up to a later revision
-// ends with an empty Update, so that a restarted watch need not begin far back.
+// updates converts a response of the watch. If the response proves that nothing else happened up to a later revision,
+// the last Update is empty and has that revision, so that a restarted watch need not begin far back.
 func (s *Store) updates(resp clientv3.WatchResponse) []Update {
 	updates := s.group(resp.Events)
 	var seen int64
@@ -100,7 +101,7 @@ func (s *Store) updates(resp clientv3.WatchResponse) []Update {
 	return updates
 }
 
-// group joins the events of one revision. etcd never divides a revision between responses.
+// group makes one Update of the events of each revision. etcd never divides a revision between responses.
 func (s *Store) group(events []*clientv3.Event) []Update {
 	var updates []Update
 	for _, event := range events {

@@ -30,7 +30,7 @@ func put(t *testing.T, s *kv.Store, key, value string) int64 {
 	return resp.Header.Revision
 }
 
-// A watch groups by revision, resumes where it was told, and shows how far it has seen where others write.
+// A watch groups changes by revision, resumes at a given position, and reports its progress while others write.
 func TestWatchResumes(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")
@@ -136,7 +136,7 @@ func TestLoadIsPinned(t *testing.T) {
 	}
 }
 
-// Values that do not decode, and keys that are no record of this build, are listed and say what is wrong.
+// Values that do not decode, and keys that are not records of this build, are listed with their error.
 func TestLoadUndecodable(t *testing.T) {
 	s := kvtest.Start(t)
 	e := epoch(t, s.Store, "a")

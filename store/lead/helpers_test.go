@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// electByHand makes an election key on a lease, as a candidate does when nobody else stands.
+// electByHand creates an election key with a lease, as a candidate without competitors does.
 func electByHand(t *testing.T, store *kv.Store, lease clientv3.LeaseID) kv.Epoch {
 	t.Helper()
 	key := store.LeaderPath() + "/0"
@@ -19,7 +19,7 @@ func electByHand(t *testing.T, store *kv.Store, lease clientv3.LeaseID) kv.Epoch
 	return kv.Epoch{Key: key, Revision: resp.Header.Revision}
 }
 
-// waitForCandidates returns when n candidates stand for election.
+// waitForCandidates returns when n candidates take part in the election.
 func waitForCandidates(t *testing.T, store *kv.Store, n int64) {
 	t.Helper()
 	ctx := within(t)

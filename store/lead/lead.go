@@ -1,8 +1,8 @@
 // Package lead elects the one process that writes.
 //
-// Owns: this candidate's election key and lease; on request it deletes another candidate's key. Reads: store/kv. Never:
-// trusts a clock for safety. Writes are fenced by the epoch that it returns (kv.Batch), so a leader that was stopped
-// and continues can do no harm.
+// Owns: this candidate's election key and lease; it deletes keys of other candidates on request (Depose, Config.Alone).
+// Reads: store/kv. Never: trusts a clock for the safety of writes to etcd. The epoch fences those writes (kv.Batch), so
+// a leader that was stopped and continues cannot change etcd. Only Until, for writes outside etcd, uses a clock.
 package lead
 
 import (
@@ -24,19 +24,19 @@ import (
 // Config configures a candidate.
 type Config struct {
 	Store *kv.Store
-	// Path is etcd's folder of the election, without a slash at the end; empty: that of the revision's ingester
-	// (kv.Store.LeaderPath).
+	// Path is the full key of the election's folder in etcd, without a slash at the end. Empty: that of the revision's
+	// ingester (kv.Store.LeaderPath).
 	Path   string
 	Name   string        // of this process, the value of its election key
 	Lease  time.Duration // length of the lease, in whole seconds; 0: 10 s
-	Retry  time.Duration // longest pause between two candidacies after a failure; 0: 2 s
+	Retry  time.Duration // longest pause before a new candidacy after a failure; 0: 2 s
 	Logger *slog.Logger  // nil: slog's default
 	// Alone means that no other process can be a candidate (an embedded etcd in a locked directory). The election keys of
 	// a killed process are then deleted immediately, without waiting for its lease to expire.
 	Alone bool
 }
 
-// Elector is one candidate.
+// Elector is one candidate. Its methods may be called from any goroutine, but only one Run at a time.
 type Elector struct {
 	cfg   Config
 	epoch atomic.Pointer[kv.Epoch] // nil while this process does not lead
@@ -66,7 +66,8 @@ func New(cfg Config) (*Elector, error) {
 	return &Elector{cfg: cfg}, nil
 }
 
-// Epoch returns this process's term; false while it does not lead.
+// Epoch returns the epoch of this process's term, and false between terms. The term ends here when Run's fn returns,
+// which may be after the epoch was lost.
 func (e *Elector) Epoch() (kv.Epoch, bool) {
 	if p := e.epoch.Load(); p != nil {
 		return *p, true
@@ -77,9 +78,10 @@ func (e *Elector) Epoch() (kv.Epoch, bool) {
 // ErrNotLeading means that this process does not lead, or that its lease has ended.
 var ErrNotLeading = errors.New("this process does not lead")
 
-// Until asks etcd for the time up to which this process certainly leads, unless its key is deleted: the remaining life
-// of its lease without renewal. It is for writes that etcd cannot fence, since the next leader is elected after that
-// time. The time is of this process's monotonic clock. Errors: ErrNotLeading, or etcd's.
+// Until returns the time up to which this process certainly leads, unless its key is deleted. That time is the end of
+// its lease without further renewal, as etcd reports it, on this process's monotonic clock. Until is for writes that
+// etcd cannot fence: the next leader is elected after that time. Errors: ErrNotLeading, also in the lease's last
+// second; or etcd's.
 func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	if e.epoch.Load() == nil {
 		return time.Time{}, ErrNotLeading
@@ -88,18 +90,18 @@ func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	lease, err := e.cfg.Store.Client().TimeToLive(ctx, clientv3.LeaseID(e.lease.Load()))
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("how long the lease lives: %w", err)
+		return time.Time{}, fmt.Errorf("remaining life of the lease: %w", err)
 	case lease.TTL <= 0:
 		return time.Time{}, ErrNotLeading
 	}
 	return asked.Add(time.Duration(lease.TTL) * time.Second), nil // TTL is in whole seconds, rounded down
 }
 
-// Leader reads the name and epoch of the present leader; the name is empty if no process leads. Errors are etcd's.
+// Leader reads the name and the epoch of the present leader. The name is empty if no process leads. Errors are etcd's.
 func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithFirstCreate()...)
 	if err != nil {
-		return "", kv.Epoch{}, fmt.Errorf("read who leads: %w", err)
+		return "", kv.Epoch{}, fmt.Errorf("read the leader: %w", err)
 	}
 	if len(resp.Kvs) == 0 {
 		return "", kv.Epoch{}, nil
@@ -108,7 +110,7 @@ func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	return string(first.Value), kv.Epoch{Key: string(first.Key), Revision: first.CreateRevision}, nil
 }
 
-// Waiting reports whether there is another candidate beside the leader. Errors are etcd's.
+// Waiting reports whether the election has a candidate besides the leader. Errors are etcd's.
 func (e *Elector) Waiting(ctx context.Context) (bool, error) {
 	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
@@ -118,7 +120,7 @@ func (e *Elector) Waiting(ctx context.Context) (bool, error) {
 }
 
 // Depose ends another process's term by deleting its key. The candidate that has waited longest then leads. It returns
-// false if another term has begun already. Errors are etcd's.
+// false if the term has ended already. Errors are etcd's.
 func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	is := clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 	resp, err := e.cfg.Store.Client().Txn(ctx).If(is).Then(clientv3.OpDelete(epoch.Key)).Commit()
@@ -128,10 +130,10 @@ func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	return resp.Succeeded, nil
 }
 
-// Run is a candidate until the context ends. When it is elected it calls fn with its epoch and a context. That context
-// ends with the epoch: the lease was lost, the key was deleted, or Run's own context ended. There is at most one call
-// at a time. When fn returns, Run resigns, so that the next candidate need not wait. Then it campaigns again:
-// immediately if the epoch has ended, after a pause if fn failed. Its error is the context's.
+// Run is a candidate until the context ends. When elected, it calls fn with the epoch and a context. fn's context ends
+// with the epoch (the lease was lost, or the key was deleted) and with Run's own context. Calls of fn do not overlap.
+// When fn returns, Run resigns, so that the next candidate need not wait. Then it campaigns again: immediately if the
+// epoch has ended, otherwise after a pause. Run returns the context's error, after fn has returned.
 func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	cleared := !e.cfg.Alone
 	for ctx.Err() == nil {
@@ -152,7 +154,7 @@ func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) er
 	return ctx.Err()
 }
 
-// clear deletes the election keys of earlier processes, once.
+// clear deletes the election keys of earlier processes, unless done is set, and sets it.
 func (e *Elector) clear(ctx context.Context, done *bool) error {
 	if *done {
 		return nil
@@ -167,7 +169,7 @@ func (e *Elector) clear(ctx context.Context, done *bool) error {
 
 var errLost = errors.New("lost leadership")
 
-// term waits to be elected, calls fn, and resigns. nil means that the epoch ended.
+// term campaigns, calls fn once elected, and resigns. nil means that the epoch ended during fn.
 func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	client := e.cfg.Store.Client()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -193,7 +195,7 @@ func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) e
 	}()
 	e.lease.Store(int64(session.Lease()))
 	e.epoch.Store(&epoch)
-	e.cfg.Logger.Info("leading", slog.Int64("epoch", epoch.Revision), slog.String("name", e.cfg.Name))
+	e.cfg.Logger.Info("leadership acquired", slog.Int64("epoch", epoch.Revision), slog.String("name", e.cfg.Name))
 	err = fn(ctx, epoch)
 	e.epoch.Store(nil)
 	lost := errors.Is(context.Cause(ctx), errLost)
@@ -201,7 +203,7 @@ func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) e
 	if err != nil {
 		log = log.With(slog.Any("reason", err))
 	}
-	log.Info("not leading any more")
+	log.Info("leadership ended")
 	switch {
 	case lost:
 		return nil
@@ -230,11 +232,11 @@ func (e *Elector) resign(client *clientv3.Client, session *concurrency.Session) 
 	ctx, cancel := context.WithTimeout(client.Ctx(), time.Second)
 	defer cancel()
 	if _, err := client.Revoke(ctx, session.Lease()); err != nil {
-		e.cfg.Logger.Debug("lease was not given back, it ends by itself", slog.Any("error", err))
+		e.cfg.Logger.Debug("the lease was not revoked: it expires by itself", slog.Any("error", err))
 	}
 }
 
-// keyGone waits until the election key is deleted; false if the context ends first.
+// keyGone waits until the election key is deleted; false if the watch ends first.
 func keyGone(ctx context.Context, client *clientv3.Client, epoch kv.Epoch) bool {
 	for resp := range client.Watch(ctx, epoch.Key, clientv3.WithRev(epoch.Revision+1)) {
 		for _, event := range resp.Events {

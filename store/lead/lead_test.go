@@ -22,7 +22,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// candidate is one process that stands for election; its work tells when it begins and why it ends.
+// candidate is one process in the election; its work reports its beginning and the reason of its end.
 type candidate struct {
 	*lead.Elector
 	leads chan kv.Epoch
@@ -80,7 +80,7 @@ func none[T any](t *testing.T, what string, from <-chan T) {
 	}
 }
 
-// The leases last longer than the test waits: who took over did not wait for one to end.
+// The leases are longer than the test: a successor did not wait for a lease to end.
 func TestCleanShutdownHandsOverAtOnce(t *testing.T) {
 	s := kvtest.Start(t)
 	a := standFor(t, s.Connect(), "a", time.Hour)
@@ -106,11 +106,11 @@ func TestCleanShutdownHandsOverAtOnce(t *testing.T) {
 	}
 }
 
-// A leader that is stopped says nothing more. Its connection is cut here, as SIGSTOP would silence it; it keeps its
-// epoch and writes under it later.
+// A leader that is stopped sends nothing more. The test cuts its connection, which has the effect of SIGSTOP; the
+// leader keeps its epoch and writes with it later.
 func TestStoppedLeaderIsReplacedAndFenced(t *testing.T) {
 	s := kvtest.Start(t)
-	// Leases of its own, which nobody keeps alive: as if it had been stopped right after it was elected.
+	// A lease without renewal: as if the process had been stopped right after its election.
 	stopped := s.Connect()
 	grant, err := stopped.Client().Grant(within(t), int64(lease/time.Second))
 	if err != nil {
@@ -127,7 +127,7 @@ func TestStoppedLeaderIsReplacedAndFenced(t *testing.T) {
 	}
 }
 
-// While a process leads its lease lives on, for no longer than it was asked for; else there is no such time.
+// While a process leads, Until is within its lease, which was renewed; otherwise it fails.
 func TestUntil(t *testing.T) {
 	c := stand(t, kvtest.Start(t).Store, "a")
 	receive(t, "a leads", c.leads)
@@ -145,7 +145,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// A leader whose etcd does not answer any more ends its term by itself, and is a candidate again when it does.
+// A leader whose etcd no longer answers ends its term by itself, and is a candidate again when etcd answers.
 func TestLeaderWithoutEtcdStopsLeading(t *testing.T) {
 	s := kvtest.Start(t)
 	a := stand(t, s.Connect(), "a")
@@ -156,7 +156,7 @@ func TestLeaderWithoutEtcdStopsLeading(t *testing.T) {
 	receive(t, "a leads again", a.leads)
 }
 
-// Its key is taken away: the term ends though the lease lives.
+// Its key is deleted: the term ends although the lease continues.
 func TestDeletedKeyEndsTheTerm(t *testing.T) {
 	s := kvtest.Start(t)
 	a := stand(t, s.Connect(), "a")
@@ -170,8 +170,8 @@ func TestDeletedKeyEndsTheTerm(t *testing.T) {
 	}
 }
 
-// Work that fails gives the others a turn. A term that is ended by another process is over at once, and who waits
-// leads; of a term that is over already nothing is ended.
+// A candidate whose work fails yields to the others. Depose ends a term at once, and a waiting candidate leads;
+// deposing a term that is over has no effect.
 func TestDepose(t *testing.T) {
 	s := kvtest.Start(t)
 	a := standFor(t, s.Connect(), "a", time.Hour)

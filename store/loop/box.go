@@ -1,5 +1,5 @@
-// Package loop holds the common parts of loops: a box that merges values that its reader has not received yet, a group
-// that runs loops together, and a Yielder, with which a long computation lets other goroutines run.
+// Package loop contains common parts of loops. Box merges values for a slow reader, Run runs loops together, Pause
+// waits, and Yielder lets other goroutines run during a long computation.
 //
 // Owns: nothing. Reads: nothing of ours. Never: drops a value; grows with the number of values.
 package loop
@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Box passes values from any number of writers to one reader. It holds one value at most and merges later ones into it.
-// So writers never block, and memory does not grow with the reader's delay.
+// Box passes values from any number of writers to one reader. It contains one value at most and merges later ones into
+// it. So writers never wait for the reader, and the box does not grow with the reader's delay.
 type Box[T any] struct {
 	mu    sync.Mutex // merge is called under it and must not use the box
 	merge func(waiting, next T) T
@@ -39,11 +39,11 @@ func (b *Box[T]) Put(value T) {
 	}
 }
 
-// Ready returns a channel that receives once after the box became full. The reader then calls Take. The channel may
-// also receive while the box is empty again.
+// Ready returns a channel that receives after Put. Several Puts may cause one receipt. The reader then calls Take; the
+// box may be empty by then.
 func (b *Box[T]) Ready() <-chan struct{} { return b.ready }
 
-// Take empties the box; false if it was empty.
+// Take removes the value and returns it; false if the box was empty.
 func (b *Box[T]) Take() (T, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *Box[T]) Take() (T, bool) {
 	return value, full
 }
 
-// Get waits for a value and takes it. The error is the context's.
+// Get waits for a value and removes it from the box. If ctx ends before a value comes, the error is the context's.
 func (b *Box[T]) Get(ctx context.Context) (T, error) {
 	for {
 		if value, ok := b.Take(); ok {

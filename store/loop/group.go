@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Task is one loop. It runs until the context ends or the loop fails.
+// Task is one loop. Run runs until its context ends or the loop fails. Name begins the error of loop.Run.
 type Task struct {
 	Name string
 	Run  func(context.Context) error
@@ -17,9 +17,9 @@ type Task struct {
 // ErrPanic is wrapped by the error of a task that panicked.
 var ErrPanic = errors.New("panic")
 
-// Run runs tasks concurrently until all have returned. The first task that fails, panics, or returns before the context
-// ends also ends the others, and Run returns its error, with its name. It returns nil if all tasks returned because the
-// context ended.
+// Run runs tasks concurrently until all have returned. A task that fails, panics (ErrPanic), or returns before ctx ends
+// also ends the others. Run returns the error of the first such task, with its name. After the end of ctx, returning
+// nil or the context's error is not a failure: if all tasks do so, Run returns nil.
 func Run(ctx context.Context, tasks ...Task) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -45,7 +45,7 @@ func Run(ctx context.Context, tasks ...Task) error {
 	return first
 }
 
-// protect turns a panic into an error with the stack.
+// protect runs a task, and returns a panic as an error with the stack.
 func protect(ctx context.Context, task Task) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

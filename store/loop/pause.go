@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pause waits for d or until ctx ends. It returns the context's error in the second case, otherwise nil.
+// Pause waits for d or until ctx ends. It returns ctx.Err(): nil unless ctx has ended.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// child is the variable that has this test binary take so many addresses, print them, and wait for its input to end.
+// child is the variable by which this test binary reserves a number of addresses, prints them, and waits for the end of
+// its input.
 const child = "NAVARCH_LOOPBACK_CHILD"
 
 func TestMain(m *testing.M) {
@@ -96,7 +97,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Of a small range, what one process holds no other is given, until it ends, although nobody listens there.
+// In a small range, a port that one process has reserved is given to no other process until the first one ends, even if
+// it is not listened on.
 func TestReservedAgainstOtherProcesses(t *testing.T) {
 	held, end := others(t, 50)
 	r := reserved{ports: slices.Sorted(maps.Keys(held))}
@@ -117,7 +119,7 @@ func TestReservedAgainstOtherProcesses(t *testing.T) {
 	}
 }
 
-// A port on which somebody listens is not given, whoever it is.
+// A port with a listener, of any process, is not given.
 func TestListenedTo(t *testing.T) {
 	l, err := net.Listen("tcp", For(t))
 	if err != nil {
@@ -163,7 +165,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// The addresses of a net can be listened at, and nobody else is given it while the process lives.
+// The addresses of a net can be listened on, and are not given to others while the process runs.
 func TestNet(t *testing.T) {
 	given := map[string]bool{}
 	for range 100 {

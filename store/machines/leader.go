@@ -12,36 +12,38 @@ import (
 // WorkloadEntries stores the WorkloadEntries of machines: in Kubernetes, or as records if the configuration comes from
 // files alone.
 type WorkloadEntries interface {
-	// Want sets the target states of all entries.
+	// Want replaces the target states of all entries.
 	Want(all map[Name]Wanted)
-	// There returns the known registered entries, and a channel that is closed when they change.
+	// There returns the existing entries of machines, and a channel that is closed when they change. nil: only Want
+	// changes them.
 	There() ([]WorkloadEntry, <-chan struct{})
 }
 
 // DefaultGrace is the time for which an entry stays without a connected machine.
 const DefaultGrace = 10 * time.Second
 
-// tick is the longest pause between two decisions without changes.
+// tick is the longest pause between two decisions.
 const tick = 10 * time.Second
 
 // StepsApart is the least time between two decisions. Each decision reads all machines, so frequent changes of one
 // account must not multiply its cost.
 const StepsApart = 200 * time.Millisecond
 
-// maxProblems bounds the machines in problems.
+// maxProblems bounds the result of Leader.Problems.
 const maxProblems = 50
 
-// Leader keeps the entries in accordance with the replicas' reports. Its methods may be called from any goroutine.
+// Leader updates the entries according to the reports of the replicas. Only one Run may be active. Problems may be
+// called from any goroutine.
 type Leader struct {
-	Grace time.Duration
+	Grace time.Duration // of NewRegistry; 0: no grace
 	// OwnOnly means that the health of entries written by users cannot be stored, because they are in files. A problem
-	// names such machines.
+	// names each such machine.
 	OwnOnly  bool
-	Log      *slog.Logger
+	Log      *slog.Logger // not nil
 	problems atomic.Pointer[[]Problem]
 }
 
-// Problems returns the problems of the present term.
+// Problems returns at most 50 problems of the present term; nil outside of a term.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -49,7 +51,8 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Run is one term. It returns when ctx ends. An error means that the folder cannot be followed.
+// Run runs one term until ctx ends. It returns nil, or the context's error. Another error means that the folder cannot
+// be followed.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntries) error {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {
@@ -58,7 +61,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntri
 	defer l.problems.Store(nil)
 	registry := NewRegistry(l.Grace)
 	read, reports := Reports[Machine]{Of: func(m Machine) Machine { return m }, Log: l.Log}, []Machine(nil)
-	known := false // the replicas' reports were read; no decision is made before
+	known := false // the reports were read; before, no decision is possible
 	var decided time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -75,7 +78,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntri
 			}
 			for _, m := range reports {
 				if l.OwnOnly && m.Group == "" {
-					problems = append(problems, Problem{m, "its health is not kept: the WorkloadEntry is in a file (WORKLOAD_ENTRY is for Kubernetes)"})
+					problems = append(problems, Problem{m, "its health is not stored: the WorkloadEntry is in a file (WORKLOAD_ENTRY is for Kubernetes)"})
 				}
 			}
 			problems = problems[:min(len(problems), maxProblems)]

@@ -3,8 +3,8 @@
 // reports.
 //
 // Owns: since when each entry has had no connected machine; the form of a report. Reads: registrations/, by store/kv;
-// the existing entries, from the writer. Never: uses the clock of another process; decides who may register
-// (push/machines); writes to Kubernetes (store/status).
+// the existing entries, from the writer. Never: measures the grace by the clock of another process; decides who may
+// register (push/machines); writes to Kubernetes (store/status).
 package machines
 
 import (
@@ -22,7 +22,7 @@ const (
 	ControllerAnnotation     = "istio.io/workloadController"    // the replica that serves, or last served, the machine
 	ConnectedAtAnnotation    = "istio.io/connectedAt"
 	DisconnectedAtAnnotation = "istio.io/disconnectedAt"
-	HealthCheckAnnotation    = "proxy.istio.io/health-checks-enabled"
+	HealthCheckAnnotation    = "proxy.istio.io/health-checks-enabled" // "true": the agent reports health
 )
 
 // Folder is the folder of the replicas' reports. Its name sorts after records/, because mirrors would otherwise watch
@@ -31,24 +31,24 @@ const Folder = "registrations/"
 
 // Bounds of the data that one client can cause.
 const (
-	MostOfAccount = 1000     // WorkloadEntries of one service account, connected or within the grace
+	MostOfAccount = 1000     // WorkloadEntries of one service account, with a connected machine or within the grace
 	MaxReport     = 64 << 10 // bytes of one machine's report
 	MaxMessage    = 512      // bytes of an agent's message about health
-	// MostOfCredential bounds the entries of one credential of an account: a quarter, as for everything else that
+	// MostOfCredential bounds the entries of one credential of an account: a quarter, as for all other budgets that
 	// credentials share (push/budget). It does not depend on the number of credentials, so all processes decide alike, in
 	// whatever order machines connect.
 	MostOfCredential = MostOfAccount / 4
 )
 
-// Full returns why a service account may not have one more machine, given its number of machines and the number of
-// those with the same credential; empty if it may.
+// Full returns the reason to refuse one more machine of a service account; "" if it is admitted. ofAccount is the
+// number of the account's machines, ofCredential the number of those with the same credential.
 func Full(ofAccount, ofCredential int) string {
 	switch {
 	case ofAccount >= MostOfAccount:
 		return fmt.Sprintf("has %d machines already", ofAccount)
 	case ofCredential >= MostOfCredential:
-		return fmt.Sprintf("has %d machines by one credential already, and the others are for other credentials: give machines tokens of "+
-			"their own", ofCredential)
+		return fmt.Sprintf("has %d machines by one credential already, and the remaining ones are for other credentials: give each machine "+
+			"a token of its own", ofCredential)
 	}
 	return ""
 }
@@ -65,20 +65,20 @@ type Machine struct {
 	Name      string `json:"name"`    // of the WorkloadEntry
 	Account   string `json:"account"` // service account that the machine has proved
 	// Credential is a digest of the credential that proved the account. It is equal for a token and for a certificate that
-	// was issued for that token. Replicas of older versions leave it empty, and nothing is compared then.
+	// was issued for that token. Replicas of older versions leave it empty; an empty one is not compared.
 	Credential string `json:"credential,omitempty"`
 	// Group is the WorkloadGroup from which the entry is made. If it is empty, a user wrote the entry, and only its health
 	// is reported.
 	Group       string                      `json:"group,omitempty"`
 	Labels      map[string]string           `json:"labels,omitempty"`      // of the entry's metadata
-	Annotations map[string]string           `json:"annotations,omitempty"` // of the entry's metadata, without those above
+	Annotations map[string]string           `json:"annotations,omitempty"` // of the entry's metadata, without the constants above
 	Checked     bool                        `json:"checked,omitempty"`     // the agent reports health
 	Spec        *networkingv1.WorkloadEntry `json:"spec,omitempty"`        // nil without a Group
-	// Taken names the Pod or Service that has got the machine's address since it registered. Meanwhile the machine has no
-	// entry. Empty: the address is the machine's.
+	// Taken names the Pod or Service that has got the machine's address since the machine registered. Meanwhile the
+	// machine has no entry. Empty: the address is the machine's.
 	Taken     string    `json:"taken,omitempty"`
 	Replica   string    `json:"replica"`
-	Connected time.Time `json:"connected"`
+	Connected time.Time `json:"connected"` // beginning of the newest connection, by the replica's clock
 	// Disconnected is the end of the machine's last stream; zero while it is connected. Replicas report disconnected
 	// machines during the grace.
 	Disconnected time.Time `json:"disconnected,omitzero"`
@@ -101,20 +101,20 @@ type Holder struct{ Account, Credential string }
 // Holder returns the machine's proven identity.
 func (m Machine) Holder() Holder { return Holder{m.Account, m.Credential} }
 
-// Is reports whether two holders are the same. Empty credentials, of older replicas, match all.
+// Is reports whether two holders are the same. An empty credential, of an older replica, equals every credential.
 func (h Holder) Is(o Holder) bool {
 	return h.Account == o.Account && (h.Credential == o.Credential || h.Credential == "" || o.Credential == "")
 }
 
-// Meet reports whether two networks may be the same. An empty name may stand for any network.
+// Meet reports whether two network names may mean the same network. An empty name may stand for any network.
 func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
-// Held returns why a machine does not replace the holder of a WorkloadEntry: it has another identity.
+// Held returns the reason to refuse a machine whose WorkloadEntry another identity holds. by is the holder.
 func Held(name Name, by Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential", name, by.Account)
 }
 
-// Encode returns the form in etcd. An error means that the report exceeds MaxReport.
+// Encode returns the form in etcd. An error means that the report exceeds MaxReport, or that its Spec does not encode.
 func (m Machine) Encode() ([]byte, error) {
 	raw, err := json.Marshal(m)
 	if err == nil && len(raw) > MaxReport {
@@ -123,7 +123,8 @@ func (m Machine) Encode() ([]byte, error) {
 	return raw, err
 }
 
-// Decode is the inverse of Encode. A report without a name, or with a Group and no Spec, is an error.
+// Decode is the inverse of Encode. Errors: the report exceeds MaxReport, is not valid JSON, lacks its namespace or
+// name, or has a Group without a Spec.
 func Decode(raw []byte) (m Machine, err error) {
 	if len(raw) > MaxReport {
 		return m, fmt.Errorf("%d bytes, at most %d are read", len(raw), MaxReport)
@@ -132,19 +133,20 @@ func Decode(raw []byte) (m Machine, err error) {
 		return m, err
 	}
 	if m.Namespace == "" || m.Name == "" || m.Group != "" && m.Spec == nil {
-		return m, fmt.Errorf("machine %s: no name, or nothing to make its WorkloadEntry of", m.ID())
+		return m, fmt.Errorf("machine %s: no namespace or name, or a WorkloadGroup without the spec of an entry", m.ID())
 	}
 	return m, nil
 }
 
-// Path returns the key of a process's report about a machine. Each process has keys of its own, so no report overwrites
-// another's.
+// Path returns the path in etcd (kv.Blob) of a process's report about a machine. Each process has paths of its own, so
+// no report overwrites another's.
 func (m Machine) Path(process string) string {
 	return Folder + process + "/" + m.Namespace + "/" + m.Name
 }
 
-// EntryName returns the name that istiod gives to a machine's WorkloadEntry: GROUP-ADDRESS, with -NETWORK if it has
-// one, cut to the last 253 bytes (pilot/pkg/autoregistration, autoregisteredWorkloadEntryName).
+// EntryName returns the name that istiod gives to a machine's WorkloadEntry: GROUP-ADDRESS, or GROUP-ADDRESS-NETWORK in
+// a named network, cut to the last 253 bytes (pilot/pkg/autoregistration, autoregisteredWorkloadEntryName). Colons of
+// an address become hyphens. Hyphens and dots at the beginning are removed.
 func EntryName(group, address, network string) string {
 	name := group + "-" + strings.ReplaceAll(address, ":", "-")
 	if network != "" {

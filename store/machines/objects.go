@@ -13,18 +13,18 @@ import (
 // Origin returns the origin of the objects that Objects emits.
 func Origin() origin.Origin { return origin.New("", origin.Machines) }
 
-// Objects stores WorkloadEntries of machines as a source of the ingester, if the configuration comes from files alone.
-// It cannot change entries that are in files: their health stays as in the file. One goroutine uses it, for one term.
+// Objects stores WorkloadEntries of machines as objects of a source, if the configuration comes from files alone. It
+// cannot change entries that are in files: their health stays as in the file. One goroutine uses it, for one term.
 type Objects struct {
-	Emit    func([]object.Event)
-	emitted map[Name]string // JSON
-	of      map[Name]string // service account
+	Emit    func([]object.Event) // to the ingester
+	emitted map[Name]string      // JSON
+	of      map[Name]string      // service account
 	synced  bool
 }
 
 var _ WorkloadEntries = (*Objects)(nil)
 
-// There implements WorkloadEntries.
+// There implements WorkloadEntries. It returns the emitted entries.
 func (o *Objects) There() (all []WorkloadEntry, changed <-chan struct{}) {
 	for name := range o.emitted {
 		all = append(all, WorkloadEntry{name, o.of[name]})
@@ -32,7 +32,7 @@ func (o *Objects) There() (all []WorkloadEntry, changed <-chan struct{}) {
 	return all, nil // only Want changes the entries
 }
 
-// Want implements WorkloadEntries. The first call also emits Synced.
+// Want implements WorkloadEntries. It emits the differences from the last call. The first call also emits Synced.
 func (o *Objects) Want(all map[Name]Wanted) {
 	if o.emitted == nil {
 		o.emitted, o.of = map[Name]string{}, map[Name]string{}
@@ -72,7 +72,8 @@ func idOf(name Name) object.ID {
 	return object.ID{Origin: Origin(), Group: "networking.istio.io", Kind: "WorkloadEntry", Namespace: name.Namespace, Name: name.Name}
 }
 
-// object returns the WorkloadEntry of a machine. It has no times, so unchanged machines have equal content.
+// object returns the WorkloadEntry of a machine. The object contains no times, so unchanged machines have equal
+// content.
 func (m *Machine) object() (*object.Object, error) {
 	annotations := m.EntryAnnotations()
 	whole := map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "spec": m.Spec,
@@ -89,7 +90,8 @@ func (m *Machine) object() (*object.Object, error) {
 		m.ID().String()}, nil
 }
 
-// EntryAnnotations returns the annotations of a WorkloadEntry that is made for the machine.
+// EntryAnnotations returns the annotations of a WorkloadEntry that is made for the machine, as a new map. Annotations
+// about the connection are not among them.
 func (m *Machine) EntryAnnotations() map[string]string {
 	all := maps.Clone(m.Annotations)
 	if all == nil {
@@ -102,10 +104,10 @@ func (m *Machine) EntryAnnotations() map[string]string {
 	return all
 }
 
-// Healthy is the type of the condition with a machine's health, as in istiod.
+// Healthy is the type of the condition about a machine's health, as in istiod.
 const Healthy = "Healthy"
 
-// Status returns the status of the condition.
+// Status returns the status of the condition: "True" or "False".
 func (h *Health) Status() string {
 	if h.Healthy {
 		return "True"

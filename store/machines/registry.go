@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// WorkloadEntry is an existing entry that was registered before.
+// WorkloadEntry is an existing entry with a present or former machine, perhaps of an earlier term.
 type WorkloadEntry struct {
 	Name
-	Account string
+	Account string // service account; empty: not known
 }
 
 // Wanted is the target state of one WorkloadEntry.
 type Wanted struct {
-	// Machine is the machine that is, or was last, connected; nil if this process knows only the entry.
+	// Machine is the connected machine, or the last one; nil if only the entry is known.
 	Machine *Machine
-	// Disconnected is when this process noticed that the machine is not connected; zero while it is.
+	// Disconnected is the time at which this process noticed that the machine is not connected; zero while it is
+	// connected. For a machine that has lost its address, the grace counts as passed.
 	Disconnected time.Time
-	// Gone means that the grace has passed without the machine.
+	// Gone means that the grace has passed without the machine: its entry must go.
 	Gone bool
 }
 
@@ -31,27 +32,29 @@ type Problem struct {
 }
 
 // Registry decides which WorkloadEntries exist. The leader makes a new one for each term, so each term starts every
-// grace again. It is pure: time is an argument. It compares only times of this process, so clocks of machines and
-// replicas may differ. It is not safe for concurrent use.
+// grace again. It is pure: time is an argument. The grace depends on times of this process alone, so clocks of machines
+// and replicas may differ. Only the order of connections with the same entry is by the replicas' clocks. A Registry is
+// not safe for concurrent use.
 type Registry struct {
 	grace time.Duration
 	known map[Name]*known
 }
 
-// known is an entry behind which a machine is or was.
+// known is an entry with its present or last machine.
 type known struct {
-	machine *Machine
+	machine *Machine // nil: not reported in this term
 	account string
 	since   time.Time // when the last machine disconnected; zero while one is connected
 }
 
-// NewRegistry returns an empty Registry. An entry without a connected machine goes after grace.
+// NewRegistry returns an empty Registry. An entry without a connected machine is Gone after grace.
 func NewRegistry(grace time.Duration) *Registry {
 	return &Registry{grace: grace, known: map[Name]*known{}}
 }
 
-// Step returns the target states, given the reports of all replicas and the existing entries. An entry that is Gone
-// stays in the result until it no longer exists. wait is the time after which the result changes by itself; 0: never.
+// Step returns the target states of all known entries, given the reports of all replicas and the existing entries. An
+// entry that is Gone stays in the result until it no longer exists. problems names the machines that are left out. wait
+// is the time after which the result changes by itself; 0: never.
 func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem,
 	wait time.Duration) {
 	for _, e := range there {
@@ -104,13 +107,13 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry)
 	return all, problems, wait
 }
 
-// withoutTaken removes machines whose address now belongs to another object, and reports them.
+// withoutTaken removes the machines whose address now belongs to another object, and returns their names and problems.
 func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Problem) {
 	lost = map[Name]bool{}
 	for _, name := range slices.SortedFunc(maps.Keys(machines), compareNames) {
 		if m := machines[name]; m.Taken != "" {
 			lost[name] = true
-			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s has become that of %s: there is no WorkloadEntry as long as "+
+			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s has become that of %s: it has no WorkloadEntry as long as "+
 				"that is so", m.Spec.GetAddress(), m.Taken)})
 			delete(machines, name)
 		}
@@ -118,9 +121,10 @@ func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Pr
 	return lost, problems
 }
 
-// latest returns one report of each machine. Connected machines precede disconnected ones, and newer connections
-// precede older ones: while a machine moves two replicas report it, until the older connection ends. A machine that is
-// not the entry's holder becomes a problem. Replicas refuse such machines too, as far as they know (push/machines).
+// latest returns one report for each entry. Reports of connected machines precede those of disconnected ones, and newer
+// connections precede older ones: while a machine moves, two replicas report it until the older connection ends. A
+// connected machine that is not the entry's holder becomes a problem. Replicas refuse such machines too, as far as they
+// know (push/machines).
 func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	out, held := map[Name]*Machine{}, map[Name]Holder{}
 	for _, m := range reports {
@@ -147,8 +151,8 @@ func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	return out, problems
 }
 
-// first reports whether a precedes b if they are different machines and neither is the known holder of the entry: after
-// a change of leader, or after the holder has left.
+// first reports whether a precedes b. They are different machines, and neither is the known holder of the entry: the
+// leader has changed, or the holder has left. The older connection precedes.
 func first(a, b *Machine) bool {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		return a.Disconnected.IsZero()
@@ -156,6 +160,7 @@ func first(a, b *Machine) bool {
 	return cmp.Or(a.Connected.Compare(b.Connected), cmp.Compare(a.Replica, b.Replica)) < 0
 }
 
+// newer compares two reports of one machine. It is positive if a is connected and b is not, or is the newer connection.
 func newer(a, b *Machine) int {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		if a.Disconnected.IsZero() {
@@ -166,9 +171,9 @@ func newer(a, b *Machine) int {
 	return cmp.Or(a.Connected.Compare(b.Connected), -cmp.Compare(a.Replica, b.Replica))
 }
 
-// admitted removes machines that claim another machine's address, and those beyond the bounds of a service account.
-// Known machines stay. Replicas refuse both too, as far as they know (push/machines), but two replicas may each admit
-// one at the same time.
+// admitted removes machines of another service account than their entry's, machines that claim another machine's
+// address, and machines beyond the bounds of a service account. The bounds do not concern known entries. Replicas
+// refuse such machines too, as far as they know (push/machines), but two replicas may each admit one at the same time.
 func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Problem) {
 	type account struct{ namespace, name string }
 	type credential struct {
@@ -191,7 +196,7 @@ func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Pr
 		k := r.known[name]
 		switch {
 		case k != nil && k.account != m.Account:
-			problems = append(problems, Problem{*m, fmt.Sprintf("WorkloadEntry %s is of service account %q, and the machine of %q", name,
+			problems = append(problems, Problem{*m, fmt.Sprintf("WorkloadEntry %s is of service account %q, and the machine is of %q", name,
 				k.account, m.Account)})
 			delete(machines, name)
 			continue

@@ -18,7 +18,7 @@ func machine(name, address, account string, connected time.Duration) Machine {
 		Spec: &networkingv1.WorkloadEntry{Address: address, ServiceAccount: account}}
 }
 
-// say returns the target states, by name.
+// say formats the target states, by name.
 func say(all map[Name]Wanted) string {
 	var out []string
 	for name, w := range all {
@@ -43,7 +43,7 @@ func say(all map[Name]Wanted) string {
 func TestGrace(t *testing.T) {
 	r := NewRegistry(grace)
 	a, entry := machine("one", "10.0.0.1", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}
-	b := machine("one", "10.0.0.1", "vm", -time.Hour) // a replica whose clock is an hour early
+	b := machine("one", "10.0.0.1", "vm", -time.Hour) // a replica whose clock is an hour behind
 	b.Replica = "b"
 	left := b
 	left.Disconnected = start.Add(-time.Hour)
@@ -56,7 +56,7 @@ func TestGrace(t *testing.T) {
 	}{
 		{0, []Machine{a}, nil, "one@a connected", 0},
 		{time.Second, []Machine{a, b}, entry, "one@a connected", 0},             // it moves
-		{2 * time.Second, []Machine{b}, entry, "one@b connected", 0},            // the old stream ends, and takes nothing with it
+		{2 * time.Second, []Machine{b}, entry, "one@b connected", 0},            // the old stream ends, without effect
 		{3 * time.Second, nil, entry, "one@b disconnected", grace},              // its replica is killed
 		{12 * time.Second, []Machine{left}, entry, "one@b disconnected", 1e9},   // reported as disconnected: the grace does not begin again
 		{12500 * time.Millisecond, []Machine{b}, entry, "one@b connected", 0},   // back in time
@@ -70,7 +70,7 @@ func TestGrace(t *testing.T) {
 			t.Errorf("%d: %q for %v, want %q for %v; problems %v", i, got, wait, c.want, c.wait, problems)
 		}
 	}
-	r = NewRegistry(grace) // another leader, which finds the entry of a machine that nobody reports
+	r = NewRegistry(grace) // another leader, which finds an entry that no replica reports
 	if all, _, wait := r.Step(start, nil, entry); say(all) != "one disconnected" || wait != grace {
 		t.Errorf("found: %q for %v", say(all), wait)
 	}
@@ -79,9 +79,9 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// Of two machines that claim one address the one whose entry is known stays, whichever is newer; the other is a
-// problem, and has its turn when that one is gone. In another network the address is another one; a network that is not
-// named may be any. An entry is adopted by its own service account alone.
+// Of two machines that claim one address the one with a known entry keeps it, whichever is newer; the other is a
+// problem, and gets the entry when the first is gone. The same address in another network is a different one; an
+// unnamed network may be any. An entry is adopted only by its own service account.
 func TestClaims(t *testing.T) {
 	r := NewRegistry(grace)
 	first := machine("b-10.0.0.1", "10.0.0.1", "vm", 0)
@@ -113,8 +113,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A machine whose entry is known keeps it against another credential, however new the connection of that is, while it
-// is connected; with the same credential it moves. A leader that is new takes the machine that was there first.
+// While a machine with a known entry is connected, it keeps the entry against another credential, however new that
+// connection is; with the same credential the entry moves. A new leader prefers the machine that was connected first.
 func TestCredentialKeepsItsEntry(t *testing.T) {
 	of := func(credential, replica string, connected time.Duration) Machine {
 		m := machine("one", "10.0.0.1", "vm", connected)
@@ -134,7 +134,8 @@ func TestCredentialKeepsItsEntry(t *testing.T) {
 		{0, []Machine{mine}, "one@a connected", 0},
 		{1 * time.Second, []Machine{mine, thief}, "one@a connected", 1},
 		{2 * time.Second, []Machine{mine, thief, of("mine", "c", time.Minute)}, "one@c connected", 1}, // it moves
-		{3 * time.Second, []Machine{thief, of("", "d", 2*time.Hour)}, "one@d connected", 0},           // to a replica of an older version, which does not tell them apart
+		// to a replica of an older version, which does not compare credentials
+		{3 * time.Second, []Machine{thief, of("", "d", 2*time.Hour)}, "one@d connected", 0},
 		{4 * time.Second, []Machine{mine, thief}, "one@a connected", 1},
 		{5 * time.Second, []Machine{left, thief}, "one@b connected", 0}, // which may be the same machine with a new token
 		{6 * time.Second, []Machine{mine, thief}, "one@b connected", 1},
@@ -176,8 +177,8 @@ func TestMostOfAccount(t *testing.T) {
 	}
 }
 
-// One credential has a quarter of its account's entries at most, in whatever order replicas report them; what older
-// replicas report is of none.
+// One credential has at most a quarter of its account's entries, for any order of reports; reports of older replicas
+// belong to no credential.
 func TestMostOfCredential(t *testing.T) {
 	r := NewRegistry(grace)
 	var reports []Machine
@@ -210,7 +211,7 @@ func TestEntryName(t *testing.T) {
 	}
 }
 
-// A report is read as it was written; one that is too long, or lacks what its entry is made of, is not.
+// A report is decoded as it was encoded; one that is too long, or incomplete, is refused.
 func TestReport(t *testing.T) {
 	m := machine("one", "10.0.0.1", "vm", 0)
 	m.Spec.Ports, m.Health = map[string]uint32{"http": 8080}, &Health{Message: "down", At: start}
@@ -233,8 +234,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A machine whose address has become a Pod's has no entry from the moment on at which its replica says so, and is
-// named; it has one again when that is over.
+// A machine whose address now belongs to a Pod has no entry from its replica's report on, and a problem names it; it
+// has an entry again when the address is free.
 func TestTakenAddress(t *testing.T) {
 	r := NewRegistry(grace)
 	a, other, entry := machine("one", "10.0.0.1", "vm", 0), machine("two", "10.0.0.2", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}

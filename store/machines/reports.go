@@ -9,11 +9,12 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Reports decodes the replicas' reports, each once, and keeps the result of Of for each. One goroutine uses it.
+// Reports decodes the replicas' reports, each version once, and stores the result of Of for each. One goroutine uses
+// it.
 type Reports[T any] struct {
 	Of     func(Machine) T
-	Except string // a process whose reports are left out; empty: no process
-	Log    *slog.Logger
+	Except string                 // process whose reports are left out; empty: no process
+	Log    *slog.Logger           // not nil
 	read   map[string]reported[T] // by path
 }
 
@@ -24,7 +25,8 @@ type reported[T any] struct {
 	bad      bool
 }
 
-// Read returns the results for the present content of the folder. An invalid report is logged once.
+// Read returns the results for the present content of the folder, ordered by path. Invalid reports are left out, and
+// each is logged once.
 func (r *Reports[T]) Read(folder kv.Folder) []T {
 	next, all := make(map[string]reported[T], len(folder.Blobs)), make([]T, 0, len(folder.Blobs))
 	for _, blob := range folder.Blobs {
@@ -35,10 +37,10 @@ func (r *Reports[T]) Read(folder kv.Folder) []T {
 		if !same || one.revision != blob.Revision {
 			m, err := Decode(blob.Raw)
 			if err == nil && !strings.HasSuffix(blob.Path, "/"+m.ID().String()) {
-				err = fmt.Errorf("it says that it is of %s", m.ID())
+				err = fmt.Errorf("the report names machine %s", m.ID())
 			}
 			if one = (reported[T]{revision: blob.Revision, bad: err != nil}); err != nil {
-				r.Log.Warn("what a replica reports of a machine cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
+				r.Log.Warn("an invalid report about a machine is ignored", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
 			} else {
 				one.of = r.Of(m)
 			}

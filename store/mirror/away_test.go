@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// With etcd away the last snapshot stands; when it is back the mirror goes on from where it was.
+// While etcd is away the last snapshot stays; when etcd is back the mirror continues from its position.
 func TestEtcdAway(t *testing.T) {
 	s, e := etcd(t)
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 10, 80)})
@@ -38,7 +38,7 @@ func TestEtcdAway(t *testing.T) {
 	if err := receive(t, "contact", m.contact); err != nil {
 		t.Fatal(err)
 	}
-	m.pause() // the hook is told after the subscriber
+	m.pause() // the hook is called after the subscriber
 	if n := len(m.relisted); n != 1 {
 		t.Fatalf("listed %d times", n)
 	}
@@ -90,7 +90,7 @@ func newFake(t *testing.T) *fake {
 	}
 	head := kv.Head{Revision: 9, Complete: true}
 	stats := make(chan kv.Stat, 9)
-	stats <- kv.Stat{Cluster: 1, Revision: 10, Head: head} // whoever lists asks first
+	stats <- kv.Stat{Cluster: 1, Revision: 10, Head: head} // a list is preceded by a status request
 	return &fake{stats: stats, asked: make(chan struct{}, 1000), watches: make(chan chan kv.Update, 9), state: &kv.State{At: kv.Position{Cluster: 1, Revision: 10}, Store: 10,
 		Head: head, Complete: 9, Values: []kv.Value{{Path: r.Meta().Key.Path(), Raw: raw}}}}
 }
@@ -131,7 +131,7 @@ func TestCheckRacesWatch(t *testing.T) {
 	}
 }
 
-// following runs a mirror of a fake in a bubble, until end, and gives its watch.
+// following runs a mirror of a fake in a bubble until end, and returns its watch.
 func following(t *testing.T, f *fake) (m *mirror.Mirror, watch chan kv.Update, ctx context.Context, end func()) {
 	t.Helper()
 	m, err := mirror.New(mirror.Config{Source: f, CheckEvery: time.Hour})
@@ -178,7 +178,7 @@ func TestConfirm(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := m.Confirm(ctx); err != nil || time.Since(began) > 2*time.Second { // nobody answers
+		if err := m.Confirm(ctx); err != nil || time.Since(began) > 2*time.Second { // no response
 			t.Fatalf("after %v: %v", time.Since(began), err)
 		}
 		late, stop := context.WithTimeout(ctx, time.Minute)
@@ -190,7 +190,7 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
-// A client whose word is old is not answered where etcd does not answer.
+// A client with outdated state gets no response while etcd does not answer.
 func TestConfirmNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -214,9 +214,9 @@ func TestConfirmNow(t *testing.T) {
 	})
 }
 
-// A replica that is cut off and behind, as far as a client's word goes, does not answer it with older state: it waits
-// until it has what the client has seen, and says at the deadline that it has not; so where etcd answers as another
-// store. Other words do not count: of another store, or of a revision that etcd, when it answers, does not have.
+// A replica that is cut off, and behind the revision that a client states, does not answer the client with older state.
+// It waits for that revision, and fails at the deadline; also if etcd answers as another store. Statements about
+// another store, or about a revision that an answering etcd does not have, are ignored.
 func TestConfirmAtMinimum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -229,7 +229,7 @@ func TestConfirmAtMinimum(t *testing.T) {
 			err := m.ConfirmAt(ctx, mirror.Seen{At: kv.Position{Cluster: cluster, Revision: revision}})
 			return time.Since(began), err
 		}
-		// Nobody answers from here on: each question takes a second.
+		// No request is answered from here on: each needs a second.
 		const asking, bound = 2 * time.Second, 10 * time.Second
 		for name, minimum := range map[string]kv.Position{"none": {}, "reached": {Cluster: 1, Revision: 9}, "of another store": {Cluster: 2, Revision: 99}} {
 			if took, err := confirm(minimum.Cluster, minimum.Revision, bound); err != nil || took > asking {
@@ -256,7 +256,7 @@ func TestConfirmAtMinimum(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Fatal(err)
 		}
-		// Etcd answers: nobody has seen what it does not have.
+		// Etcd answers: no client can have seen a later revision.
 		f.stats <- kv.Stat{Cluster: 1, Revision: 12, Head: kv.Head{Revision: 12, Complete: true}}
 		if took, err := confirm(1, 1<<60, bound); err != nil || took > asking {
 			t.Errorf("a forged minimum: %v after %v", err, took)
@@ -328,7 +328,7 @@ func TestHeldKindsAreListedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := append(slices.Clone(f.state.Values), kv.Value{Path: lost.Meta().Key.Path(), Raw: raw})
-		// lists gives the next list, of which the head says what all of them are together.
+		// lists returns the next list, whose head describes all its values.
 		lists := func(revision int64, stored []kv.Value) kv.Head {
 			said := kv.ContentsOf(whole)
 			head := kv.Head{Revision: revision, Complete: true, LastComplete: f.state.Complete, Contents: said}

@@ -17,7 +17,7 @@ func TestBlockedHooksAreFound(t *testing.T) {
 	blocks := func() { time.Sleep(watchdog.Limit + time.Second) }
 	for name, c := range map[string]struct {
 		hooks mirror.Hooks
-		of    func(*fake) // what the hook is told of
+		of    func(*fake) // the event that calls the hook
 	}{
 		"Published": {mirror.Hooks{Published: func(mirror.Change) { blocks() }}, func(*fake) {}},
 		"Relisted":  {mirror.Hooks{Relisted: blocks}, func(*fake) {}},

@@ -1,8 +1,8 @@
 package mirror
 
-// Merge joins c and the change after it into one change, from c's old snapshot to next's new one. A record that
-// returned to its old pointer is left out. A record that was replaced by an equal one is an edit, because its pointer
-// differs in the new snapshot.
+// Merge joins c and its successor next into one change, from c.Old to next.New. A record that returned to its old
+// pointer is left out. A record that was replaced by an equal one is an edit, because its pointer differs in the new
+// snapshot. Committed is that of c, or that of next if c's is zero.
 func (c Change) Merge(next Change) Change {
 	merged := Change{Old: c.Old, New: next.New, Committed: c.Committed}
 	if merged.Committed.IsZero() {
@@ -37,6 +37,6 @@ func (c Change) Merge(next Change) Change {
 	return merged
 }
 
-// Merge joins two changes. It is for the boxes of slow consumers (loop.NewBox), which receive one change over all that
-// they missed.
+// Merge joins two successive changes in the box of a slow consumer (loop.NewBox). The consumer receives one change for
+// all changes that it missed.
 func Merge(waiting, next Change) Change { return waiting.Merge(next) }

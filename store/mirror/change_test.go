@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// However a consumer lags, what it is change leads from what it had to what there is: nothing is lost and no more than
-// what differs is change, but for records that came back as equal ones.
+// For any lag of a consumer, its changes lead from its state to the present one: nothing is lost, and the changes
+// contain differences only, except for records that were replaced by equal ones.
 func TestLaggingConsumerLosesNothing(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -43,7 +43,7 @@ func TestLaggingConsumerLosesNothing(t *testing.T) {
 	}
 }
 
-// randomBatch is up to seven records of keys of their own, a third of which go.
+// randomBatch returns up to seven records with distinct keys, a third of them as deletions.
 func randomBatch(t *testing.T, r *rand.Rand) (puts []model.Record, deletes []model.Key) {
 	in := map[model.Key]bool{}
 	for range r.IntN(8) {
@@ -61,8 +61,8 @@ func randomBatch(t *testing.T, r *rand.Rand) (puts []model.Record, deletes []mod
 	return puts, deletes
 }
 
-// follow applies what a consumer was change to what it has, and says what is wrong: it must lead to all that there is
-// now, in order, by the very records that there were, and tell no more than what differs.
+// follow applies a change to a consumer's records, and returns an error unless the result has all present records, in
+// order, as the same pointers, and the change contains differences only.
 func follow(follower map[model.Key]model.Record, change mirror.Change) error {
 	if !slices.IsSortedFunc(change.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
 		return errors.New("not in order")

@@ -13,10 +13,10 @@ import (
 // joinEvery is the least time between two confirming reads. Streams that join within it share one read.
 const joinEvery = 50 * time.Millisecond
 
-// joins lets callers share confirming reads.
+// joins shares confirming reads between callers.
 type joins struct {
 	mu   sync.Mutex // a leaf
-	next *join      // a read that has not begun; new callers share it
+	next *join      // read that has not begun, for new callers; nil: none
 	last time.Time  // start of the last read
 }
 
@@ -26,32 +26,33 @@ type join struct {
 	err  error
 }
 
-// ErrBehind means that a client has seen a newer state than this replica has, and that etcd does not answer or has an
-// older state too.
-var ErrBehind = errors.New("behind what the client has seen")
+// ErrBehind means that a client has seen a newer state than this replica has. etcd did not answer meanwhile, is another
+// store, or has an older state too.
+var ErrBehind = errors.New("behind the state that the client has seen")
 
 // errOther means that etcd is another store, or has gone back to an earlier state.
 var errOther = errors.New("the store is not the one that was read")
 
-// Confirm waits until the current snapshot is at least as new as the snapshot of any replica at the time of the call. A
-// replica calls it before its first response on a stream, so that a proxy that comes from another replica does not
-// receive an older state. If etcd does not answer, or is another store, Confirm returns nil immediately, and the
-// replica serves its current snapshot. The error is the context's, wrapped.
+// Confirm waits until the current snapshot is at least as new as any replica's at the time of the call. A replica calls
+// it before its first response on a stream, so that a proxy that comes from another replica does not receive an older
+// state. If etcd does not answer within about a second, or is another store, Confirm returns nil as soon as there is a
+// snapshot, and the replica serves that. Errors wrap the context's.
 func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, Seen{}) }
 
 // Seen is the newest state that a client claims to have seen. The zero Seen claims nothing.
 type Seen struct {
-	At    kv.Position // with Cluster 0 the client does not know the store
-	Place kv.Place
+	At    kv.Position // Cluster 0: the client does not know the store
+	Place kv.Place    // zero: not known
 }
 
 // ConfirmAt is Confirm for a client that states the newest state it has seen. While etcd answers, its revision is above
-// that of any client, so the client's revision is ignored: it may be forged, or older than a restore. While etcd does
-// not answer, this replica may be behind without knowing, so it waits for the client's revision. At the context's
-// deadline the error is ErrBehind.
+// that of any client. So the client's revision is ignored: it may be forged, or come from the time before a restore. If
+// etcd does not answer or is another store, this replica may be behind without knowing. So it waits for the client's
+// revision, unless that is of another cluster. If ctx ends first, the error is ErrBehind and wraps the context's.
 //
-// The client's place is compared in any case. It shows that etcd was restored from a backup older than the client's
-// state, even where this replica remembers nothing newer. A client with a forged place delays only itself.
+// The client's place is compared in any case, with the same error. It shows that etcd was restored from a backup older
+// than the client's state, even if this replica remembers nothing newer. A client with a forged place delays only
+// itself.
 func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -76,8 +77,8 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	return nil
 }
 
-// ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer, nothing can be compared, and
-// that is an error too.
+// ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer within about a second, nothing
+// can be compared, and that is an error too. If etcd is another store, it returns nil. Other errors wrap the context's.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -89,8 +90,8 @@ func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	return m.reach(ctx, revision)
 }
 
-// confirmed returns the complete revision of a confirming read. An error means that etcd does not answer or is another
-// store.
+// confirmed returns the complete revision of a confirming read. Errors: etcd does not answer, is another store
+// (errOther), or ctx ends.
 func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {
@@ -110,7 +111,7 @@ func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	return j.stat.Head.CompleteRevision(), nil
 }
 
-// reach waits for a snapshot at a revision or later.
+// reach waits for a snapshot at a revision or later. The error wraps the context's.
 func (m *Mirror) reach(ctx context.Context, revision int64) error {
 	if err := m.until(ctx, func(s *Snapshot) bool { return s.Revision() >= revision }); err != nil {
 		return fmt.Errorf("the snapshot did not reach revision %d: %w", revision, err)

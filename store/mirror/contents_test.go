@@ -17,7 +17,7 @@ type storedState struct {
 	t      *testing.T
 	r      *rand.Rand
 	values map[string]kv.Value            // by path
-	good   map[string]map[string]kv.Value // by kind: when the head last said what is stored
+	good   map[string]map[string]kv.Value // by kind: the values when a head last described them correctly
 }
 
 func (w *storedState) list() []kv.Value {
@@ -30,7 +30,7 @@ func (w *storedState) list() []kv.Value {
 	})
 }
 
-// edit changes some records, and gives what the watch says of that.
+// edit changes some records, and returns the updates of the watch.
 func (w *storedState) edit() (all []kv.Value) {
 	for range w.r.IntN(6) {
 		name := fmt.Sprintf("s%d", w.r.IntN(8))
@@ -49,7 +49,7 @@ func (w *storedState) edit() (all []kv.Value) {
 	return all
 }
 
-// said returns the Contents in a head that is wrong about some kinds, and the last good state of these.
+// said returns the contents of a head that is wrong about some kinds, and the last good state of these kinds.
 func (w *storedState) said() kv.Contents {
 	said := kv.ContentsOf(w.list())
 	for _, kind := range []string{"Service", "Novel"} {
@@ -67,7 +67,7 @@ func (w *storedState) said() kv.Contents {
 	return said
 }
 
-// check compares a replica with what it must have.
+// check compares a replica with the expected state.
 func (w *storedState) check(f *fold) {
 	w.t.Helper()
 	if differ := f.stored.Differ(kv.ContentsOf(w.list())); len(differ) > 0 {
@@ -97,8 +97,8 @@ func (w *storedState) check(f *fold) {
 	}
 }
 
-// Over random changes, heads that say of some kinds what is not stored, and lists between them: what a replica has read
-// it counts as from scratch, and of each kind it has exactly what was stored when a head last said so.
+// Over random changes, heads that are wrong about some kinds, and lists between them: the contents that a replica
+// computes equal those from scratch, and each kind has exactly the values at the last correct head.
 func TestHeldKindsOverRandomChanges(t *testing.T) {
 	publications := 0
 	for seed := range uint64(15) {

@@ -23,14 +23,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Disk configures the file with the newest snapshot, from which a replica starts while etcd is away. Records are
-// written as etcd has them, so sealed records stay sealed.
+// Disk configures the snapshot file. A replica starts from this file while etcd is away. Records have the same form as
+// in etcd, so sealed records stay sealed.
 type Disk struct {
 	Path   string
-	Mesh   string        // of another mesh nothing is read
-	MaxAge time.Duration // an older file is not used: 24 h
-	Every  time.Duration // the least time between two writes: 30 s
-	Room   func() string // why nothing is to be written, for want of room; empty, or nil: there is room
+	Mesh   string        // files of another mesh are not read
+	MaxAge time.Duration // maximum age of a file at a start; 0: 24 h
+	Every  time.Duration // minimum interval of writes; 0: 30 s
+	Room   func() string // reason not to write the file; empty or nil: it is written
 }
 
 const (
@@ -46,10 +46,10 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is the place in the chain of heads up to which the replica read: after a restart nothing older is taken from a
-	// restored etcd.
+	// Place is the place of the newest head that the replica read. After a restart, a restored etcd with an older head is
+	// rejected.
 	Place   string    `json:"place,omitempty"`
-	Saved   time.Time `json:"saved"` // when this replica last knew that the snapshot was etcd's newest
+	Saved   time.Time `json:"saved"` // time of the write; the snapshot was then etcd's newest state, or shortly before
 	Records int       `json:"records"`
 	// Unknown lists the records of kinds that the writing build did not know. Namespaces that they close stay closed.
 	Unknown []model.Unknown `json:"unknown,omitempty"`
@@ -64,8 +64,8 @@ func (h diskHead) place() kv.Place {
 	return p
 }
 
-// writeSnapshot encodes a snapshot: magic, head, then path and value of each record with their lengths, then the
-// SHA-256 of all that.
+// writeSnapshot encodes a snapshot: magic, head, path and value of each record with their lengths, and the SHA-256 of
+// all these bytes.
 func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
@@ -99,12 +99,14 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	return err
 }
 
+// writePart writes the length of a part, then the part.
 func writePart(w *bufio.Writer, part []byte) {
 	w.Write(binary.AppendUvarint(nil, uint64(len(part))))
 	w.Write(part)
 }
 
-// readSnapshot decodes the format of writeSnapshot. A file with any damage is refused as a whole.
+// readSnapshot decodes the format of writeSnapshot. A file with any damage, or with a record that this build cannot
+// decode, is refused as a whole.
 func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 	in := &summed{r: bufio.NewReaderSize(r, 1<<20), sum: sha256.New()}
 	head, err := in.head()
@@ -122,7 +124,7 @@ func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 	want := in.sum.Sum(nil)
 	got, err := io.ReadAll(io.LimitReader(in.r, sha256.Size+1))
 	if err != nil || !bytes.Equal(got, want) {
-		return head, nil, errors.New("its checksum does not fit: the file is damaged")
+		return head, nil, errors.New("its checksum does not match: the file is damaged")
 	}
 	s := Empty().Apply(head.Revision, puts, nil).New
 	s.unknown, s.place = head.Unknown, head.place()
@@ -135,12 +137,14 @@ type summed struct {
 	sum hash.Hash
 }
 
+// Read implements io.Reader, and adds the bytes to the checksum.
 func (s *summed) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.sum.Write(p[:n])
 	return n, err
 }
 
+// ReadByte implements io.ByteReader, and adds the byte to the checksum.
 func (s *summed) ReadByte() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err == nil {
@@ -149,7 +153,7 @@ func (s *summed) ReadByte() (byte, error) {
 	return b, err
 }
 
-// line reads a line of at most maxDiskPart bytes. The head is long if it lists many records of unknown kinds.
+// line reads a line of at most about maxDiskPart bytes. The head is long if it lists many records of unknown kinds.
 func (s *summed) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -195,7 +199,7 @@ func (s *summed) record() (model.Record, error) {
 	return kv.Value{Path: string(path), Raw: raw}.Record()
 }
 
-// part reads one part. Its memory grows with the bytes that exist, whatever a damaged length claims.
+// part reads one part. Its memory grows with the existing bytes, whatever a damaged length claims.
 func (s *summed) part() ([]byte, error) {
 	n, err := binary.ReadUvarint(s)
 	if err != nil {
@@ -211,8 +215,8 @@ func (s *summed) part() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// restore publishes the snapshot on disk, where nothing was published yet, and logs why: the store did not answer, or
-// what it has is not good. It says whether it did.
+// restore publishes the snapshot on disk if nothing was published yet, and reports whether it did. It tries the file
+// once. why is the message of the log: the store did not answer, or its state is not valid.
 func (f *follower) restore(now time.Time, why string) bool {
 	disk := f.cfg.Disk
 	if disk == nil || f.fold.published || f.restored {
@@ -244,8 +248,8 @@ func (f *follower) restore(now time.Time, why string) bool {
 	return true
 }
 
-// remembers returns the place of the snapshot, however old that is, or the zero Place. What follows the
-// first line is not read.
+// remembers returns the place of the stored snapshot, of any age. It reads only the head of the file. The zero Place
+// means that the file is missing, unreadable, or of another mesh.
 func (d *Disk) remembers() kv.Place {
 	if d == nil {
 		return kv.Place{}
@@ -266,6 +270,8 @@ func (d *Disk) remembers() kv.Place {
 // maxSkew bounds how far a snapshot's time may be ahead of the clock, because clocks may be corrected.
 const maxSkew = 10 * time.Minute
 
+// load reads the file. Errors: it is missing, damaged, too old, from the future, or of another mesh. The snapshot is
+// nil only if the file could not be decoded.
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	file, err := durable.Open(d.Path, maxDisk)
 	if err != nil {
@@ -280,7 +286,7 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	case head.Revision <= 0:
 		err = fmt.Errorf("it is of revision %d", head.Revision)
 	case head.Saved.Sub(now) > maxSkew:
-		err = fmt.Errorf("it was saved %v from now: this machine's clock is behind, or was ahead then, so that its age is not known",
+		err = fmt.Errorf("it was saved %v in the future: this machine's clock is behind now, or was ahead then, so the age is unknown",
 			head.Saved.Sub(now).Round(time.Second))
 	case now.Sub(head.Saved) > d.MaxAge:
 		err = fmt.Errorf("it is %v old, at most %v are allowed", now.Sub(head.Saved).Round(time.Second), d.MaxAge)
@@ -288,9 +294,10 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	return head, snapshot, err
 }
 
-// keep writes the newest snapshot to disk when there is another one, paced, at the end, and now and then when nothing
-// changes: the file's age says how long ago this replica knew it to be the newest. Where etcd went away or back in the
-// meantime what was read before is written all the same, once.
+// keep writes the newest snapshot to disk until ctx ends: after changes, at most once per disk.Every, and once at the
+// end. While etcd answers, an unchanged snapshot is written again every MaxAge/24, because the file's time states when
+// the snapshot was last known to be etcd's newest. A snapshot that was read before etcd went away or was restored is
+// still written once.
 func (m *Mirror) keep(ctx context.Context) {
 	disk := m.cfg.Disk
 	var written *Snapshot
@@ -336,14 +343,13 @@ func (m *Mirror) read() bool {
 	return m.Current() != nil && s.Seen.Cluster != 0 && s.Restored.IsZero()
 }
 
-// fresh reports whether the current snapshot came from etcd and etcd answers.
+// fresh reports whether the current snapshot came from etcd, and etcd answers without an alarm.
 func (m *Mirror) fresh() bool {
 	s := m.Status()
 	return m.read() && s.Away == nil && s.Alarm == nil
 }
 
-// save replaces the file as a whole: whoever reads it finds the old one or the new one, also after a crash of the
-// machine.
+// save replaces the file atomically: a reader finds the old or the new content, also after a crash of the machine.
 func (d *Disk) save(s *Snapshot, cluster uint64, now time.Time) error {
 	head := diskHead{Mesh: d.Mesh, Cluster: cluster, Revision: s.Revision(), Saved: now.UTC()}
 	return durable.Replace(d.Path, 0o600, func(w io.Writer) error { return writeSnapshot(w, head, s) })

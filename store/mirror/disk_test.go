@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// eventually polls for what a loop does by itself.
+// eventually waits until a loop has reached a state.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx := within(t)
@@ -48,8 +48,8 @@ func diskIn(t *testing.T) *mirror.Disk {
 	return &mirror.Disk{Path: filepath.Join(t.TempDir(), "snapshot"), Mesh: "m", Every: 10 * time.Millisecond}
 }
 
-// A replica that starts while etcd is away serves what it knew last, byte for byte; when etcd is back it takes the
-// difference only.
+// A replica that starts while etcd is away serves its last snapshot, byte by byte; when etcd is back, it applies only
+// the difference.
 func TestStartFromDisk(t *testing.T) {
 	s, e := etcd(t)
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 200, 80)})
@@ -91,7 +91,7 @@ func TestDiskIsRefused(t *testing.T) {
 		content []byte
 		edit    func(*mirror.Disk)
 		make    func(path string) error // in the place of the content
-		reason  string                  // empty: it depends on what the bit was
+		reason  string                  // empty: it depends on the changed bit
 	}{
 		"a changed bit":   {content: corrupt},
 		"cut":             {content: good[:len(good)-40], reason: "record 20 of 20"},
@@ -121,7 +121,7 @@ func TestDiskIsRefused(t *testing.T) {
 			}
 			m := startWith(t, source, d)
 			receive(t, "loss of contact", m.contact)
-			m.pause() // after it has looked at the disk
+			m.pause() // after it has read the disk
 			if err := m.Ready(); m.Current() != nil || err == nil || !strings.Contains(err.Error(), "nothing was read yet") {
 				t.Fatalf("ready: %v, snapshot %v", err, m.Current())
 			}
@@ -132,7 +132,7 @@ func TestDiskIsRefused(t *testing.T) {
 	}
 }
 
-// The etcd that answers after a start from disk is not the one that was read: an alarm, and the snapshot stands.
+// If another etcd answers after a start from disk, there is an alarm, and the snapshot stays.
 func TestDiskRemembersTheStore(t *testing.T) {
 	s, e := etcd(t)
 	disk := diskIn(t)
@@ -192,7 +192,7 @@ func TestDiskWithoutRoom(t *testing.T) {
 	})
 }
 
-// A snapshot of a newer build is called that, by its own form as by that of a record; what is damaged is not.
+// A snapshot of a newer build is reported as such, by its own format or by that of a record; a damaged one is not.
 func TestSnapshotOfANewerBuild(t *testing.T) {
 	raw, err := mirror.EncodeSnapshot(mirror.Empty().Apply(7, []model.Record{service(t, "a", 80)}, nil).New)
 	if err != nil {

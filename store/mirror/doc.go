@@ -1,14 +1,14 @@
-// Package mirror keeps this replica's copy of the records: an immutable Snapshot at one complete revision, and the
-// Changes between snapshots.
+// Package mirror keeps this replica's copy of the records. A Snapshot is immutable and contains the records at one
+// complete revision. Changes lead from snapshot to snapshot.
 //
 // # Data structures
 //
 // Snapshot consists of two immutable radix trees, by key and by host. A new snapshot shares nearly all of the previous
-// one. Records with equal content keep their pointers. Change is two snapshots with the edits between them.
+// one. Records with equal content keep their pointers. Change contains two snapshots and the edits between them.
 //
-// fold (pure) holds everything that was read from etcd: the base, which was complete; staged values of an incomplete
-// batch; and sums of the stored records, to compare with the head. Mirror publishes snapshots to subscribers. Each
-// subscriber has a box that merges the changes it has not received yet.
+// fold (pure) contains the state that was read from etcd. Its base is the last complete state. Its staged values belong
+// to an incomplete batch or to a held kind. Its sums of the stored records are compared with the head. Mirror publishes
+// snapshots to subscribers. Each subscriber has a box that merges the changes it has not received yet.
 //
 // # One change
 //
@@ -18,10 +18,11 @@
 // the kind (held.go). Snapshots are written to the state directory from time to time, so that a replica can start while
 // etcd is away (disk.go).
 //
-// # Invariants, held by tests
+// # Invariants, checked by tests
 //
 // A partly read state is never published. A snapshot never goes back in the leaders' chain of heads, over restarts and
 // restored stores (rollback.go). A record that does not decode keeps its last good version, and the status names it.
 //
-// Owns: the current Snapshot (its loop alone). Reads: store/kv. Never: publishes a partly read state; writes to etcd.
+// Owns: the current Snapshot (its loop alone); the snapshot file on disk. Reads: store/kv. Never: publishes a partly
+// read state; writes to etcd.
 package mirror

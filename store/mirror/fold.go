@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-var errGap = errors.New("there is a gap in what was read")
+var errGap = errors.New("updates of the store are missing")
 
 // Problem is a stored value that does not decode.
 type Problem struct {
@@ -26,24 +26,24 @@ func (p Problem) String() string {
 	if p.Kept {
 		return fmt.Sprintf("records/%s: %v (the last good version stands)", p.Path, p.Err)
 	}
-	return fmt.Sprintf("records/%s: %v (there is no version that decodes)", p.Path, p.Err)
+	return fmt.Sprintf("records/%s: %v (no version decodes: the record is missing)", p.Path, p.Err)
 }
 
-// fold is the state and the rules of the loop, without clock or socket. Values that were read go in, changes come out.
-// The loop owns it.
+// fold is the state of the loop with its rules, without clock or socket. Its input is values from etcd, its output is
+// changes. The loop owns it.
 type fold struct {
 	base      *Snapshot           // the complete state, with the last good versions
 	published bool                // base was published
-	staged    map[string]kv.Value // by path: values read since, of an incomplete batch or of a held kind
+	staged    map[string]kv.Value // by path: newer values, of an incomplete batch or of a held kind
 	bad       map[string]error    // by path: decoding errors of the last complete state
-	// unknown holds, by path, records of kinds that this build does not know. They are no problems of this replica.
+	// unknown contains, by path, the records of kinds that this build does not know. They do not count as problems.
 	unknown map[string]model.Unknown
 	unread  map[string]model.Hash // by path: hashes of the stored values in bad and unknown
 	head    kv.Head               // the newest head
 
 	stored    kv.Contents // of all values that were read, updated with each change
 	held      []Held      // kinds of the last complete state that contradict its head
-	unchecked string      // why held cannot be computed; empty: it was
+	unchecked string      // reason for which held could not be computed; empty: it was
 }
 
 func newFold() *fold {
@@ -51,7 +51,8 @@ func newFold() *fold {
 		unread: map[string]model.Hash{}, stored: kv.NewContents()}
 }
 
-// load replaces all staged values by a list. The result is false if there is nothing to publish.
+// load replaces all staged values by those of a list, and returns the result of complete. It is false if the list is
+// not complete.
 func (f *fold) load(state *kv.State) (Change, bool) {
 	f.head, f.stored = state.Head, state.Contents.Clone()
 	if !f.stored.Known() {
@@ -89,7 +90,8 @@ func (f *fold) load(state *kv.State) (Change, bool) {
 }
 
 // follows returns an error if an update cannot be the next one. Every head names the complete head before it. If that
-// is not the last one that was read, updates are missing, or this is another history with the same revisions.
+// differs from the last complete head that was read, updates are missing, or etcd has another history with the same
+// revisions.
 func (f *fold) follows(u kv.Update) error {
 	if u.Head == nil || u.Head.Err != nil || u.Head.Revision == 0 || u.Head.LastComplete == f.head.CompleteRevision() {
 		return nil
@@ -98,7 +100,7 @@ func (f *fold) follows(u kv.Update) error {
 		u.Head.Revision, u.Head.LastComplete, f.head.CompleteRevision())
 }
 
-// apply stages the values of one revision. If its head is complete, it returns the resulting change and true.
+// apply stages the values of one revision. If its head is complete, it returns the result of complete, otherwise false.
 func (f *fold) apply(u kv.Update) (Change, bool) {
 	for _, v := range u.Values {
 		v = v.Hashed()
@@ -131,7 +133,7 @@ func (f *fold) hash(path string) model.Hash {
 	return model.Hash{}
 }
 
-// compare sets held and unchecked by the Contents of a complete head.
+// compare computes held and unchecked from the Contents in a complete head.
 func (f *fold) compare(said kv.Contents) {
 	f.held, f.unchecked = nil, unchecked(said)
 	for _, kind := range f.stored.Differ(said) {
@@ -140,7 +142,7 @@ func (f *fold) compare(said kv.Contents) {
 }
 
 // withholds reports whether the value at a path stays out of the snapshot because its kind is held. Before the first
-// snapshot unknown kinds are not held: their records may close the replica for some proxies.
+// snapshot, unknown kinds are let through: their records may close the replica for some proxies.
 func (f *fold) withholds(path string) bool {
 	kind, _, _ := strings.Cut(path, "/")
 	i := slices.IndexFunc(f.held, func(h Held) bool { return h.Kind == kind })
@@ -148,8 +150,8 @@ func (f *fold) withholds(path string) bool {
 }
 
 // complete makes a snapshot at revision from the staged values, except those of held kinds. The result is false if
-// there is nothing to publish: the first snapshot waits until every record decodes, because a proxy would lose the
-// resources of a missing one.
+// there is nothing to publish. The first snapshot waits until every record decodes and no known kind is held: a proxy
+// would lose the resources of a missing record.
 func (f *fold) complete(revision int64, committed time.Time, place kv.Place, said kv.Contents) (Change, bool) {
 	f.compare(said)
 	var puts []model.Record
@@ -199,7 +201,7 @@ func (f *fold) complete(revision int64, committed time.Time, place kv.Place, sai
 	return change, true
 }
 
-// holds reports whether the value equals the record in base.
+// holds reports whether base has the record with the content of the value.
 func (f *fold) holds(v kv.Value) bool {
 	key, err := v.Key()
 	if err != nil || v.Raw == nil {

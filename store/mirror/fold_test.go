@@ -32,7 +32,7 @@ func names(s *Snapshot) (all string) {
 	return all
 }
 
-// A list stands in place of what was staged of a batch: what the batch's end does not repeat is not there.
+// A list replaces the staged part of a batch: records that the rest of the batch does not repeat are missing.
 func TestListForgetsWhatWasStaged(t *testing.T) {
 	f := newFold()
 	f.load(listed(5, 5, value(t, "a", 1)))
@@ -55,7 +55,7 @@ func TestListForgetsWhatDidNotDecode(t *testing.T) {
 	}
 }
 
-// Within one batch only what holds at its end counts.
+// Within one batch only the final state counts.
 func TestThereAndBackWithinABatch(t *testing.T) {
 	f := newFold()
 	first, _ := f.load(listed(5, 5, value(t, "a", 1), value(t, "b", 1)))

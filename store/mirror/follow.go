@@ -22,7 +22,7 @@ type follower struct {
 	at       kv.Position // read up to here; zero: list first
 	seen     kv.Position // the newest position of the store
 	behind   int         // consecutive checks that saw a newer head than the watch delivered
-	patience int         // the number of such checks after which the watch is restarted
+	patience int         // such checks that are tolerated: the next one restarts the watch
 	status   Status      // the last published status
 	restored bool        // the snapshot on disk was tried
 	held     []Held      // held kinds, confirmed by a list
@@ -36,14 +36,13 @@ const (
 	maxPause   = 3 * time.Second
 )
 
-// leastPatience is the initial value of patience. A watch that delivers nothing is restarted after that many checks,
-// CheckEvery apart, that saw a newer head.
+// leastPatience is the initial value of patience. Checks are CheckEvery apart.
 const leastPatience = 2
 
-var errStuck = errors.New("the watch does not bring what the store has")
+var errStuck = errors.New("the watch does not deliver the newest head of the store")
 
 // Run follows the store until the context ends. While etcd fails the last complete snapshot stays in use. One Run may
-// be active at a time; a later one continues from the revision of the last. The error is the context's; failures of
+// be active at a time. A later Run continues from the revision of the last. The error is the context's; failures of
 // etcd are in Status.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
@@ -141,8 +140,8 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// list reads the whole store and publishes the differences. It first requests the status, because a list may be long
-// and etcd's client waits for a connection.
+// list reads the whole store and publishes the differences. It first requests the status, which has a timeout. A list
+// has no timeout, and etcd's client would wait for a connection.
 func (f *follower) list(ctx context.Context) error {
 	if a := f.requestStat(ctx, f.seen, f.place()); a.err != nil {
 		return a.err
@@ -152,7 +151,7 @@ func (f *follower) list(ctx context.Context) error {
 		return err
 	}
 	if slices.ContainsFunc(state.Contents.Differ(state.Said), known) {
-		f.restore(time.Now(), "the stored records are not what the head says: the snapshot on disk has the last good ones")
+		f.restore(time.Now(), "the stored records contradict the head: serving the last good ones from the snapshot on disk")
 	}
 	if err := kv.CheckHead(f.seen, f.place(), kv.Stat{Cluster: state.At.Cluster, Revision: state.Store, Head: state.Head}); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (f *follower) list(ctx context.Context) error {
 	f.listed()
 	f.cfg.Logger.Info("listed the store", slog.Int64("revision", state.At.Revision), slog.Int("records", len(state.Values)),
 		slog.Bool("complete", state.Complete != 0), slog.Int("edits", len(change.Edits)))
-	f.took(change, ok)
+	f.publishUpdate(change, ok)
 	if f.cfg.Hooks.Relisted != nil {
 		f.hooks.Call(f.cfg.Hooks.Relisted)
 	}
@@ -176,13 +175,13 @@ func (f *follower) update(u kv.Update) error {
 	f.behind, f.patience = 0, leastPatience
 	f.seen.Revision = max(f.seen.Revision, u.Revision)
 	err := f.watched()
-	f.took(change, ok)
+	f.publishUpdate(change, ok)
 	return err
 }
 
-// took publishes a change, if ok, and the status of the fold. A reader of the new status sees the new snapshot, and a
-// reader of the snapshot sees the problems in it.
-func (f *follower) took(change Change, ok bool) {
+// publishUpdate publishes a change, if ok, and the status of the fold. A reader of the new status sees the new
+// snapshot, and a reader of the snapshot sees the problems in it.
+func (f *follower) publishUpdate(change Change, ok bool) {
 	problems := f.fold.problems()
 	if ok {
 		f.setStatus(func(s *Status) { s.Problems = problems })
@@ -209,6 +208,7 @@ type answer struct {
 // check is kv.CheckHead for the answer.
 func (a answer) check() error { return kv.CheckHead(a.asked, a.place, a.stat) }
 
+// requestStat requests a status of the store.
 func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Place) answer {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
@@ -216,8 +216,8 @@ func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Pla
 	return answer{seen, place, stat, err}
 }
 
-// check compares a status of the store with the state that was read. The watch alone detects neither a store that went
-// back, whose next revision is far away, nor a watch that died silently.
+// check compares a status of the store with the state that was read. It detects a watch that died silently, and a store
+// that went back: there, a watch delivers nothing until the store reaches the watch's revision again.
 func (f *follower) check(a answer) error {
 	if a.err != nil {
 		f.setStatus(func(s *Status) { s.Away = a.err })
@@ -242,7 +242,7 @@ func (f *follower) check(a answer) error {
 	return errStuck
 }
 
-// setStatus publishes the status, and logs each alarm and problem once when it begins and ends.
+// setStatus edits and publishes the status, logs changes of alarms and problems, and calls their hooks.
 func (f *follower) setStatus(edit func(*Status)) {
 	was := f.status
 	edit(&f.status)
@@ -272,7 +272,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 	}
 	f.logHeld(was.Held, now.Held)
 	if was.Unchecked != now.Unchecked && now.Unchecked != "" {
-		log.Warn("changes that others than the leader make to the store are not noticed", slog.String("reason", now.Unchecked))
+		log.Warn("changes to the store by other writers than the leader are not detected", slog.String("reason", now.Unchecked))
 	}
 	if !slices.Equal(was.Unknown, now.Unknown) {
 		logUnknown(log, was.Unknown, now.Unknown)

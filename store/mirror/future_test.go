@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A snapshot whose time lies ahead of the clock would never be too old: it is refused, where that is more than clocks
-// differ by.
+// A snapshot with a time ahead of the clock would never be too old: it is refused if the difference exceeds that of
+// normal clocks.
 func TestSnapshotFromTheFuture(t *testing.T) {
 	now := time.Now()
 	d := &Disk{Path: filepath.Join(t.TempDir(), "snapshot"), Mesh: "m", MaxAge: time.Hour}
-	for ahead, want := range map[time.Duration]string{9 * time.Minute: "", 11 * time.Minute: "saved 11m0s from now", 1000 * time.Hour: "clock"} {
+	for ahead, want := range map[time.Duration]string{9 * time.Minute: "", 11 * time.Minute: "saved 11m0s in the future", 1000 * time.Hour: "clock"} {
 		if err := d.save(Empty().Apply(7, nil, nil).New, 1, now.Add(ahead)); err != nil {
 			t.Fatal(err)
 		}

@@ -83,7 +83,7 @@ func randomRecord(t testing.TB, r *rand.Rand) model.Record {
 	}
 }
 
-// running is a mirror with its loop, and what its hooks said.
+// running is a mirror with its loop, and the calls of its hooks.
 type running struct {
 	*mirror.Mirror
 	t        testing.TB
@@ -134,11 +134,11 @@ func (r *running) resume() {
 		if err := receive(r.t, "the loop to end", done); err != nil && !errors.Is(err, context.Canceled) {
 			r.t.Errorf("Run: %v", err)
 		}
-		done <- context.Canceled // to be asked again
+		done <- context.Canceled // to be requested again
 	}
 }
 
-// reach waits until the subscriber was told of a revision, and returns all it was told as one change.
+// reach waits until the subscriber has received a revision, and returns all its changes as one.
 func (r *running) reach(revision int64) mirror.Change {
 	r.t.Helper()
 	var all *mirror.Change

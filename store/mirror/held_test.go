@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// holds waits until a mirror says that it holds exactly these kinds.
+// holds waits until a mirror holds exactly these kinds.
 func (r *running) holds(kinds ...string) []mirror.Held {
 	r.t.Helper()
 	for {
@@ -28,9 +28,9 @@ func deletePrefix(s *kvtest.Server, prefix string) {
 	s.Delete(s.Prefix()+prefix, s.Prefix()+prefix[:len(prefix)-1]+"0")
 }
 
-// Somebody deletes all records of a kind, and the leader makes an edit: no proxy loses anything. The edit of another
-// kind is served, the log and the status name the kind, and it is over when the leader has written the records again.
-// Nothing of this is on disk.
+// Another writer deletes all records of a kind, and the leader makes an edit: no proxy loses anything. The edit of
+// another kind is served, the log and the status name the held kind, and it ends when the leader has written the
+// records again. The deletion is not written to disk.
 func TestDeletedKindIsHeld(t *testing.T) {
 	s, e := etcd(t)
 	leader := s.Term(e)
@@ -49,7 +49,7 @@ func TestDeletedKindIsHeld(t *testing.T) {
 	if err := m.Ready(); err != nil {
 		t.Errorf("a replica that has good records: %v", err)
 	}
-	// More edits, of this kind too: what is held waits, all else goes on.
+	// Further edits, also of this kind: held records wait, and all others are applied.
 	more := leader.Commit(kv.Batch{Puts: []model.Record{service(t, "s001", 81), service(t, "new", 80), endpoints(t, "s000", "10.0.0.3")}})
 	if c := m.reach(more.Revision); len(c.Edits) != 1 || c.New.Len(model.KindService) != 13 {
 		t.Fatalf("while it is held: %v", c.Edits)
@@ -116,8 +116,8 @@ func TestChangedKindIsHeld(t *testing.T) {
 	}
 }
 
-// A replica that starts, and lists what somebody spoiled: with nothing good of the kind it is not ready, and says which
-// kind; with a snapshot on disk it serves that. Where etcd still has what the head is of, it starts with that.
+// A replica that starts, and lists damaged records: without a good state of the kind it is not ready, and names the
+// kind; with a snapshot on disk it serves that. If etcd still has the head's revision, it starts with that.
 func TestStartOverDamagedStore(t *testing.T) {
 	s, e := etcd(t)
 	leader := s.Term(e)
@@ -148,9 +148,9 @@ func TestStartOverDamagedStore(t *testing.T) {
 	some.holds()
 }
 
-// A leader that encodes records otherwise than this build (one of a build before or after) freezes nothing: what counts
-// is what is stored. Nor does one whose head says nothing of the records, or in a way that this build does not know; it
-// is said that nothing is compared.
+// A leader that encodes records in another way (of an older or newer build) does not freeze any kind: the stored bytes
+// count. A head without contents, or with an unknown algorithm, does not either; the status then reports that nothing
+// is compared.
 func TestOtherBuildsFreezeNothing(t *testing.T) {
 	other := func(r model.Record) string {
 		raw, err := model.Encode(r)

@@ -68,7 +68,7 @@ type Status struct {
 	Problems []Problem
 	Unknown  []model.Unknown // records of kinds that this build does not know; the mirror is ready all the same
 	Held     []Held          // kinds whose stored records contradict the head, by kind; their last good records stay in use
-	// Unchecked says why the stored records cannot be compared with the head; empty if they can.
+	// Unchecked is the reason for which the stored records cannot be compared with the head; empty if they can.
 	Unchecked string
 	Alarm     error // the store is another one, or has older state than was read; the text names the way out. The last snapshot stays in use
 	Away      error // why etcd was not reached; the last snapshot stays in use

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// An empty store is not an empty mesh: nothing is published until a leader has said what there is.
+// An empty store is not an empty mesh: nothing is published before a leader has written a complete state.
 func TestColdStartOnEmptyStore(t *testing.T) {
 	s, e := etcd(t)
 	m := start(t, s.Connect())
@@ -35,8 +35,8 @@ func TestColdStartOnEmptyStore(t *testing.T) {
 	}
 }
 
-// Nothing of a batch is seen before all of it is: not by a mirror that watches, not by one that starts meanwhile. The
-// next leader completes what was begun.
+// A part of a batch is never visible: neither to a watching mirror, nor to one that starts meanwhile. The next leader
+// completes the batch.
 func TestInterruptedBatchIsNotSeen(t *testing.T) {
 	s, e := etcd(t)
 	whole := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 10, 80)})
@@ -64,7 +64,7 @@ func TestInterruptedBatchIsNotSeen(t *testing.T) {
 	}
 }
 
-// The last complete revision is compacted away: a mirror that starts cannot have it, waits, and says why.
+// The last complete revision is compacted: a mirror that starts cannot list it, waits, and reports the reason.
 func TestStartInTheMiddleAfterCompaction(t *testing.T) {
 	s, e := etcd(t)
 	s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 10, 80)})
@@ -198,7 +198,8 @@ func TestSameContentSamePointer(t *testing.T) {
 	}
 }
 
-// A value that does not decode: the last good version stands, everything else goes on, and it is named.
+// A value that does not decode: the last good version stays, all other changes are applied, and the status names the
+// value.
 func TestUndecodableKeepsLastGood(t *testing.T) {
 	s, e := etcd(t)
 	first := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})
@@ -229,8 +230,8 @@ func TestUndecodableKeepsLastGood(t *testing.T) {
 	}
 }
 
-// Where there is no version that decodes, a mirror that starts publishes nothing, and says why; one that runs publishes
-// the rest, and says why it is not ready.
+// Without a version that decodes, a mirror that starts publishes nothing, and reports the reason. One that runs
+// publishes the rest, and reports why it is not ready.
 func TestUndecodableWithoutLastGood(t *testing.T) {
 	for _, path := range []string{"Service///shop/bad", "Secret///shop/bad"} {
 		t.Run(path, func(t *testing.T) {
@@ -266,8 +267,8 @@ func TestUndecodableWithoutLastGood(t *testing.T) {
 	}
 }
 
-// Somebody deletes everything. The head too: that is no complete state, and no proxy loses anything. All but the head:
-// the leader that makes an edit does not know of it, and its head says what there should be.
+// Another writer deletes everything. With the head: the state is not complete, and no proxy loses anything. Without the
+// head: a leader that makes an edit does not notice, and its head describes the missing records.
 func TestDeletedPrefixBlanksNothing(t *testing.T) {
 	t.Run("all but the head", func(t *testing.T) {
 		s, e := etcd(t)
@@ -303,7 +304,7 @@ func deletedWithHead(t *testing.T) {
 	if c := m.reach(repaired); c.Old != before || len(c.Edits) != 0 {
 		t.Fatalf("edits %v", c.Edits)
 	}
-	m.pause() // the subscriber is told before the hook is
+	m.pause() // the subscriber is called before the hook
 	if n := len(m.changes); n != 2 {
 		t.Fatalf("%d publications, want 2", n)
 	}

@@ -94,7 +94,7 @@ func TestRestoredWithoutLoss(t *testing.T) {
 	}
 }
 
-// Another mesh's etcd answers, with newer heads: that is never taken for this one's, before an operator says so.
+// The etcd of another mesh answers, with newer heads: it is never accepted, unless an operator confirms it.
 func TestAnotherStoreAnswers(t *testing.T) {
 	s, e := etcd(t)
 	last := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 30, 80)})
@@ -141,8 +141,8 @@ func TestAnotherStoreAnswers(t *testing.T) {
 	wantSame(t, "adopted and listed", read, start(t, s.Connect()).reach(head.Revision).New)
 }
 
-// Leaders of an older build write heads that say no place: these are judged by revision and cluster, as that build
-// does. To go back to it and forth again raises no alarm.
+// Heads of leaders of an older build have no place, and are compared by revision and cluster, as that build does.
+// Switching to it and back raises no alarm.
 func TestHeadsOfAnOlderBuild(t *testing.T) {
 	s, e := etcd(t)
 	older := func(port uint32) int64 {
@@ -176,7 +176,7 @@ func TestHeadsOfAnOlderBuild(t *testing.T) {
 	}
 }
 
-// A file whose first line names a place is believed in that only as a whole.
+// The place in a file's first line is used only if the whole file is valid.
 func TestDamagedMemory(t *testing.T) {
 	s, e := etcd(t)
 	s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 3, 80)})
@@ -218,7 +218,7 @@ func place(t *testing.T, alarm error) kv.Place {
 	return p
 }
 
-// counted is a store that tells of each question that it has answered.
+// counted is a store that reports each request that it has answered.
 type counted struct {
 	mirror.Source
 	answered chan struct{}
@@ -236,10 +236,10 @@ func (c counted) Stat(ctx context.Context) (kv.Stat, error) {
 	return c.Source.Stat(ctx)
 }
 
-// checks waits until a mirror has looked at n answers, which it asks for one after the other.
+// checks waits until a mirror has processed n responses to successive requests.
 func (c counted) checks(t *testing.T, n int) {
 	t.Helper()
-	for range n + 2 { // one may have waited here, the last is not looked at yet
+	for range n + 2 { // one may have waited here, and the last is not processed yet
 		receive(t, "a check", c.answered)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Endpoints that did not change keep their pointers, wherever they stand; an edit of one endpoint of many makes nothing
-// for each of them.
+// Endpoints that did not change keep their pointers at any position; an edit of one endpoint among many allocates
+// nothing for the others.
 func TestSharedEndpoints(t *testing.T) {
 	slice := func(from, n int) *model.Endpoints {
 		spec := &model.EndpointsSpec{}

@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Snapshot holds every record at one complete revision. It is immutable, shares structure with its predecessor, and may
-// be read by any number of goroutines. A record with unchanged content keeps its pointer from snapshot to snapshot, and
-// so does each Endpoint inside an Endpoints record.
+// Snapshot contains every record at one complete revision. It is immutable, shares structure with its predecessor, and
+// may be read by any number of goroutines. A record with unchanged content keeps its pointer from snapshot to snapshot,
+// and so does each Endpoint inside an Endpoints record.
 type Snapshot struct {
 	revision int64
 	place    kv.Place                   // of the snapshot's head, or of the newest earlier head that states one
@@ -130,10 +130,10 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 			return
 		}
 		record = shareEndpoints(old, record)
-		for _, host := range hostsOf(old) {
+		for _, host := range model.HostsOf(old) {
 			hosts.Delete([]byte(hostKey(key.Kind, host, tree)))
 		}
-		for _, host := range hostsOf(record) {
+		for _, host := range model.HostsOf(record) {
 			hosts.Insert([]byte(hostKey(key.Kind, host, tree)), record)
 		}
 		if record == nil {
@@ -210,21 +210,6 @@ func treeKey(key model.Key) string {
 
 func hostKey(kind model.Kind, host, path string) string {
 	return kind.String() + "\x00" + host + "\x00" + path
-}
-
-// hostsOf returns the hosts under which ByHost finds a record.
-func hostsOf(r model.Record) []string {
-	switch t := r.(type) {
-	case *model.Service:
-		return t.Spec.Hosts
-	case *model.Endpoints:
-		return t.Spec.Hosts
-	case *model.VirtualService:
-		return t.Spec.Hosts
-	case *model.DestinationRule:
-		return []string{t.Spec.Host}
-	}
-	return nil
 }
 
 // shareEndpoints returns record with the old pointers of endpoints that did not change, so that an edit of one endpoint

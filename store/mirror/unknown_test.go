@@ -22,7 +22,7 @@ func envelope(t *testing.T, schema uint32, closing bool) string {
 	return string(raw) + "\xfa\x01\x01x" // field 31, which this build does not know
 }
 
-// covered lists of which of these namespaces no proxy is let in.
+// covered returns the namespaces whose proxies are refused.
 func covered(s *mirror.Snapshot) (all []string) {
 	for _, namespace := range []string{"istio-system", "other", "shop"} {
 		if _, is := s.Covered(namespace); is {
@@ -32,8 +32,8 @@ func covered(s *mirror.Snapshot) (all []string) {
 	return all
 }
 
-// A kind that this build does not know makes no replica unready, one that runs or one that starts; what is of a closing
-// kind, or cannot be read, covers its namespace, in the root namespace all. It is over when the record is gone.
+// A kind that this build does not know leaves a replica ready, whether it runs or starts. A record of a closing kind,
+// or an unreadable one, covers its namespace; in the root namespace it covers all. It ends when the record is removed.
 func TestUnknownKinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, value string
@@ -105,8 +105,8 @@ func TestUnknownKindsOnDisk(t *testing.T) {
 	}
 }
 
-// A newer build has written tens of thousands of objects of a kind of its own: what an older one keeps on disk can be
-// read again.
+// A newer build has written tens of thousands of objects of its own kind: the snapshot that an older build writes to
+// disk can be read again.
 func TestManyUnknownKindsOnDisk(t *testing.T) {
 	var many []model.Unknown
 	for i := range 30_000 {

@@ -1,5 +1,7 @@
 package mirror
 
+import "navarch.io/navarch/store/model"
+
 // With returns a snapshot with the records of s after the edits, and with the revision, place and unknown records of
 // `of`. An edit replaces the record by its New, or removes it. Records of edits keep their pointers, so that other
 // snapshots can share them. Neither s nor of changes.
@@ -14,7 +16,7 @@ func (s *Snapshot) With(edits []Edit, of *Snapshot) *Snapshot {
 		if had {
 			next.counts[key.Kind]--
 		}
-		for _, host := range hostsOf(old) {
+		for _, host := range model.HostsOf(old) {
 			hosts.Delete([]byte(hostKey(key.Kind, host, path)))
 		}
 		if e.New == nil {
@@ -23,7 +25,7 @@ func (s *Snapshot) With(edits []Edit, of *Snapshot) *Snapshot {
 		}
 		next.counts[key.Kind]++
 		records.Insert([]byte(path), e.New)
-		for _, host := range hostsOf(e.New) {
+		for _, host := range model.HostsOf(e.New) {
 			hosts.Insert([]byte(hostKey(key.Kind, host, path)), e.New)
 		}
 	}

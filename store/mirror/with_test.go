@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// A snapshot with edits is what Apply makes of the same edits: by key, by kind, by host, and counted; for records of
-// every origin. The records of the edits are the very pointers.
+// A snapshot with edits equals the result of Apply for the same edits: by key, by kind, by host, and counted; for
+// records of every origin. The records of the edits are the same pointers.
 func TestWithIsApply(t *testing.T) {
 	record := func(cluster, name, host string) model.Record {
 		key := model.Key{Kind: model.KindService, Namespace: "shop", Name: name, Origin: origin.New(cluster, "files")}

@@ -2,8 +2,10 @@ package model
 
 import (
 	"fmt"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -11,68 +13,78 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
-// istioBody makes an empty Istio message for each kind whose records carry one. It is nil for kinds with messages of
-// this package.
-var istioBody = [NumKinds]func() proto.Message{
-	KindMesh:             func() proto.Message { return &meshv1.MeshConfig{} },
-	KindVirtualService:   func() proto.Message { return &networkingv1.VirtualService{} },
-	KindDestinationRule:  func() proto.Message { return &networkingv1.DestinationRule{} },
-	KindSidecar:          func() proto.Message { return &networkingv1.Sidecar{} },
-	KindEnvoyFilter:      func() proto.Message { return &networkingv1.EnvoyFilter{} },
-	KindGateway:          func() proto.Message { return &networkingv1.Gateway{} },
-	KindWorkloadGroup:    func() proto.Message { return &networkingv1.WorkloadGroup{} },
-	KindTelemetry:        func() proto.Message { return &telemetryv1.Telemetry{} },
-	KindWasmPlugin:       func() proto.Message { return &extensionsv1.TrafficExtension{} },
-	KindTrafficExtension: func() proto.Message { return &extensionsv1.TrafficExtension{} },
-	KindProxyConfig:      func() proto.Message { return &proxyconfigv1.ProxyConfig{} },
+// emptyBody makes an empty body for each kind: a message of this package, or one of Istio.
+var emptyBody = [NumKinds]func() proto.Message{
+	KindMesh:                  func() proto.Message { return &meshv1.MeshConfig{} },
+	KindService:               func() proto.Message { return &ServiceSpec{} },
+	KindServiceEntry:          func() proto.Message { return &ServiceSpec{} },
+	KindEndpoints:             func() proto.Message { return &EndpointsSpec{} },
+	KindVirtualService:        func() proto.Message { return &networkingv1.VirtualService{} },
+	KindDestinationRule:       func() proto.Message { return &networkingv1.DestinationRule{} },
+	KindSidecar:               func() proto.Message { return &networkingv1.Sidecar{} },
+	KindEnvoyFilter:           func() proto.Message { return &networkingv1.EnvoyFilter{} },
+	KindPeerAuthentication:    func() proto.Message { return &PolicySpec{} },
+	KindAuthorizationPolicy:   func() proto.Message { return &PolicySpec{} },
+	KindRequestAuthentication: func() proto.Message { return &PolicySpec{} },
+	KindSecret:                func() proto.Message { return &SecretSpec{} },
+	KindGateway:               func() proto.Message { return &networkingv1.Gateway{} },
+	KindSecretReader:          func() proto.Message { return &SecretReaderSpec{} },
+	KindWorkload:              func() proto.Message { return &WorkloadSpec{} },
+	KindServiceAccount:        func() proto.Message { return &ServiceAccountSpec{} },
+	KindWorkloadGroup:         func() proto.Message { return &networkingv1.WorkloadGroup{} },
+	KindNamespace:             func() proto.Message { return &ServiceAccountSpec{} },
+	KindNetworkGateways:       func() proto.Message { return &NetworkGatewaysSpec{} },
+	KindTelemetry:             func() proto.Message { return &telemetryv1.Telemetry{} },
+	KindWasmPlugin:            func() proto.Message { return &extensionsv1.TrafficExtension{} },
+	KindTrafficExtension:      func() proto.Message { return &extensionsv1.TrafficExtension{} },
+	KindProxyConfig:           func() proto.Message { return &proxyconfigv1.ProxyConfig{} },
+}
+
+// messages returns the name of the body's message for each kind; empty for kinds without a row in emptyBody.
+var messages = sync.OnceValue(func() (names [NumKinds]protoreflect.FullName) {
+	for kind, empty := range emptyBody {
+		if empty != nil {
+			names[kind] = proto.MessageName(empty())
+		}
+	}
+	return names
+})
+
+// NewBody returns an empty body for records of a kind. It is nil for values that are not kinds.
+func NewBody(kind Kind) proto.Message {
+	if kind >= NumKinds || emptyBody[kind] == nil {
+		return nil
+	}
+	return emptyBody[kind]()
+}
+
+// belongs reports whether a message is the body of a kind.
+func belongs(body proto.Message, kind Kind) bool {
+	return kind < NumKinds && messages()[kind] != "" && proto.MessageName(body) == messages()[kind]
 }
 
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
+	if !belongs(body, kind) {
+		return fmt.Errorf("body %T does not belong to kind %v", body, kind)
+	}
 	switch b := body.(type) {
 	case *ServiceSpec:
-		if kind != KindService && kind != KindServiceEntry {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_Service{Service: b}
 	case *EndpointsSpec:
-		if kind != KindEndpoints {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_Endpoints{Endpoints: b}
 	case *PolicySpec:
-		if !kind.IsPolicy() {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_Policy{Policy: b}
 	case *SecretSpec:
-		if kind != KindSecret {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_Secret{Secret: b}
 	case *SecretReaderSpec:
-		if kind != KindSecretReader {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_SecretReader{SecretReader: b}
 	case *WorkloadSpec:
-		if kind != KindWorkload {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_Workload{Workload: b}
 	case *ServiceAccountSpec:
-		if kind != KindServiceAccount && kind != KindNamespace {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_ServiceAccount{ServiceAccount: b}
 	case *NetworkGatewaysSpec:
-		if kind != KindNetworkGateways {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		wire.Body = &RecordValue_NetworkGateways{NetworkGateways: b}
 	default:
-		if kind >= NumKinds || istioBody[kind] == nil || !sameMessage(istioBody[kind](), body) {
-			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
-		}
 		raw, err := canonical.Marshal(body)
 		if err != nil {
 			return err
@@ -82,53 +94,36 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 	return nil
 }
 
-func sameMessage(a, b proto.Message) bool {
-	return a.ProtoReflect().Descriptor().FullName() == b.ProtoReflect().Descriptor().FullName()
-}
-
-func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
+func getBody(wire *RecordValue, kind Kind) (body proto.Message, err error) {
 	switch b := wire.Body.(type) {
 	case *RecordValue_Service:
-		if kind == KindService || kind == KindServiceEntry {
-			return b.Service, nil
-		}
+		body = b.Service
 	case *RecordValue_Endpoints:
-		if kind == KindEndpoints {
-			return b.Endpoints, nil
-		}
+		body = b.Endpoints
 	case *RecordValue_Policy:
-		if kind.IsPolicy() {
-			return b.Policy, nil
-		}
+		body = b.Policy
 	case *RecordValue_Secret:
-		if kind == KindSecret {
-			return b.Secret, nil
-		}
+		body = b.Secret
 	case *RecordValue_SecretReader:
-		if kind == KindSecretReader {
-			return b.SecretReader, nil
-		}
+		body = b.SecretReader
 	case *RecordValue_Workload:
-		if kind == KindWorkload {
-			return b.Workload, nil
-		}
+		body = b.Workload
 	case *RecordValue_ServiceAccount:
-		if kind == KindServiceAccount || kind == KindNamespace {
-			return b.ServiceAccount, nil
-		}
+		body = b.ServiceAccount
 	case *RecordValue_NetworkGateways:
-		if kind == KindNetworkGateways {
-			return b.NetworkGateways, nil
-		}
+		body = b.NetworkGateways
 	case *RecordValue_Istio:
-		if kind < NumKinds && istioBody[kind] != nil {
-			body := istioBody[kind]()
-			return body, proto.Unmarshal(b.Istio, body)
+		if body = NewBody(kind); body == nil || body.ProtoReflect().Descriptor().ParentFile() == File_store_model_record_proto {
+			break
 		}
+		return body, proto.Unmarshal(b.Istio, body)
 	case nil:
 		return nil, fmt.Errorf("body is missing")
 	}
-	return nil, fmt.Errorf("body %T does not belong to kind %v", wire.Body, kind)
+	if _, istio := wire.Body.(*RecordValue_Istio); istio || !belongs(body, kind) {
+		return nil, fmt.Errorf("body %T does not belong to kind %v", wire.Body, kind)
+	}
+	return body, nil
 }
 
 func typed(head Head, body proto.Message) (Record, error) {

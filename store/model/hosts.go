@@ -31,12 +31,45 @@ func Covers(wildcard, host string) bool {
 	return (rest[0] == '.' || rest[0] == '-') && len(host) > len(rest) && strings.HasSuffix(host, rest)
 }
 
-// NamesServer says whether clients of a protocol say whom they want, by a host header or by SNI.
+// ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. namespace is the one whose VirtualServices may bind
+// to the host; empty: all may. own is the Gateway's namespace, which "." stands for. name is in lower case
+// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts).
+func ServerHost(text, own string) (namespace, name string) {
+	namespace, name, stated := strings.Cut(strings.ToLower(text), "/")
+	switch {
+	case !stated:
+		return "", namespace
+	case namespace == "*":
+		return "", name
+	case namespace == ".":
+		return own, name
+	}
+	return namespace, name
+}
+
+// NamesServer reports whether clients of a protocol name the server, by a host header or by SNI.
 func NamesServer(p Protocol) bool {
 	switch p {
-	case Protocol_PROTOCOL_HTTP, Protocol_PROTOCOL_HTTP2, Protocol_PROTOCOL_GRPC, Protocol_PROTOCOL_GRPC_WEB, Protocol_PROTOCOL_HTTPS, Protocol_PROTOCOL_TLS:
+	case Protocol_PROTOCOL_HTTP, Protocol_PROTOCOL_HTTP2, Protocol_PROTOCOL_GRPC, Protocol_PROTOCOL_GRPC_WEB,
+		Protocol_PROTOCOL_HTTPS, Protocol_PROTOCOL_TLS:
 		return true
 	default:
 		return false
 	}
+}
+
+// HostsOf lists the hosts that a record defines or selects. Snapshots find the record by each of them
+// (mirror.Snapshot.ByHost). Callers must not change the list.
+func HostsOf(r Record) []string {
+	switch t := r.(type) {
+	case *Service:
+		return t.Spec.GetHosts()
+	case *Endpoints:
+		return t.Spec.GetHosts()
+	case *VirtualService:
+		return t.Spec.GetHosts()
+	case *DestinationRule:
+		return []string{t.Spec.GetHost()}
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 // labelsKept bounds the number of maps in each generation of the shared labels.
 const labelsKept = 8192
 
-// sharedLabels holds the maps of labels that were decoded lately, in two generations. When the younger generation is
+// sharedLabels contains the maps of labels that were decoded lately, in two generations. When the younger generation is
 // full, it replaces the elder.
 type sharedLabels struct {
 	seed maphash.Seed

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Equal labels of what is decoded are one map, across records; others stay what they are, however many there are.
+// Equal labels of decoded records are one map, across records; different labels stay different, in any number.
 func TestDecodedLabelsAreShared(t *testing.T) {
 	decode := func(kind Kind, body proto.Message) Record {
 		r, err := New(Key{Kind: kind, Namespace: "shop", Name: "x"}, 1, body)

@@ -6,7 +6,7 @@ package model
 // kind (shard/level).
 const Level = 1
 
-// levels holds the level of each kind that some builds do not know. Kinds with 0 are stored at every level.
+// levels contains the level of each kind that some builds do not know. Kinds with 0 are stored at every level.
 var levels = [NumKinds]uint32{}
 
 // LevelOf returns the level from which on records of a kind are stored. It is 0 for closing kinds: a replica that does

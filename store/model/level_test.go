@@ -5,6 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"navarch.io/navarch/store/origin"
 )
@@ -37,6 +45,41 @@ var stored = map[string]string{
 	"ProxyConfig":           "skippable 0",
 }
 
+// bodies is one body for every kind; a kind without one fails the tests.
+func bodies() map[Kind]proto.Message {
+	service := func() *ServiceSpec {
+		return &ServiceSpec{Hosts: []string{"a.shop.svc"}, Ports: []*ServicePort{{Number: 80, Protocol: Protocol_PROTOCOL_HTTP}},
+			Selector: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}}
+	}
+	policy := func() *PolicySpec { return &PolicySpec{Selector: map[string]string{"app": "a"}, Closed: true} }
+	return map[Kind]proto.Message{
+		KindMesh:                  MeshDefaults(),
+		KindService:               service(),
+		KindServiceEntry:          service(),
+		KindEndpoints:             &EndpointsSpec{Hosts: []string{"a"}, Endpoints: []*Endpoint{{Address: "10.0.0.1", Labels: map[string]string{"x": "1", "y": "2", "z": "3"}}}},
+		KindVirtualService:        &networkingv1.VirtualService{Hosts: []string{"a"}, Http: []*networkingv1.HTTPRoute{{Timeout: durationpb.New(time.Second)}}},
+		KindDestinationRule:       &networkingv1.DestinationRule{Host: "a", Subsets: []*networkingv1.Subset{{Name: "v1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}}}},
+		KindSidecar:               &networkingv1.Sidecar{Egress: []*networkingv1.IstioEgressListener{{Hosts: []string{"./*"}}}},
+		KindEnvoyFilter:           &networkingv1.EnvoyFilter{Priority: 3},
+		KindPeerAuthentication:    policy(),
+		KindAuthorizationPolicy:   policy(),
+		KindRequestAuthentication: policy(),
+		KindSecret:                &SecretSpec{Chain: []byte("chain"), Key: []byte("sealed"), Mac: []byte("mac")},
+		KindGateway:               &networkingv1.Gateway{Selector: map[string]string{"a": "1", "b": "2", "c": "3"}},
+		KindSecretReader:          &SecretReaderSpec{Accounts: []string{"shop/gateway"}},
+		KindWorkload: &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}},
+			Uid: UID("5d0e7a54-1a25-4b4b-9c1e-0a3f5b1c2d3e")},
+		KindServiceAccount:   &ServiceAccountSpec{Uid: UID("no uuid")},
+		KindNamespace:        &ServiceAccountSpec{},
+		KindWorkloadGroup:    &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
+		KindNetworkGateways:  &NetworkGatewaysSpec{Gateways: []*NetworkGateway{{Network: "n", Address: "192.0.2.1", Port: 15443}}},
+		KindTelemetry:        &telemetryv1.Telemetry{AccessLogging: []*telemetryv1.AccessLogging{{Filter: &telemetryv1.AccessLogging_Filter{Expression: "true"}}}},
+		KindWasmPlugin:       &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Wasm{Wasm: &extensionsv1.WasmConfig{Url: "a"}}},
+		KindTrafficExtension: &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Lua{Lua: &extensionsv1.LuaConfig{InlineCode: "a"}}},
+		KindProxyConfig:      &proxyconfigv1.ProxyConfig{EnvironmentVariables: map[string]string{"A": "1", "B": "2", "C": "3"}},
+	}
+}
+
 // kindNow is a kind as the tables have it.
 type kindNow struct {
 	name  string
@@ -48,7 +91,7 @@ func (k kindNow) String() string {
 	return fmt.Sprintf("%s %d", map[Mark]string{Unmarked: "unmarked", Skippable: "skippable", Closing: "closing"}[k.mark], k.level)
 }
 
-// unfrozen says what has to be done about kinds that are not as installed builds know them, in sentences; top is Level.
+// unfrozen returns instructions, as sentences, for kinds that differ from those of installed builds; top is Level.
 func unfrozen(now []kindNow, top uint32) (todo []string) {
 	seen := map[string]bool{}
 	for _, k := range now {
@@ -108,8 +151,8 @@ func TestKindsByLevel(t *testing.T) {
 	}
 }
 
-// The paths of records are what installed builds list and read: they report one that they do not understand, and go on
-// without it. A build that wants another shape writes it from a level on, or below another folder.
+// Installed builds list and parse the paths of records: they report an unknown path, and continue without the record. A
+// build that needs another form of path writes it from a level on, or below another folder.
 func TestPathsAreFrozen(t *testing.T) {
 	for key, want := range map[Key]string{
 		{Kind: KindService, Namespace: "shop", Name: "web", Origin: origin.New("east", "kubernetes")}: "Service/east/kubernetes/shop/web",

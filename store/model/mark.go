@@ -21,7 +21,7 @@ const (
 	Closing               // the build takes no new streams of the covered proxies, because it could admit what the record refuses
 )
 
-// Marks holds the mark of each kind. A record covers the proxies of its namespace. A record of the mesh's root
+// Marks contains the mark of each kind. A record covers the proxies of its namespace. A record of the mesh's root
 // namespace, or without a namespace, covers all proxies.
 var Marks = [NumKinds]Mark{
 	KindMesh:                  Skippable,

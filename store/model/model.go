@@ -39,7 +39,7 @@ const (
 	KindAuthorizationPolicy
 	KindRequestAuthentication
 	KindSecret       // Kubernetes Secret with TLS material, its key sealed
-	KindGateway      // Istio Gateway; it states which Secrets its proxies use, and no listeners are planned from it yet
+	KindGateway      // Istio Gateway; its servers are listeners of the routers that it selects, and name their Secrets
 	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
 	KindWorkload     // Kubernetes Pod or Istio WorkloadEntry; selectors select it
 	// KindServiceAccount is a Kubernetes ServiceAccount. Tokens are compared with it, and no plan reads it.
@@ -49,7 +49,7 @@ const (
 	// KindNamespace states that a Kubernetes Namespace exists, even if objects of it are not read. Tokens are compared
 	// with it, and no plan reads it.
 	KindNamespace
-	// KindNetworkGateways holds the gateways of networks that one object names: a Kubernetes Service, or meshNetworks
+	// KindNetworkGateways contains the gateways of networks that one object names: a Kubernetes Service, or meshNetworks
 	// (namespace "").
 	KindNetworkGateways
 	// KindTelemetry is an Istio Telemetry.
@@ -70,6 +70,12 @@ const (
 	GroupTelemetry  = "telemetry.istio.io"
 	GroupExtensions = "extensions.istio.io"
 )
+
+// Defined reports whether the kinds of a group are defined by CustomResourceDefinitions, as Istio's are.
+// It is false for Kubernetes' own groups.
+func Defined(group string) bool {
+	return group != "" && group != GroupDiscovery && group != GroupRBAC
+}
 
 // kinds has a row for each Kind. Two kinds with the same Kubernetes kind (Gateway of Istio and of the Gateway API) have
 // different stored names: the later one's is kind.group, as kubectl writes it.

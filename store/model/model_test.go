@@ -5,53 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
-	proxyconfigv1 "istio.io/api/networking/v1beta1"
-	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"navarch.io/navarch/store/origin"
 )
-
-// bodies is one body for every kind; a kind without one fails the tests.
-func bodies() map[Kind]proto.Message {
-	service := func() *ServiceSpec {
-		return &ServiceSpec{Hosts: []string{"a.shop.svc"}, Ports: []*ServicePort{{Number: 80, Protocol: Protocol_PROTOCOL_HTTP}},
-			Selector: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}}
-	}
-	policy := func() *PolicySpec { return &PolicySpec{Selector: map[string]string{"app": "a"}, Closed: true} }
-	return map[Kind]proto.Message{
-		KindMesh:                  MeshDefaults(),
-		KindService:               service(),
-		KindServiceEntry:          service(),
-		KindEndpoints:             &EndpointsSpec{Hosts: []string{"a"}, Endpoints: []*Endpoint{{Address: "10.0.0.1", Labels: map[string]string{"x": "1", "y": "2", "z": "3"}}}},
-		KindVirtualService:        &networkingv1.VirtualService{Hosts: []string{"a"}, Http: []*networkingv1.HTTPRoute{{Timeout: durationpb.New(time.Second)}}},
-		KindDestinationRule:       &networkingv1.DestinationRule{Host: "a", Subsets: []*networkingv1.Subset{{Name: "v1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}}}},
-		KindSidecar:               &networkingv1.Sidecar{Egress: []*networkingv1.IstioEgressListener{{Hosts: []string{"./*"}}}},
-		KindEnvoyFilter:           &networkingv1.EnvoyFilter{Priority: 3},
-		KindPeerAuthentication:    policy(),
-		KindAuthorizationPolicy:   policy(),
-		KindRequestAuthentication: policy(),
-		KindSecret:                &SecretSpec{Chain: []byte("chain"), Key: []byte("sealed"), Mac: []byte("mac")},
-		KindGateway:               &networkingv1.Gateway{Selector: map[string]string{"a": "1", "b": "2", "c": "3"}},
-		KindSecretReader:          &SecretReaderSpec{Accounts: []string{"shop/gateway"}},
-		KindWorkload: &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}},
-			Uid: UID("5d0e7a54-1a25-4b4b-9c1e-0a3f5b1c2d3e")},
-		KindServiceAccount:   &ServiceAccountSpec{Uid: UID("no uuid")},
-		KindNamespace:        &ServiceAccountSpec{},
-		KindWorkloadGroup:    &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
-		KindNetworkGateways:  &NetworkGatewaysSpec{Gateways: []*NetworkGateway{{Network: "n", Address: "192.0.2.1", Port: 15443}}},
-		KindTelemetry:        &telemetryv1.Telemetry{AccessLogging: []*telemetryv1.AccessLogging{{Filter: &telemetryv1.AccessLogging_Filter{Expression: "true"}}}},
-		KindWasmPlugin:       &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Wasm{Wasm: &extensionsv1.WasmConfig{Url: "a"}}},
-		KindTrafficExtension: &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Lua{Lua: &extensionsv1.LuaConfig{InlineCode: "a"}}},
-		KindProxyConfig:      &proxyconfigv1.ProxyConfig{EnvironmentVariables: map[string]string{"A": "1", "B": "2", "C": "3"}},
-	}
-}
 
 func TestKinds(t *testing.T) {
 	for _, k := range Kinds() {
@@ -108,7 +68,7 @@ func TestForgedPaths(t *testing.T) {
 	}
 }
 
-// Each key that may be stored has a path of its own, and each path that is read is that of the key which it gives.
+// Each valid key has a path of its own, and each readable path is that of the key that it yields.
 func FuzzPath(f *testing.F) {
 	f.Add("Service", "west", "files", "shop", "web")
 	f.Add("Mesh", "", "", "", "mesh")
@@ -190,7 +150,7 @@ func TestBodyBelongsToKind(t *testing.T) {
 	}
 }
 
-// A value of the neighbouring schema versions decodes, others are refused with the versions, and so is what is broken.
+// A value of the neighbouring schema versions decodes. Others are refused with the versions, and so are damaged ones.
 func TestDecodeRefuses(t *testing.T) {
 	key := Key{Kind: KindService, Namespace: "shop", Name: "web"}
 	wire := func(change func(*RecordValue)) []byte {
@@ -311,7 +271,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Every kind has a mark, and of a closing kind that is younger than the mark the record says so.
+// Every kind has a mark, and records of a closing kind younger than the mark contain it.
 func TestMarks(t *testing.T) {
 	for _, k := range Kinds() {
 		if Marks[k] == Unmarked {

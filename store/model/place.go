@@ -12,8 +12,9 @@ const (
 	NodeLabel    = "kubernetes.io/hostname"
 )
 
-// localityKeys are the labels that state a whole locality as region.zone.subzone, since values of labels have no
-// slashes. The first one that is present counts (istio: pkg/model/proxy.go, GetLocalityLabel).
+// localityKeys are the labels of a whole locality. Kubernetes allows no slash in label values, so dots separate the
+// parts there; a value with slashes is used unchanged. The first label that is present counts (istio:
+// pkg/model/proxy.go, GetLocalityLabel).
 var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
 
 // StatedLocality returns the locality that labels of a proxy or a workload state as a whole, "region/zone/sub-zone". It
@@ -48,8 +49,8 @@ func LocalityLabel(locality, key string) (part string, ok bool) {
 	return "", false
 }
 
-// PlaceLabel reports whether a label states a part of an endpoint's place. LabelOf finds such a label even if the
-// endpoint does not state it.
+// PlaceLabel reports whether a label states a part of an endpoint's place. LabelOf derives such a label from the
+// endpoint's fields, so the endpoint's labels need not contain it.
 func PlaceLabel(key string) bool {
 	_, locality := LocalityLabel("", key)
 	return locality || key == NetworkLabel || key == ClusterLabel || key == NodeLabel

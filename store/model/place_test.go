@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// Labels of the place of an endpoint are what is known of it, before what it says itself; others are its own.
+// Labels of an endpoint's locality have the known locality, before its own labels; all other labels are its own.
 func TestSelects(t *testing.T) {
 	e := &Endpoint{Network: "n1", Cluster: "west", Node: "node-1", Locality: "r/z", Labels: map[string]string{
 		"version": "v1", "topology.istio.io/cluster": "east", "topology.kubernetes.io/zone": "other", "topology.istio.io/subzone": "s", "kubernetes.io/hostname": "node-2", "empty": ""}}

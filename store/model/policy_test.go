@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names of headers with either separator stand for claims. Other names with the same prefix are not names of headers.
+// Header names with either separator are parsed as claims. Other names with the same prefix are malformed.
 func TestRoutedClaim(t *testing.T) {
 	for header, want := range map[string][]string{
 		"@request.auth.claims.group": {"group"}, "@request.auth.claims.group.of": {"group", "of"}, "@Request.auth.claims.Group": {"Group"},

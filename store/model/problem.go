@@ -14,7 +14,7 @@ type Problem struct {
 	Key      Key    // the record with the fault
 	Field    string // path as users write it; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code; empty without such a code
+	Analyzer problem.Analyzer // empty without such a code
 	Severity problem.Severity
 	Message  string
 }

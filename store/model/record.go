@@ -115,6 +115,9 @@ func SameEndpoint(a, b *Endpoint) bool {
 // and a further part after another colon. No Kubernetes name has a colon, so the names clash with no EndpointSlice.
 const ServiceEntryPrefix = "serviceentry:"
 
+// ConfigMapPrefix is the prefix of the names of Secret records that are ConfigMaps with certificates of authorities.
+const ConfigMapPrefix = "configmap:"
+
 // WorkloadEntryPrefix is the prefix of the names of Workloads that are WorkloadEntries, so that they clash with no Pod:
 // no Kubernetes name has a colon.
 const WorkloadEntryPrefix = "workloadentry:"

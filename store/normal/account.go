@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// serviceAccountRecords is a ServiceAccount of a cluster, with which tokens are compared. One in a folder of files says nothing about tokens.
+// serviceAccountRecords returns the record of a ServiceAccount in a cluster, against which tokens are verified. A
+// ServiceAccount in a folder of files has no UID, and yields no record.
 func serviceAccountRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	if obj.UID == "" {
 		return nil
@@ -14,7 +15,8 @@ func serviceAccountRecords(_ *Normalizer, r *report, obj *object.Object, _ Looku
 	return r.record(model.KindServiceAccount, obj, obj.ID.Name, &model.ServiceAccountSpec{Uid: model.UID(obj.UID)})
 }
 
-// namespaceRecords is a Namespace of a cluster: that it is there, whatever selects what is read. One in a folder of files says nothing about tokens.
+// namespaceRecords returns the record that a Namespace of a cluster exists, even if its objects are not selected. A
+// Namespace in a folder of files yields no record.
 func namespaceRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	if obj.ID.Origin.Source() != origin.Kube {
 		return nil

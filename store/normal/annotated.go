@@ -6,7 +6,8 @@ import (
 	"istio.io/api/annotation"
 )
 
-// annotated is which kinds of objects each of Istio's annotations is for; an annotation that is for any has none.
+// annotated maps each of Istio's annotations to the kinds of objects for which it is defined. Annotations for any kind
+// are missing.
 var annotated = func() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range annotation.AllResourceAnnotations() {

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// names reports annotations and labels that are not acted on (store/normal/fields).
+// names reports annotations and labels without effect (store/normal/fields).
 func (r *report) names(obj *object.Object) {
 	if len(obj.Annotations)+len(obj.Labels) == 0 {
 		return
@@ -43,16 +43,18 @@ func (r *report) names(obj *object.Object) {
 	}
 }
 
+// proxyConfig is the annotation with a Pod's own ProxyConfig, as YAML.
 const proxyConfig = "proxy.istio.io/config"
 
-// maxProxyConfig bounds the values that aliases make of a proxy's configuration; injection refuses as many.
+// maxProxyConfig is the largest number of values in the ProxyConfig of an annotation, with YAML aliases expanded.
+// Injection has the same limit.
 const maxProxyConfig = 8192
 
-// proxyConfig reports what proxies, or this version, do not act on of a proxy's configuration. What is wrong with it spoils no Pod that is there:
-// injection refuses it.
+// proxyConfig reports fields of a ProxyConfig, as YAML, that are invalid or have no effect. All reports are warnings:
+// an existing Pod stays valid, and injection refuses a new one with an invalid ProxyConfig.
 func (r *report) proxyConfig(at, text string) {
 	var err error
-	if strings.Contains(text, "*") { // aliases of a few lines may stand for millions of values
+	if strings.Contains(text, "*") { // a few lines with aliases can expand to millions of values
 		err = scan.YAML([]byte(text), maxProxyConfig)
 	}
 	var raw []byte
@@ -73,14 +75,15 @@ func (r *report) proxyConfig(at, text string) {
 	}
 }
 
-// OfPod reports which annotations and labels of a Pod Istio does not have, or are not acted on, and the same of fields of its proxy's configuration.
+// OfPod returns warnings about annotations and labels of a Pod that Istio does not define or this version does not
+// support. It also reports the fields of the ProxyConfig in its annotation.
 func OfPod(annotations, labels map[string]string) []object.Problem {
 	r := &report{id: object.ID{Kind: "Pod"}}
 	r.names(&object.Object{ID: r.id, Annotations: annotations, Labels: labels})
 	return r.problems
 }
 
-// istioName says whether an annotation's name is one of Istio's own to give. Its installer's are no configuration.
+// istioName reports whether Istio alone may define annotations with this name. Those of Istio's operator are excluded.
 func istioName(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.HasSuffix(domain, "operator.istio.io")

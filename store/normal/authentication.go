@@ -13,36 +13,34 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// requestAuthenticationRecords understands all rules. Keys that are found at a URI are joined in as the leader has fetched them (store/jwks); while
-// there are none, who shows a token of the issuer is refused.
+// requestAuthenticationRecords returns the record of a RequestAuthentication. Key sets of a jwksUri or an issuer are
+// copied into the rules as the leader fetched them (store/jwks). While a key set is missing, proxies refuse the tokens
+// of its rule.
 func requestAuthenticationRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.RequestAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {
 		return nil
 	}
 	r.mesh = true
-	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
 	r.targetRefs(p.Selector, p.TargetRef, p.TargetRefs)
 	for i, rule := range p.JwtRules {
 		r.jwtRule(fmt.Sprintf("spec.jwtRules[%d]", i), rule)
 	}
-	if r.spoiled {
-		return nil
-	}
-	if targeted(p.TargetRef, p.TargetRefs) {
+	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace(), allTargets(p.TargetRef, p.TargetRefs))
+	if r.spoiled || spec == nil {
 		return nil
 	}
 	for i, rule := range p.JwtRules {
 		if keys, _, err := ParseKeySet([]byte(rule.GetJwks())); err == nil {
 			rule.Jwks = string(keys)
-		} else { // it states none: others were refused
+		} else { // jwks is empty: invalid sets were reported above
 			rule.Jwks = n.fetched(r, fmt.Sprintf("spec.jwtRules[%d]", i), rule, obj.ID.Namespace, ctx)
 		}
 	}
 	return r.policyRecord(model.KindRequestAuthentication, obj, spec, p)
 }
 
-// jwtRule checks one rule: what Istio's webhook refuses, and what Envoy would refuse the listener for.
+// jwtRule validates one rule: errors are reported for values that Istio's webhook or Envoy refuses.
 func (r *report) jwtRule(at string, rule *securityv1.JWTRule) {
 	if rule.GetIssuer() == "" && rule.GetJwksUri() == "" {
 		r.requiredf(at+".issuer", "or jwksUri: one of them is needed")
@@ -83,13 +81,14 @@ func (r *report) jwtRule(at string, rule *securityv1.JWTRule) {
 	r.duration1ms(at+".timeout", rule.GetTimeout(), false)
 }
 
+// headerName reports an invalid header name.
 func (r *report) headerName(at, name string) {
 	if !headerName.MatchString(name) {
 		r.errorf(at, "%q is no header name", name)
 	}
 }
 
-// keyURL says what is wrong with the URI of a key set, or with an issuer that is to tell it; empty: nothing.
+// keyURL returns the reason for which the URI of a key set, or the issuer, cannot be requested; empty: it can.
 func keyURL(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -105,24 +104,34 @@ func keyURL(text string) string {
 	return ""
 }
 
-// ofCluster says whether a key set is at a Service, by its name.
+// ofCluster reports whether the host of a key source is the DNS name of a Service.
 func (n *Normalizer) ofCluster(source KeySource) bool {
 	u, err := url.Parse(cmp.Or(source.URI, source.Issuer))
 	return err == nil && (strings.HasSuffix(u.Hostname(), ".svc") ||
 		strings.HasSuffix(strings.TrimSuffix(u.Hostname(), "."), ".svc."+n.Domain))
 }
 
-// fetched are the keys of a rule that states none, as they were fetched last; empty: there are none yet, or nobody says where.
-func (n *Normalizer) fetched(r *report, at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
-	source, field := KeySource{URI: rule.GetJwksUri()}, at+".jwksUri"
-	if source.URI == "" {
-		if source.Issuer, field = rule.GetIssuer(), at+".issuer"; keyURL(source.Issuer) != "" {
-			r.warnf(problem.Required, at+".jwks", "or jwksUri: the issuer %q is no URL that would tell where its keys are; tokens of it are refused", source.Issuer)
-			return ""
-		}
+// KeySourceOf returns the location of the key set of a rule without inline keys.
+func KeySourceOf(rule *securityv1.JWTRule) (s KeySource) {
+	if s.URI = rule.GetJwksUri(); s.URI == "" {
+		s.Issuer = rule.GetIssuer()
 	}
 	if rule.GetTimeout() != nil {
-		source.Timeout = rule.GetTimeout().AsDuration()
+		s.Timeout = rule.GetTimeout().AsDuration()
+	}
+	return s
+}
+
+// fetched returns the key set that the leader fetched for a rule without inline keys. The result is empty if none was
+// fetched yet, or if neither URI nor issuer can be requested; a warning states the reason.
+func (n *Normalizer) fetched(r *report, at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
+	source, field := KeySourceOf(rule), at+".jwksUri"
+	if source.URI == "" {
+		if field = at + ".issuer"; keyURL(source.Issuer) != "" {
+			r.warnf(problem.Required, at+".jwks",
+				"or jwksUri: the issuer %q is no URL that would tell where its keys are; tokens of it are refused", source.Issuer)
+			return ""
+		}
 	}
 	id := KeysID(namespace, source)
 	r.ref(id)

@@ -13,7 +13,8 @@ import (
 // oneKey is a key set (RFC 7517, appendix A.1).
 const oneKey = `{"keys":[{"kty":"EC","kid":"1","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`
 
-// What Istio's webhook refuses, and what Envoy would refuse a listener for, spoils the policy: with no good version before, it closes what it selects.
+// A rule that Istio's webhook refuses, or for which Envoy would refuse a listener, spoils the policy: without a
+// previous good version it closes the workloads that it selects.
 func TestRuleOfTokensThatIsRefused(t *testing.T) {
 	for rule, field := range map[string]string{
 		"{}":                           "issuer",
@@ -41,8 +42,8 @@ func TestRuleOfTokensThatIsRefused(t *testing.T) {
 	}
 }
 
-// Keys that a rule does not state are looked up by where they are, for the namespace and with the timeout of the rule; until they are there, and while newer ones
-// cannot be fetched, there is a problem.
+// Keys that a rule does not state are looked up by where they are, for the namespace and with the timeout of the rule;
+// until they are there, and while newer ones cannot be fetched, there is a problem.
 func TestKeysOfRules(t *testing.T) {
 	at := func(s KeySource) object.ID { return KeysID("shop", s) }
 	uri, issuer, slow := at(KeySource{URI: "https://a/keys"}), at(KeySource{Issuer: "https://b"}), at(KeySource{URI: "https://a/keys", Timeout: 3 * time.Second})
@@ -96,7 +97,7 @@ func TestKeySource(t *testing.T) {
 	}
 }
 
-// A key set is what is left of it: public keys that can be read, without what else stands there.
+// A parsed key set contains only the usable public keys.
 func TestParseKeySet(t *testing.T) {
 	const key = `{"kty":"EC","kid":"1","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"`
 	for text, want := range map[string]string{

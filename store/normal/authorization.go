@@ -14,16 +14,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// whenKeys are the keys of `when` that this version enforces, beside request.headers[name], request.auth.claims[name] and metadataKey
-// (https://istio.io/latest/docs/reference/config/security/conditions/).
+// whenKeys are the keys of `when` that this version enforces, in addition to request.headers[name],
+// request.auth.claims[name] and metadataKey (https://istio.io/latest/docs/reference/config/security/conditions/).
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
 	"source.trustDomain", "destination.ip", "destination.port", "connection.sni", "request.auth.principal", "request.auth.audiences",
 	"request.auth.presenter"}
 
-// metadataKey is experimental.envoy.filters.a.b[c]: what another of Envoy's filters has found.
+// metadataKey matches experimental.envoy.filters.a.b[c]: dynamic metadata that another filter of Envoy wrote.
 var metadataKey = regexp.MustCompile(`^experimental\.envoy\.filters\.[^\[\]]+\[[^\]]+\]$`)
 
-// authorization checks the values of an AuthorizationPolicy's rules; action is what it says itself, be it a dry run or not.
+// authorization validates the rules of an AuthorizationPolicy. action is the action in the object, also for a dry run.
 func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securityv1.AuthorizationPolicy_Action) {
 	for i, rule := range p.Rules {
 		at := fmt.Sprintf("spec.rules[%d]", i)
@@ -49,7 +49,7 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 	}
 }
 
-// source checks the values of one source of a rule.
+// source validates one source of a rule.
 func (r *report) source(at string, s *securityv1.Source) {
 	addresses := []list{{"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()}, {"remoteIpBlocks", s.GetRemoteIpBlocks()},
 		{"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()}}
@@ -67,7 +67,7 @@ func (r *report) source(at string, s *securityv1.Source) {
 	r.stated(at, slices.Concat(identities, tokens, namespaces, accounts, addresses))
 }
 
-// operation checks the values of one operation of a rule.
+// operation validates one operation of a rule.
 func (r *report) operation(at string, o *securityv1.Operation) {
 	ports := []list{{"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}}
 	paths := []list{{"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}}
@@ -82,7 +82,7 @@ func (r *report) operation(at string, o *securityv1.Operation) {
 	r.stated(at, slices.Concat(names, ports, paths))
 }
 
-// condition checks the key and the values of one condition of a rule.
+// condition validates one condition of a rule.
 func (r *report) condition(at string, c *securityv1.Condition) {
 	key, values := c.GetKey(), []list{{"values", c.GetValues()}, {"notValues", c.GetNotValues()}}
 	if key == "" || len(c.GetValues())+len(c.GetNotValues()) == 0 {
@@ -109,7 +109,8 @@ func (r *report) condition(at string, c *securityv1.Condition) {
 	}
 }
 
-// deny says what the rules of a DENY policy mean beside what they say. A rule goes without its fields of HTTP at ports of TCP, of which Istio's webhook warns too
+// deny warns of rules of a DENY policy whose effect their author may not expect. At TCP ports a rule applies without
+// its HTTP fields, of which Istio's webhook warns too
 // (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 func (r *report) deny(rules []*securityv1.Rule) {
 	if len(rules) == 0 {
@@ -123,7 +124,8 @@ func (r *report) deny(rules []*securityv1.Rule) {
 		ports := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool { return c.GetKey() == "destination.port" })
 		for _, to := range rule.GetTo() {
 			o := to.GetOperation()
-			http = http || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) > 0
+			http = http || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods()) > 0 ||
+				len(o.GetPaths())+len(o.GetNotPaths()) > 0
 			ports = ports || len(o.GetPorts())+len(o.GetNotPorts()) > 0
 		}
 		if http && !ports {
@@ -133,8 +135,8 @@ func (r *report) deny(rules []*securityv1.Rule) {
 	}
 }
 
-// custom refuses what Istio does not take beside action CUSTOM. Here all of it is acted on, but for conditions about tokens, which are verified after a provider
-// was asked.
+// custom refuses fields that Istio refuses together with action CUSTOM. This version enforces these fields where they
+// exist, except conditions on tokens: tokens are verified after the provider's decision (see unenforced).
 func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 	const not = "is not taken by Istio with action CUSTOM"
 	if len(p.Rules) == 0 {
@@ -159,16 +161,17 @@ func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 	}
 }
 
-// aboutToken says whether a key of `when` is about the token of a request.
+// aboutToken reports whether a key of `when` refers to the token of a request.
 func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth.") }
 
-// What keys of `when` there are in Istio beside whenKeys.
+// The keys of `when` that Istio accepts in addition to whenKeys: prefixes, and the form of those that name an entry of
+// a map.
 var (
 	whenPrefixes = []string{"request.headers", "request.experimental.inline.headers", "request.auth.claims", "experimental.envoy.filters."}
 	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
 
-// schemes warns of identities that are written as SPIFFE IDs: policies compare what stands behind the scheme.
+// schemes warns of identities written as SPIFFE IDs: policies compare the part after spiffe://.
 func (r *report) schemes(at string, all []list) {
 	const scheme = "spiffe://"
 	for _, of := range all {
@@ -181,7 +184,8 @@ func (r *report) schemes(at string, all []list) {
 	}
 }
 
-// stars warns of values with a * that is no wildcard: it stands for itself, so that hardly anything matches, and a DENY denies nothing.
+// stars warns of values with a * that is not a wildcard, and therefore matches only itself. Such a DENY rule matches
+// almost nothing.
 func (r *report) stars(at string, all []list) {
 	for _, of := range all {
 		for i, v := range of.values {
@@ -197,7 +201,7 @@ func (r *report) stars(at string, all []list) {
 	}
 }
 
-// noWildcards warns of service accounts with a *.
+// noWildcards warns of service accounts that contain a *.
 func (r *report) noWildcards(at string, all []list) {
 	for _, of := range all {
 		for i, v := range of.values {
@@ -209,13 +213,13 @@ func (r *report) noWildcards(at string, all []list) {
 	}
 }
 
-// list is a field with values.
+// list has the values of one field.
 type list struct {
 	field  string
 	values []string
 }
 
-// stated refuses a source or an operation that says nothing, and values that are empty.
+// stated refuses a source or an operation without any value, and empty values.
 func (r *report) stated(at string, all []list) {
 	count := 0
 	for _, of := range all {
@@ -228,6 +232,7 @@ func (r *report) stated(at string, all []list) {
 	}
 }
 
+// each reports an error for each value for which check returns a reason.
 func (r *report) each(at string, values []string, check func(string) string) {
 	for i, v := range values {
 		if wrong := check(v); wrong != "" {
@@ -236,7 +241,8 @@ func (r *report) each(at string, values []string, check func(string) string) {
 	}
 }
 
-// paths refuses templates that Envoy would refuse. Braces elsewhere are refused by Istio's webhook, and match nothing but themselves where they are there.
+// paths refuses path templates that Envoy refuses. Other braces are refused as by Istio's webhook; where such an object
+// exists, they match literally.
 func (r *report) paths(at string, values []string) {
 	r.each(at, values, pathTemplate)
 	for i, v := range values {
@@ -246,6 +252,7 @@ func (r *report) paths(at string, values []string) {
 	}
 }
 
+// ipBlock returns the reason for which a text is not an IP address or CIDR; empty: it is one.
 func ipBlock(v string) string {
 	if _, err := netip.ParsePrefix(v); err == nil {
 		return ""
@@ -256,15 +263,17 @@ func ipBlock(v string) string {
 	return "want an IP address or a CIDR"
 }
 
+// portNumber returns the reason for which a text is not a port; empty: it is one.
 func portNumber(v string) string {
-	if _, err := strconv.ParseUint(v, 10, 16); err != nil { // 0 is taken by Istio and by Envoy; nothing is sent there
+	if _, err := strconv.ParseUint(v, 10, 16); err != nil { // Istio and Envoy accept port 0, which no connection has
 		return "want a port, 0 to 65535"
 	}
 	return ""
 }
 
-// pathTemplate says what is wrong with a path that has templates: {*} is one segment, {**} any number of them and the last operator, each a segment of
-// its own (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation). Empty: nothing, or it has none.
+// pathTemplate returns the reason for which a path template is invalid; empty: it is valid, or the path has no
+// template. {*} stands for one segment. {**} stands for any number of segments, and must be the last operator. Both
+// must be whole segments (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func pathTemplate(v string) string {
 	if !model.IsPathTemplate(v) {
 		return ""
@@ -287,12 +296,14 @@ func pathTemplate(v string) string {
 	return ""
 }
 
-// pathLiteral is a segment without templates (RFC 3986, pchar).
+// pathLiteral matches a segment without templates (RFC 3986, pchar).
 var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 
+// tokenLater is the reason for which conditions on tokens cannot be enforced with action CUSTOM.
 const tokenLater = "tokens are verified after a provider was asked"
 
-// unenforced finds the first thing in a policy that this version cannot enforce, and where it stands; empty: it can.
+// unenforced returns the path of the first field that this version cannot enforce, with the reason; empty: all can be
+// enforced.
 func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
 	for i, rule := range p.Rules {
@@ -301,15 +312,16 @@ func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 			if custom && len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
 				return at + ".requestPrincipals", tokenLater
 			}
-			if s == nil || len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+len(s.GetServiceAccounts())+
-				len(s.GetNotServiceAccounts())+len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks())+
-				len(s.GetTrustDomains())+len(s.GetNotTrustDomains())+len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) == 0 {
+			if empty(s.GetPrincipals(), s.GetNotPrincipals(), s.GetNamespaces(), s.GetNotNamespaces(), s.GetServiceAccounts(),
+				s.GetNotServiceAccounts(), s.GetIpBlocks(), s.GetNotIpBlocks(), s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(),
+				s.GetTrustDomains(), s.GetNotTrustDomains(), s.GetRequestPrincipals(), s.GetNotRequestPrincipals()) {
 				return at, "a source without a field says nothing"
 			}
 		}
 		for j, to := range rule.GetTo() {
 			o, at := to.GetOperation(), fmt.Sprintf("spec.rules[%d].to[%d].operation", i, j)
-			if o == nil || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetPorts())+len(o.GetNotPorts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) == 0 {
+			if empty(o.GetHosts(), o.GetNotHosts(), o.GetPorts(), o.GetNotPorts(), o.GetMethods(), o.GetNotMethods(),
+				o.GetPaths(), o.GetNotPaths()) {
 				return at, "an operation without a field says nothing"
 			}
 		}
@@ -325,4 +337,9 @@ func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 		}
 	}
 	return "", ""
+}
+
+// empty reports whether all lists are empty.
+func empty(lists ...[]string) bool {
+	return !slices.ContainsFunc(lists, func(list []string) bool { return len(list) > 0 })
 }

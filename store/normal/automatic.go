@@ -15,30 +15,34 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Automatic addresses: a ServiceEntry that states no address is given one for each of its hosts, in the status of the object
-// (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation). Which ServiceEntries and hosts have
-// some are istiod's rules (pilot/pkg/networking/serviceentry, pilot/pkg/controllers/ipallocate); who has which is store/allocate'.
+// Automatic addresses: each host of a ServiceEntry that states no address gets addresses, which appear in the status of
+// the object (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation).
+// The rules for which hosts need them are those of istiod (pilot/pkg/networking/serviceentry,
+// pilot/pkg/controllers/ipallocate). store/allocate assigns the addresses.
 
+// automaticLabel with value "false" excludes a ServiceEntry from automatic addresses.
 const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
 
-// AutomaticID names the object that says which automatic addresses a ServiceEntry has. Its origin is no source of configuration: it comes
-// from the leader alone.
+// AutomaticID returns the ID of the object with the automatic addresses of one ServiceEntry. Only the leader emits such
+// objects; sources of configuration have other origins.
 func AutomaticID(namespace, name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddresses", Namespace: namespace,
 		Name: name}
 }
 
-// AutomaticAtID names whichever ServiceEntry has an automatic address, for Refs of what looks that up.
+// AutomaticAtID returns the ID that stands for the owner of an automatic address, in the Refs of an object that depends
+// on it.
 func AutomaticAtID(address netip.Addr) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddress", Name: address.String()}
 }
 
-// automaticObject is its content: IPs by host.
+// automaticObject is the content of such an object: IP addresses by host.
 type automaticObject struct {
 	Hosts map[string][]string `json:"hosts"`
 }
 
-// NewAutomatic makes the object. Lists of addresses are IPs, IPv4 before IPv6. Errors are those of encoding.
+// NewAutomatic returns the object with the automatic addresses of one ServiceEntry: IP addresses by host, IPv4 before
+// IPv6. It fails if the map cannot be encoded as JSON.
 func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Object, error) {
 	raw, err := json.Marshal(automaticObject{hosts})
 	if err != nil {
@@ -47,7 +51,7 @@ func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Ob
 	return &object.Object{ID: AutomaticID(namespace, name), Version: "v1", JSON: raw, Location: "automatic addresses"}, nil
 }
 
-// ParseAutomatic reads what NewAutomatic made; nil: it did not make it.
+// ParseAutomatic returns the addresses by host of an object that NewAutomatic returned, and nil for any other object.
 func ParseAutomatic(obj *object.Object) map[string][]string {
 	var content automaticObject
 	if json.Unmarshal(obj.JSON, &content) != nil {
@@ -56,14 +60,14 @@ func ParseAutomatic(obj *object.Object) map[string][]string {
 	return content.Hosts
 }
 
-// EntryAddresses is what a ServiceEntry says that matters for automatic addresses.
+// EntryAddresses contains the fields of a ServiceEntry that matter for automatic addresses.
 type EntryAddresses struct {
-	Hosts  []string                // those that are to have some, sorted
-	Given  map[string][]netip.Addr // what the status of an object in Kubernetes says that they have, by host
-	Stated []netip.Addr            // IPs that it states itself: nobody is given them
+	Hosts  []string                // hosts that need automatic addresses, sorted
+	Given  map[string][]netip.Addr // addresses in the status of an object in Kubernetes, by host
+	Stated []netip.Addr            // IP addresses in the spec: no other host gets them
 }
 
-// EntryAddressesOf reads a ServiceEntry; false: it cannot be understood, and what was known of it stands.
+// EntryAddressesOf parses a ServiceEntry; false: the object is invalid, and its previous state remains in effect.
 func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	r, entry := &report{id: obj.ID}, &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -84,7 +88,7 @@ func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	return c, true
 }
 
-// automaticHosts are the hosts that are to have automatic addresses, sorted.
+// automaticHosts returns the hosts of a ServiceEntry that need automatic addresses, sorted.
 func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts []string) {
 	if len(entry.Addresses) > 0 || entry.Resolution == networkingv1.ServiceEntry_NONE ||
 		strings.EqualFold(obj.Labels[automaticLabel], "false") {
@@ -98,7 +102,8 @@ func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts
 	return sortedSet(hosts)
 }
 
-// givenAddresses is status.addresses of an object, for these hosts. What is no IP is left out, as istiod does.
+// givenAddresses returns the addresses of the given hosts in status.addresses of an object. As in istiod, invalid
+// addresses are omitted.
 func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr {
 	var whole struct {
 		Status struct {
@@ -112,7 +117,8 @@ func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr 
 	for _, one := range whole.Status.Addresses {
 		host := strings.ToLower(one.Host)
 		a, err := netip.ParseAddr(one.Value)
-		if _, is := slices.BinarySearch(hosts, host); !is || err != nil || a.Zone() != "" || a.IsUnspecified() || len(given[host]) >= mostGiven {
+		_, is := slices.BinarySearch(hosts, host)
+		if !is || err != nil || a.Zone() != "" || a.IsUnspecified() || len(given[host]) >= mostGiven {
 			continue
 		}
 		if a = a.Unmap(); !slices.Contains(given[host], a) {
@@ -125,10 +131,10 @@ func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr 
 	return given
 }
 
-// mostGiven is how many addresses of one host are read of a status: istiod gives two.
+// mostGiven is the largest number of addresses read from a status for one host; istiod writes two.
 const mostGiven = 8
 
-// automatic is what a record says of them.
+// automatic returns the automatic addresses of the hosts of a ServiceEntry, for its record.
 func (n *Normalizer) automatic(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, ctx Lookup) (all []*model.HostAddresses) {
 	if len(n.Automatic) == 0 {
 		return nil
@@ -148,15 +154,15 @@ func (n *Normalizer) automatic(r *report, obj *object.Object, entry *networkingv
 	return all
 }
 
-// stated are the addresses that a ServiceEntry states and may have: one that is the automatic address of another's host stays that host's, and no
-// network within the ranges of automatic addresses is anybody's. What it may not have is left out, and reported.
+// stated returns the addresses in the spec of a ServiceEntry, sorted. It omits and reports an address that is the
+// automatic address of another ServiceEntry, and a network within the ranges of automatic addresses.
 func (n *Normalizer) stated(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, ctx Lookup) (all []string) {
 	own := AutomaticID(obj.ID.Namespace, obj.ID.Name)
 	for i, text := range entry.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			a, _ := netip.ParseAddr(text) // serviceEntryShape has reported what is neither
+			a, _ := netip.ParseAddr(text) // an invalid text was reported by serviceEntryShape
 			network = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
 		}
 		within := slices.ContainsFunc(n.Automatic, func(p netip.Prefix) bool { return p.Bits() <= network.Bits() && p.Contains(network.Addr()) })

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Which hosts are to have automatic addresses, which the status says they have, and which a ServiceEntry states itself.
+// The hosts that need automatic addresses, their addresses in the status, and the addresses in the spec of a
+// ServiceEntry.
 func TestEntryAddresses(t *testing.T) {
 	const status = "\nstatus: {addresses: [{value: '2001:2::5', host: db.example.com}, {value: 240.240.0.5, host: DB.example.com}, {value: x, host: db.example.com}, {value: 240.240.0.6, host: other.example.com}]}"
 	for name, c := range map[string]struct {

@@ -4,24 +4,29 @@ import (
 	"cmp"
 	"strings"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
 
-// configuration says whether objects of a kind configure the mesh, and so come from one cluster, the config cluster
-// (https://istio.io/latest/docs/ops/deployment/deployment-models/#control-plane-models). The mesh configuration's ConfigMap is one
-// too; other ConfigMaps are not acted on. What describes workloads, and who may read their Secrets, comes from every cluster: of Istio's kinds
-// that is WorkloadEntry (istio: pilot/pkg/serviceregistry/kube/controller/multicluster.go).
+// configuration reports whether objects of this kind configure the mesh, and are therefore read from the config cluster
+// only (https://istio.io/latest/docs/ops/deployment/deployment-models/#control-plane-models). The ConfigMap of the mesh
+// configuration is one of them; other ConfigMaps are ignored. Workloads, and the right to read their Secrets, are read
+// from every cluster. Of Istio's kinds, these include WorkloadEntry (istio:
+// pilot/pkg/serviceregistry/kube/controller/multicluster.go).
 func (n *Normalizer) configuration(id object.ID) bool {
-	return strings.HasSuffix(id.Group, "istio.io") && id.Kind != "WorkloadEntry" || n.named(id)
+	_, read := kinds[kindKey{id.Group, id.Kind}]
+	defined := strings.HasSuffix(id.Group, "istio.io") || read && model.Defined(id.Group) && id.Group != object.OwnGroup
+	return defined && id.Kind != "WorkloadEntry" || n.named(id)
 }
 
-// named says whether an object has the name of the mesh configuration, in whatever cluster.
+// named reports whether an object has the name of the mesh configuration, in any cluster.
 func (n *Normalizer) named(id object.ID) bool {
 	return object.ID{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, Group: id.Group} == n.MeshID()
 }
 
-// misplaced reports configuration that is not of the config cluster: it is ignored, and nothing that was good of it stands.
+// misplaced reports a configuration object that is not in the config cluster, and returns true for it. The object is
+// ignored, and its previous state is removed.
 func (n *Normalizer) misplaced(r *report, id object.ID) bool {
 	if id.Origin.Cluster() == "" || !n.configuration(id) {
 		return false
@@ -31,5 +36,6 @@ func (n *Normalizer) misplaced(r *report, id object.ID) bool {
 	return true
 }
 
-// clusterOf is what the cluster of an object is called, in labels of its endpoints (topology.istio.io/cluster) and in meshNetworks.
+// clusterOf returns the name of an object's cluster, as in the label topology.istio.io/cluster of endpoints and in
+// meshNetworks.
 func (n *Normalizer) clusterOf(id object.ID) string { return cmp.Or(id.Origin.Cluster(), n.Cluster) }

@@ -16,7 +16,8 @@ func in(cluster string, o *object.Object) *object.Object {
 	return &moved
 }
 
-// What an object says has its origin, and so does what it is joined with: a pod of the same name in another cluster is another pod.
+// Records have the origin of their object, and so do the objects that it is joined with: a Pod of the same name in
+// another cluster is another Pod.
 func TestRecordsOfAnotherCluster(t *testing.T) {
 	obj := in("west", read(t, slice))
 	lookup := &fake{pods: map[string]*Pod{"shop/web-1": {ServiceAccount: "config"}, "shop/web-1 in cluster west": {ServiceAccount: "west"}},
@@ -60,7 +61,8 @@ func TestWorkloadEntryOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// Configuration of another cluster is reported by its name, and makes no record: not even one that closes what a policy selects.
+// Configuration of another cluster is reported by name, and yields no record, not even one that closes the workloads
+// that a policy selects.
 func TestConfigurationComesFromOneCluster(t *testing.T) {
 	configuration := map[string]string{
 		"VirtualService":        "hosts: [a]\nhttp: [{directResponse: {status: 200}}]",
@@ -93,10 +95,10 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 			t.Errorf("a %s of another cluster closes something", kind)
 		}
 	}
-	for group := range kinds { // each kind says by its group which of the two it is
+	for group := range kinds { // each kind is classified by its group
 		obj := in("west", &object.Object{ID: object.ID{Group: group.group, Kind: group.kind, Namespace: "shop", Name: "x"}})
 		if _, is := configuration[group.kind]; is != testNormal.configuration(obj.ID) {
-			t.Errorf("%v", group)
+			t.Errorf("%s of %q is read from the config cluster alone: %v in code, %v by the list of kinds in this test", group.kind, group.group, !is, is)
 		}
 	}
 	mesh := in("west", read(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: 'trustDomain: west'}"))

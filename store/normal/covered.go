@@ -2,12 +2,13 @@ package normal
 
 import "strings"
 
-// hostIndex tells which hosts of a list are the same as a name, or wildcards that cover it, without a look at each of them.
+// hostIndex finds the hosts of a list that equal a name, or are wildcards that cover it, without comparing each host.
 type hostIndex struct {
-	first   map[string]int // where each host is first, by hostOf
-	endings map[int]bool   // lengths of what follows the star of its wildcards
+	first   map[string]int // index of the first occurrence of each host, by hostOf
+	endings map[int]bool   // lengths of the wildcards in the list, without their star
 }
 
+// indexHosts returns the index of a list of hosts.
 func indexHosts(hosts []string) hostIndex {
 	x := hostIndex{map[string]int{}, map[int]bool{}}
 	for i, h := range hosts {
@@ -22,7 +23,7 @@ func indexHosts(hosts []string) hostIndex {
 	return x
 }
 
-// wildcards lists where the wildcards are that cover a name, the name itself not among them.
+// wildcards returns the indices of the wildcards that cover a name, except the name itself.
 func (x hostIndex) wildcards(name string) (all []int) {
 	name = hostOf(name)
 	rest := strings.TrimPrefix(name, "*")
@@ -38,7 +39,7 @@ func (x hostIndex) wildcards(name string) (all []int) {
 	return all
 }
 
-// covers says whether one of the hosts is name or a wildcard that covers it.
+// covers reports whether one of the hosts equals name or is a wildcard that covers it.
 func (x hostIndex) covers(name string) bool {
 	_, is := x.first[hostOf(name)]
 	return is || len(x.wildcards(name)) > 0

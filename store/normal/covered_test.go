@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The index says what a look at each pair says.
+// The index agrees with a comparison of each pair.
 func TestHostIndex(t *testing.T) {
 	covered := func(name, h string) bool {
 		name, h = hostOf(name), hostOf(h)

@@ -23,8 +23,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// spec decodes obj's spec into an Istio message. Unknown fields are warnings and ignored, as istiod does for what it
-// reads; anything else that does not fit is an error at its path. False: the message is not usable.
+// spec decodes the spec of an object into an Istio message. Unknown fields are ignored with a warning, as in istiod.
+// Any other mismatch is an error at its path. False: the message must not be used.
 func (r *report) spec(obj *object.Object, into proto.Message) bool {
 	var whole struct {
 		Spec json.RawMessage `json:"spec"`
@@ -34,12 +34,13 @@ func (r *report) spec(obj *object.Object, into proto.Message) bool {
 		return false
 	}
 	if len(whole.Spec) == 0 || string(whole.Spec) == "null" {
-		return true // an empty spec; whether that is allowed is the kind's business
+		return true // a missing spec; each kind decides whether it is allowed
 	}
 	return r.message(whole.Spec, "spec", into)
 }
 
-// message decodes JSON into a protobuf message, with problems at paths below path. What is set and not acted on is a warning (store/normal/fields).
+// message decodes JSON into a protobuf message. The paths of problems begin with path. Fields without effect are
+// warnings (store/normal/fields). False: the message must not be used.
 func (r *report) message(raw []byte, path string, into proto.Message) bool {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -68,13 +69,14 @@ func (r *report) message(raw []byte, path string, into proto.Message) bool {
 	return true
 }
 
+// protoPrefix matches the prefix of protojson's errors.
 var protoPrefix = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{a0}]*)?`)
 
-// decodeMessage is protojson's message without its position, which is one in our own compact form.
+// decodeMessage returns the text of an error of protojson without its position, which refers to the re-encoded JSON.
 func decodeMessage(err error) string { return protoPrefix.ReplaceAllString(err.Error(), "") }
 
-// walkMessage checks a JSON tree against a message type and returns it with durations in canonical form (Istio takes
-// what time.ParseDuration takes).
+// walkMessage validates a JSON tree against a message type, and returns it with durations in the form of protojson. In
+// objects, as in Istio, durations have the form of time.ParseDuration.
 func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescriptor) any {
 	switch md.FullName() {
 	case "google.protobuf.Duration":
@@ -89,7 +91,7 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		return r.walkValue(v, path, of)
 	}
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
-		return v // Timestamp, Any, Value: protojson judges them
+		return v // Timestamp, Any, Value: protojson validates them
 	}
 	stated, ok := v.(map[string]any)
 	if !ok {
@@ -123,17 +125,17 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 	return stated
 }
 
-// wrappers are the messages that JSON writes as the value that they have.
+// wrappers are the messages that JSON represents by their value alone.
 var wrappers = map[protoreflect.FullName]bool{"google.protobuf.BoolValue": true, "google.protobuf.StringValue": true,
 	"google.protobuf.BytesValue": true,
 	"google.protobuf.Int32Value": true, "google.protobuf.Int64Value": true, "google.protobuf.UInt32Value": true,
 	"google.protobuf.UInt64Value": true,
 	"google.protobuf.FloatValue":  true, "google.protobuf.DoubleValue": true}
 
-// once is the fields of one message that are set: each once, and of a oneof one.
+// once records which fields of one message are set: the name in JSON, by field or oneof.
 type once map[protoreflect.FullName]string
 
-// beside notes a field, and names the one that it must not stand beside; empty: there is none.
+// beside records a field, and returns the name of a conflicting field that is set already; empty: no conflict.
 func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
 	of := fd.FullName()
 	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
@@ -147,9 +149,10 @@ func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
 	return other
 }
 
-// longestKey bounds the bytes of a map's key in a path.
+// longestKey is the largest number of bytes of a map's key in a path.
 const longestKey = 512
 
+// walkField validates the value of a field, and returns it as walkMessage does.
 func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) any {
 	switch {
 	case fd.IsMap():
@@ -159,7 +162,7 @@ func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) 
 			return v
 		}
 		for _, key := range sortedKeys(entries) {
-			at := fmt.Sprintf("%s[%s]", path, key[:min(len(key), longestKey)]) // which every path below has
+			at := fmt.Sprintf("%s[%s]", path, key[:min(len(key), longestKey)]) // the path of every value below it contains the key
 			if fd.MapKey().Kind() != protoreflect.StringKind {
 				r.number(key, at, fd.MapKey())
 			}
@@ -180,6 +183,7 @@ func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) 
 	return v
 }
 
+// walkValue validates one value of a field, and returns it as walkMessage does.
 func (r *report) walkValue(v any, path string, fd protoreflect.FieldDescriptor) any {
 	if v == nil {
 		r.errorf(path, "must not be null")
@@ -211,6 +215,7 @@ func (r *report) walkValue(v any, path string, fd protoreflect.FieldDescriptor) 
 	return v
 }
 
+// number reports an error unless a value is a number within the range of a field's type.
 func (r *report) number(v any, path string, fd protoreflect.FieldDescriptor) {
 	text := ""
 	switch t := v.(type) {
@@ -230,7 +235,7 @@ func (r *report) number(v any, path string, fd protoreflect.FieldDescriptor) {
 	}
 	of, whole := integers[fd.Kind()]
 	switch {
-	case !whole: // a key of a map, which may be true or false
+	case !whole: // a bool as key of a map
 	case of.least == 0 && strings.HasPrefix(text, "-"):
 		r.errorf(path, "must not be negative")
 	case !of.has(text):
@@ -238,9 +243,10 @@ func (r *report) number(v any, path string, fd protoreflect.FieldDescriptor) {
 	}
 }
 
+// floats has the number of bits of the floating-point types.
 var floats = map[protoreflect.Kind]int{protoreflect.FloatKind: 32, protoreflect.DoubleKind: 64}
 
-// bounds are those of a kind of whole numbers.
+// bounds is the range of an integer type.
 type bounds struct{ least, most float64 }
 
 var (
@@ -254,13 +260,13 @@ var (
 	}
 )
 
-// has says whether a text is a whole number within the bounds, as JSON writes numbers: 5, 5.0, 5e0.
+// has reports whether a text is a whole number within the bounds. JSON has several forms of one number: 5, 5.0, 5e0.
 func (b bounds) has(text string) bool {
 	n, err := strconv.ParseFloat(text, 64)
 	return err == nil && n == math.Trunc(n) && n >= b.least && n <= b.most && !strings.ContainsAny(text, "xX_+ ")
 }
 
-// duration takes what time.ParseDuration takes ("500ms", "1m") and gives what protojson takes ("0.500s").
+// duration converts a duration of the form of time.ParseDuration ("500ms", "1m") into the form of protojson ("0.500s").
 func (r *report) duration(v any, path string) any {
 	text, ok := v.(string)
 	if !ok {
@@ -280,6 +286,7 @@ func (r *report) duration(v any, path string) any {
 	return strings.Trim(string(canonical), `"`)
 }
 
+// describe formats a JSON value for an error message.
 func describe(v any) string {
 	switch t := v.(type) {
 	case nil:
@@ -294,6 +301,7 @@ func describe(v any) string {
 	return fmt.Sprint(v)
 }
 
+// enumNames lists the names of an enum's values.
 func enumNames(ed protoreflect.EnumDescriptor) string {
 	var names []string
 	for i := range ed.Values().Len() {
@@ -302,6 +310,7 @@ func enumNames(ed protoreflect.EnumDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -311,7 +320,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// kubernetes decodes a whole object into its Kubernetes type; a field that the type does not have is a warning.
+// kubernetes decodes a whole object into its Kubernetes type. Unknown fields are warnings. False: the object cannot be
+// decoded, and an error was reported.
 func (r *report) kubernetes(obj *object.Object, into any) bool {
 	strict, err := kjson.UnmarshalStrict(obj.JSON, into)
 	for _, s := range strict {

@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// What does not fit its type is an error at its field: numbers, wrapped values, keys of maps, two fields of a oneof. What JSON may write for a number is taken.
+// A value that does not fit its type is an error at its field: numbers, wrapped values, keys of maps, two fields of a
+// oneof. All JSON forms of a number are accepted.
 func TestTypeErrorsHaveFields(t *testing.T) {
-	for _, c := range []struct{ kind, spec, want string }{ // want is empty: it is taken
+	for _, c := range []struct{ kind, spec, want string }{ // want is empty: the value is accepted
 		{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a, port: {number: eighty}}}]}]}", `spec.http[0].route[0].destination.port.number: must be a whole number from 0 to 4294967295, not "eighty"`},
 		{"VirtualService", `{hosts: [a], http: [{route: [{destination: {host: a, port: {number: "80"}}}]}]}`, ""},
 		{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a, port: {number: 8.0e1}}}]}]}", ""},
@@ -41,7 +42,7 @@ func TestTypeErrorsHaveFields(t *testing.T) {
 	}
 }
 
-// A principal is written without a scheme: with one it matches nobody, wherever identities are compared.
+// A principal is written without a scheme; with a scheme it matches no identity in any field.
 func TestIdentitiesWithAScheme(t *testing.T) {
 	const id = "spiffe://cluster.local/ns/a/sa/b"
 	for spec, want := range map[string]string{
@@ -63,8 +64,8 @@ func TestIdentitiesWithAScheme(t *testing.T) {
 	}
 }
 
-// A value of a policy has one wildcard, at its beginning or else at its end, and service accounts have none: what another * stands for is said, because a
-// DENY with it denies nothing.
+// A value of a policy has one wildcard, at its beginning or else at its end, and service accounts have no wildcards.
+// Any other * is reported, because a DENY rule with it denies nothing.
 func TestStarsThatAreNoWildcards(t *testing.T) {
 	const from, to, itself = "spec.rules[0].from[0].source.", "spec.rules[0].to[0].operation.", "this one stands for itself"
 	source := func(text string) string { return "{rules: [{from: [{source: {" + text + "}}]}]}" }

@@ -11,18 +11,19 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// DeniedID names the one object that says which identities the CA has revoked (issue 12, item 4). Its name has a colon, which no
-// file and no Kubernetes object may have: it comes from the keyring alone.
+// DeniedID identifies the list of the identities revoked by the CA. Only the keyring emits this object: no Kubernetes
+// object can have the name, because it contains a colon.
 var DeniedID = object.ID{Group: object.OwnGroup, Kind: "DeniedIdentities", Name: model.DeniedName}
 
 const deniedVersion = "v1"
 
-// deniedObject is the object's content.
+// deniedObject is the JSON content of the object DeniedID.
 type deniedObject struct {
 	Identities []string `json:"identities"` // SPIFFE IDs
 }
 
-// NewDenied makes the object; identities are SPIFFE IDs, in any order.
+// NewDenied returns the object DeniedID with SPIFFE IDs, which it sorts. It does not validate the IDs; the normaliser
+// does. An error means that the list cannot be encoded as JSON.
 func NewDenied(identities []string) (*object.Object, error) {
 	content := deniedObject{slices.Sorted(slices.Values(identities))}
 	raw, err := json.Marshal(content)
@@ -32,7 +33,8 @@ func NewDenied(identities []string) (*object.Object, error) {
 	return &object.Object{ID: DeniedID, Version: deniedVersion, JSON: raw, Location: "keyring"}, nil
 }
 
-// deniedRecords is a policy of the whole mesh that denies the identities; none where there are none.
+// deniedRecords returns a mesh-wide DENY policy for the revoked identities. An empty list makes no record. An invalid
+// SPIFFE ID is reported as an error of the object.
 func deniedRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	var content deniedObject
 	if err := json.Unmarshal(obj.JSON, &content); err != nil {

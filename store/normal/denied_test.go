@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// The identities that the CA has revoked are one policy of the whole mesh, which no other object can write or be taken for.
+// The identities that the CA has revoked become one policy of the whole mesh, which no other object can replace or
+// imitate.
 func TestDenied(t *testing.T) {
 	ids := []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://cluster.local/ns/a/sa/b"}
 	obj, err := NewDenied(ids)

@@ -16,6 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// destinationRuleRecords validates a DestinationRule, and returns its record with the host as FQDN and the subsets
+// sorted.
 func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	rule := &networkingv1.DestinationRule{}
 	if !r.spec(obj, rule) {
@@ -59,6 +61,7 @@ func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lo
 	return r.record(model.KindDestinationRule, obj, obj.ID.Name, rule)
 }
 
+// checkTrafficPolicy validates a traffic policy; nil is valid.
 func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 	if p == nil {
 		return
@@ -97,6 +100,8 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 	}
 }
 
+// checkSettings validates the fields that a traffic policy and a port-level setting have in common; nil fields are
+// valid.
 func checkSettings(r *report, at string, lb *networkingv1.LoadBalancerSettings, pool *networkingv1.ConnectionPoolSettings,
 	outlier *networkingv1.OutlierDetection, tls *networkingv1.ClientTLSSettings) {
 	checkLoadBalancer(r, at+".loadBalancer", lb)
@@ -105,12 +110,13 @@ func checkSettings(r *report, at string, lb *networkingv1.LoadBalancerSettings, 
 	checkTLS(r, at+".tls", tls)
 }
 
+// checkLoadBalancer validates load-balancer settings; nil is valid.
 func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettings) {
 	if lb == nil {
 		return
 	}
 	checkHash(r, at+".consistentHash", lb.GetConsistentHash())
-	r.duration1ms(at+".warmupDurationSecs", lb.WarmupDurationSecs, true) //nolint:staticcheck // users still have it
+	r.duration1ms(at+".warmupDurationSecs", lb.WarmupDurationSecs, true) //nolint:staticcheck // deprecated, still in use
 	if w := lb.Warmup; w != nil {
 		r.duration1ms(at+".warmup.duration", w.Duration, false)
 		if w.Duration == nil {
@@ -119,7 +125,7 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 		if p := w.MinimumPercent; p != nil && !(p.Value >= 0 && p.Value <= 100) {
 			r.errorf(at+".warmup.minimumPercent", "%v is not in 0-100", p.Value)
 		}
-		if a := w.Aggression; a != nil && !(a.Value > 0) { // as Envoy wants it, and Istio from 1.31 on (istio/istio#60611)
+		if a := w.Aggression; a != nil && !(a.Value > 0) { // Envoy's bound; Istio has it from 1.31 on (istio/istio#60611)
 			r.errorf(at+".warmup.aggression", "must be greater than 0")
 		}
 	}
@@ -130,13 +136,14 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	}
 }
 
+// checkHash validates consistent-hash settings; nil is valid.
 func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_ConsistentHashLB) {
 	if h == nil {
 		return
 	}
 	if h.HashKey == nil {
-		r.warnf(problem.NoEffect, at, "has none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: requests are spread "+
-			"at random")
+		r.warnf(problem.NoEffect, at, "sets none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: "+
+			"requests are spread at random")
 	}
 	if c := h.GetHttpCookie(); c != nil {
 		if c.Name == "" {
@@ -149,12 +156,12 @@ func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_Consis
 	}
 	switch m := h.GetMaglev(); {
 	case m == nil:
-	case m.TableSize == 0 || m.TableSize == largestTable: // which Envoy takes
+	case m.TableSize == 0 || m.TableSize == largestTable: // accepted by Envoy
 		r.refusef(problem.Invalid, at+".maglev.tableSize", "%d is no prime number below %d", m.TableSize, largestTable)
 	case m.TableSize < 2 || m.TableSize > largestTable || !prime(m.TableSize):
 		r.errorf(at+".maglev.tableSize", "%d is no prime number below %d", m.TableSize, largestTable)
 	}
-	if h.GetRingHash().GetMinimumRingSize() > 8<<20 || h.MinimumRingSize > 8<<20 { //nolint:staticcheck // users still have it
+	if h.GetRingHash().GetMinimumRingSize() > 8<<20 || h.MinimumRingSize > 8<<20 { //nolint:staticcheck // deprecated, still in use
 		r.errorf(at+".ringHash.minimumRingSize", "must be at most 8388608")
 	}
 	if h.MinimumRingSize != 0 && h.HashAlgorithm != nil { //nolint:staticcheck // as above
@@ -162,10 +169,12 @@ func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_Consis
 	}
 }
 
-// largestTable is the largest table of Maglev that Envoy takes (MaglevLbConfig.table_size).
+// largestTable is the largest Maglev table that Envoy accepts (MaglevLbConfig.table_size).
 const largestTable = 5000011
 
-// checkZones checks a setting as its API says: what is decided by zones and regions is named by no label (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+// checkZones validates a zone-aware setting: failoverPriority must not name labels of zones and regions, which the
+// setting considers anyway
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
 	checkFailover(r, at, s.GetFailover())
 	for i, label := range s.GetFailoverPriority() {
@@ -176,6 +185,7 @@ func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetti
 	}
 }
 
+// checkLocality validates a locality setting; nil is valid.
 func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSetting) {
 	if s == nil {
 		return
@@ -218,8 +228,8 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	checkFailover(r, at, s.Failover)
 }
 
-// overlapping says why localities of one list cannot stand together, as Istio's webhook sees it (validateLocalities): a part is empty, "*" is anywhere but at
-// the end, or one covers another. Empty: they can.
+// overlapping returns the reason for which Istio's webhook refuses a list of localities (validateLocalities); empty:
+// the list is valid. A part must not be empty, "*" must be at the end, and no locality may cover another one.
 func overlapping(localities []string) string {
 	for i, l := range localities {
 		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {
@@ -237,13 +247,13 @@ func overlapping(localities []string) string {
 	return ""
 }
 
-// covers says whether a locality is another one, or has it within.
+// covers reports whether a locality equals another one or contains it.
 func covers(wide, narrow string) bool {
 	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
 	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")
 }
 
-// checkFailover checks the regions of a locality or zone-aware setting.
+// checkFailover validates the regions of a locality setting or a zone-aware setting.
 func checkFailover[F interface {
 	GetFrom() string
 	GetTo() string
@@ -258,6 +268,7 @@ func checkFailover[F interface {
 	}
 }
 
+// prime reports whether n is a prime number.
 func prime(n uint64) bool {
 	for d := uint64(2); d*d <= n; d++ {
 		if n%d == 0 {
@@ -267,6 +278,7 @@ func prime(n uint64) bool {
 	return n > 1
 }
 
+// checkPool validates connection-pool settings; nil is valid.
 func checkPool(r *report, at string, p *networkingv1.ConnectionPoolSettings) {
 	if p != nil && p.Tcp == nil && p.Http == nil {
 		r.refusef(problem.Required, at, "must have at least one field")
@@ -292,12 +304,14 @@ func checkPool(r *report, at string, p *networkingv1.ConnectionPoolSettings) {
 	}
 }
 
+// notNegative reports a negative number.
 func (r *report) notNegative(at string, v int32) {
 	if v < 0 {
 		r.errorf(at, "must not be negative")
 	}
 }
 
+// checkOutlier validates outlier detection; nil is valid.
 func checkOutlier(r *report, at string, o *networkingv1.OutlierDetection) {
 	if o == nil {
 		return
@@ -317,20 +331,21 @@ func checkOutlier(r *report, at string, o *networkingv1.OutlierDetection) {
 			r.errorf(fmt.Sprintf("%s.outlierDetectionHttpErrorCodes[%d]", at, i), "%d is not in 100-599", code)
 		}
 	}
-	r.notNegative(at+".consecutiveErrors", o.ConsecutiveErrors) //nolint:staticcheck // users still have it
+	r.notNegative(at+".consecutiveErrors", o.ConsecutiveErrors) //nolint:staticcheck // deprecated, still in use
 	if o.ConsecutiveLocalOriginFailures.GetValue() > 0 && !o.SplitExternalLocalOriginErrors {
 		r.errorf(at+".consecutiveLocalOriginFailures", "needs splitExternalLocalOriginErrors")
 	}
 }
 
-// checkTLS holds the rules of Istio's webhook (ValidateTLS in pkg/config/validation/agent).
+// checkTLS validates the TLS settings of clients by the rules of Istio's webhook (ValidateTLS in
+// pkg/config/validation/agent).
 func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
 	mutual, simple := t.GetMode() == networkingv1.ClientTLSSettings_MUTUAL, t.GetMode() == networkingv1.ClientTLSSettings_SIMPLE
 	for _, of := range []struct {
 		field string
 		set   bool
-		skip  bool // it does not go with insecureSkipVerify
-		named bool // it does not go with credentialName
+		skip  bool // the field has no effect with insecureSkipVerify
+		named bool // the field has no effect with credentialName
 	}{
 		{"caCertificates", t.GetCaCertificates() != "", true, true}, {"subjectAltNames", len(t.GetSubjectAltNames()) > 0, true, false},
 		{"credentialName", t.GetCredentialName() != "", simple, false}, {"clientCertificate", t.GetClientCertificate() != "", false, true},
@@ -344,7 +359,10 @@ func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
 			r.refusef(problem.NoEffect, at+"."+of.field, "stands with credentialName, which is what counts")
 		}
 	}
-	if t.GetMode() != networkingv1.ClientTLSSettings_MUTUAL || t.CredentialName != "" {
+	if mutual || simple {
+		checkCredential(r, at+".caCertCredentialName", t.GetCaCertCredentialName(), false)
+	}
+	if !mutual || t.CredentialName != "" {
 		return
 	}
 	if t.ClientCertificate == "" {

@@ -8,18 +8,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// DistributionAnnotation states which endpoints of a Service, of a ServiceEntry or of all of a Namespace are preferred
-// (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
+// DistributionAnnotation states which endpoints of a Service, of a ServiceEntry or of all services of a Namespace are
+// preferred (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
 const DistributionAnnotation = "networking.istio.io/traffic-distribution"
 
-// distributions are the words of spec.trafficDistribution and of the annotation, whose case is as one likes.
+// distributions are the values of spec.trafficDistribution and of the annotation, in lower case; they are
+// case-insensitive.
 var distributions = map[string]model.Distribution{
 	"preferclose": model.Distribution_DISTRIBUTION_SAME_ZONE, "prefersamezone": model.Distribution_DISTRIBUTION_SAME_ZONE,
 	"prefersamenode": model.Distribution_DISTRIBUTION_SAME_NODE,
 }
 
-// distribution says which endpoints of a Service or ServiceEntry are preferred: what the field says, where it says one, else the object's annotation, else
-// that of the Namespace of its own source and cluster.
+// distribution returns the preference of a Service or ServiceEntry: that of its field, otherwise of its annotation,
+// otherwise of its Namespace in the same source and cluster.
 func distribution(r *report, field string, obj *object.Object, ctx Lookup) model.Distribution {
 	if d, known := distributions[strings.ToLower(field)]; known {
 		return d
@@ -33,7 +34,8 @@ func distribution(r *report, field string, obj *object.Object, ctx Lookup) model
 	return model.Distribution_DISTRIBUTION_ANY
 }
 
-// annotatedDistribution is what the annotation of an object says; false: it has none.
+// annotatedDistribution returns the preference in the annotation of an object; false: the annotation is missing. An
+// unknown value is a warning.
 func annotatedDistribution(r *report, obj *object.Object) (d model.Distribution, stated bool) {
 	text := obj.Annotations[DistributionAnnotation]
 	d, known := distributions[strings.ToLower(text)]

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// The field goes before the annotation, and that before the Namespace's; an object that states none, or nothing that decides, refers to its Namespace.
+// The field goes before the annotation, and that before the Namespace's; an object that states none, or nothing that
+// decides, refers to its Namespace.
 func TestDistribution(t *testing.T) {
 	const any, zone, node = model.Distribution_DISTRIBUTION_ANY, model.Distribution_DISTRIBUTION_SAME_ZONE, model.Distribution_DISTRIBUTION_SAME_NODE
 	for _, c := range []struct {

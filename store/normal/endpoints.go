@@ -16,6 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// endpointSliceRecords returns the records of an EndpointSlice: one, or several if it is large (split). Slices without
+// a Service and slices of FQDNs are ignored with a warning.
 func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	slice := &discoveryv1.EndpointSlice{}
 	if !r.kubernetes(obj, slice) {
@@ -33,7 +35,7 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	spec := &model.EndpointsSpec{Hosts: []string{n.fqdn(service, obj.ID.Namespace)}}
 	for i, p := range slice.Ports {
 		if p.Port == nil {
-			continue // all ports: nothing to connect to
+			continue // all ports: there is no port to connect to
 		}
 		r.port(fmt.Sprintf("ports[%d].port", i), uint32(*p.Port))
 		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: deref(p.Name), Number: uint32(*p.Port)})
@@ -48,11 +50,12 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	return r.split(obj, obj.ID.Name, spec)
 }
 
-// maxEndpoints is how many bytes of endpoints go into one record.
+// maxEndpoints is the size of the endpoints in one record above which they are split, in bytes.
 const maxEndpoints = 64 << 10
 
-// split makes the records of one list of endpoints: one, or, where that would be too large, a power of two of them by the
-// hash of the address, so that an endpoint stays in its part while others come and go. Each part means something alone.
+// split returns the records of one list of endpoints: one, or a power of two of them if the list is too large. The hash
+// of an endpoint's address selects its record, so an endpoint stays in its record while others change. Each record is
+// valid on its own.
 func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpec) []model.Record {
 	parts := 1
 	for size := proto.Size(spec); size > maxEndpoints*parts*3/4 && size > maxEndpoints; {
@@ -78,8 +81,9 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 	return records
 }
 
-// endpoints joins one entry of a slice with its Pod and Node. Where it names no Pod it is joined with the one of its namespace that has the address, as in istiod
-// (getPod of its endpoint slices): whoever writes slices by hand, for Pods that a Service does not select, gets identity and mTLS as well. Whether it is ready the slice alone says then.
+// endpoints returns the endpoints of one entry of a slice, with the labels of its Pod and Node. If the entry names no
+// Pod, the Pod of its namespace with the address is used, as in istiod (getPod of its endpoint slices). So the Pods in
+// a manually written slice have identity and mTLS too. The slice alone then determines their readiness.
 func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
@@ -101,7 +105,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 			r.errorf(fmt.Sprintf("%s.addresses[%d]", at, i), "%q is no IP address", address)
 			continue
 		}
-		one := base // mostly there is one address
+		one := base // usually there is one address
 		if len(e.Addresses) > 1 {
 			one = cloneEndpoint(base)
 			one.Labels = base.Labels
@@ -119,7 +123,8 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 	return out
 }
 
-// join takes into an endpoint what its Pod and Node say; no Pod is known where it is nil. of is the object that they are beside.
+// join copies the properties of a Pod (nil: unknown) and of its Node into an endpoint. of is the object that contains
+// the endpoint.
 func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 	if pod != nil {
 		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
@@ -136,7 +141,8 @@ func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 	}
 }
 
-// health folds a slice's conditions; a condition that is not stated is true, and the Pod's own where that is known
+// health converts the conditions of a slice. A missing condition counts as true; a missing ready condition has the
+// value of the Pod's own condition, if the Pod is known
 // (https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#conditions).
 func health(c discoveryv1.EndpointConditions, pod *Pod) model.Health {
 	ready := pod == nil || !pod.NotReady
@@ -158,13 +164,15 @@ func health(c discoveryv1.EndpointConditions, pod *Pod) model.Health {
 	return model.Health_HEALTH_NOT_READY
 }
 
+// cloneEndpoint returns a deep copy.
 func cloneEndpoint(e *model.Endpoint) *model.Endpoint {
 	return proto.Clone(e).(*model.Endpoint)
 }
 
+// deterministic encodes equal messages as equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// sortEndpoints orders by address, then encoding, and drops exact repetitions.
+// sortEndpoints returns the endpoints sorted by address, then by encoding, without duplicates.
 func sortEndpoints(in []*model.Endpoint) []*model.Endpoint {
 	type keyed struct {
 		e   *model.Endpoint
@@ -172,7 +180,7 @@ func sortEndpoints(in []*model.Endpoint) []*model.Endpoint {
 	}
 	all := make([]keyed, len(in))
 	for i, e := range in {
-		raw, _ := deterministic.Marshal(e) // what cannot be encoded is refused with the record
+		raw, _ := deterministic.Marshal(e) // an endpoint that cannot be encoded is refused with its record
 		all[i] = keyed{e, string(raw)}
 	}
 	slices.SortFunc(all, func(a, b keyed) int {
@@ -186,6 +194,7 @@ func sortEndpoints(in []*model.Endpoint) []*model.Endpoint {
 	return out
 }
 
+// deref returns the string at s, or "" for nil.
 func deref(s *string) string {
 	if s == nil {
 		return ""

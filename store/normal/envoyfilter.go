@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// envoyFilterRecords checks the shape of an EnvoyFilter. Whether a patch's value is what Envoy expects there is judged
-// where it is applied: no Envoy types here.
+// envoyFilterRecords returns the record of an EnvoyFilter after validating its structure. Values of patches are not
+// validated here, since they are messages of Envoy: push validates them when it applies the patches.
 func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	filter := &networkingv1.EnvoyFilter{}
 	if !r.spec(obj, filter) {
@@ -23,6 +23,7 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	if filter.WorkloadSelector != nil && len(filter.TargetRefs) > 0 {
 		r.errorf("spec.targetRefs", "stands with workloadSelector: one of the two")
 	}
+	r.eachTarget(nil, filter.TargetRefs)
 	if len(filter.ConfigPatches) == 0 {
 		r.warnf(problem.NoEffect, "spec.configPatches", "none: the EnvoyFilter does nothing")
 	}
@@ -32,6 +33,7 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	return r.record(model.KindEnvoyFilter, obj, obj.ID.Name, filter)
 }
 
+// checkPatch validates one patch without its value.
 func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	if _, known := networkingv1.EnvoyFilter_ApplyTo_name[int32(p.ApplyTo)]; !known || p.ApplyTo == networkingv1.EnvoyFilter_INVALID {
 		r.requiredf(at+".applyTo", "must be stated")
@@ -54,7 +56,7 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 	checkOperation(r, at, p)
 }
 
-// What can be done to things that have no order, to those that have one, and to filters, which are known by their names.
+// Operations on unordered objects, on ordered objects, and on filters, which are ordered and identified by name.
 var (
 	merging = []networkingv1.EnvoyFilter_Patch_Operation{networkingv1.EnvoyFilter_Patch_MERGE,
 		networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
@@ -64,9 +66,10 @@ var (
 	filters = append(slices.Clone(ordered), networkingv1.EnvoyFilter_Patch_REPLACE)
 )
 
-// operations are those that change something of what a patch applies to. Others are legal, and ignored, as istiod ignores them: what it does decides, where
-// the API says of ADD and REMOVE that they are ignored of HTTP_ROUTE, and of REPLACE that it is for two kinds of filters alone
-// (istio: pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go).
+// operations maps each applyTo to the operations that have an effect. istiod ignores all others, and so do we. The
+// table follows the code of istiod (pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go) where the API
+// documentation differs: the latter says that ADD and REMOVE are ignored for HTTP_ROUTE, and that REPLACE is for two
+// kinds of filters only.
 var operations = map[networkingv1.EnvoyFilter_ApplyTo][]networkingv1.EnvoyFilter_Patch_Operation{
 	networkingv1.EnvoyFilter_LISTENER:            unordered,
 	networkingv1.EnvoyFilter_FILTER_CHAIN:        unordered,
@@ -81,12 +84,12 @@ var operations = map[networkingv1.EnvoyFilter_ApplyTo][]networkingv1.EnvoyFilter
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    {networkingv1.EnvoyFilter_Patch_ADD},
 }
 
-// checkOperation says where a patch does nothing because of its operation: there is no such one for what it applies to, or it takes a filter by its name
-// and the match names none.
+// checkOperation warns of a patch without effect: its operation has no effect for its applyTo, or the operation applies
+// to a filter and the match does not name one.
 func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	op, known := p.Patch.Operation, operations[p.ApplyTo]
 	if known == nil || op == networkingv1.EnvoyFilter_Patch_INVALID {
-		return // which is refused
+		return // checkPatch reported an error
 	}
 	if !slices.Contains(known, op) {
 		var analyzer problem.Analyzer
@@ -120,7 +123,8 @@ func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfi
 	}
 }
 
-// checkPatchMatch checks that proxyVersion compiles, and that the match is of the kind that applyTo needs.
+// checkPatchMatch validates the match of a patch: proxyVersion must be a regular expression, and the type of the match
+// must correspond to applyTo.
 func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	m := p.Match
 	if expr := m.GetProxy().GetProxyVersion(); expr != "" {
@@ -164,10 +168,11 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 	}
 }
 
-// connectionManagers are the names of the one filter that has filters below it.
+// connectionManagers are the names of the HTTP connection manager, the only network filter with subfilters.
 var connectionManagers = []string{"envoy.filters.network.http_connection_manager", "envoy.http_connection_manager"}
 
-// checkFilterMatch holds that a filter is matched by its name, and one below it only where there is one (Istio: validateEnvoyFilter).
+// checkFilterMatch refuses a match on a filter without its name, and a match on a subfilter where subfilters do not
+// exist (Istio: validateEnvoyFilter).
 func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_ApplyTo,
 	f *networkingv1.EnvoyFilter_ListenerMatch_FilterMatch) {
 	switch sub := f.GetSubFilter(); {

@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Each operation on each applyTo changes something, in istiod (pilot/pkg/networking/core/envoyfilter) and here, or the patch is ignored by both and a warning
-// names its operation. That those that act do is for the scenes to show (cmd/internal/scene, TestEveryOperationIsShown).
+// Each operation on each applyTo changes something, in istiod (pilot/pkg/networking/core/envoyfilter) and here, or the
+// patch is ignored by both and a warning names its operation. That those that act do is for the scenes to show
+// (cmd/internal/scene, TestEveryOperationIsShown).
 func TestOperations(t *testing.T) {
 	acts := map[string]string{
 		"LISTENER":            "MERGE MERGE_AND_REPLACE_LIST ADD REMOVE",
@@ -65,7 +66,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// What Istio admits of a patch, and does nothing with, is a warning at its field.
+// A patch that Istio admits and ignores is a warning at its field.
 func TestPatchWithoutEffect(t *testing.T) {
 	for patch, want := range map[string]string{
 		"{applyTo: LISTENER_FILTER, patch: {operation: REMOVE}}":                                                                           "match.listener.listenerFilter: REMOVE takes a filter by its name",

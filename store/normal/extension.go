@@ -16,18 +16,14 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// wasmPluginRecords checks a WasmPlugin and makes the TrafficExtension of it that says the same
+// wasmPluginRecords validates a WasmPlugin, and returns its record: the equivalent TrafficExtension
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func wasmPluginRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	p := &extensionsv1.WasmPlugin{}
 	if !r.spec(obj, p) {
 		return nil
 	}
-	targets := p.TargetRefs
-	if p.TargetRef != nil {
-		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
-	}
-	e := &extensionsv1.TrafficExtension{Selector: p.Selector, TargetRefs: targets,
+	e := &extensionsv1.TrafficExtension{Selector: p.Selector, TargetRefs: allTargets(p.TargetRef, p.TargetRefs),
 		Phase: extensionsv1.TrafficExtension_ExecutionPhase(p.Phase), Priority: p.Priority}
 	for _, m := range p.Match {
 		e.Match = append(e.Match, &extensionsv1.TrafficSelector{Mode: m.GetMode(), Ports: m.GetPorts()})
@@ -43,7 +39,8 @@ func wasmPluginRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) [
 	return r.record(model.KindWasmPlugin, obj, obj.ID.Name, e)
 }
 
-// trafficExtensionRecords checks a TrafficExtension (istio.io/api extensions/v1alpha1/traffic_extension.proto).
+// trafficExtensionRecords validates a TrafficExtension, and returns its record (istio.io/api
+// extensions/v1alpha1/traffic_extension.proto).
 func trafficExtensionRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	e := &extensionsv1.TrafficExtension{}
 	if !r.spec(obj, e) {
@@ -64,25 +61,26 @@ func trafficExtensionRecords(_ *Normalizer, r *report, obj *object.Object, _ Loo
 	return r.record(model.KindTrafficExtension, obj, obj.ID.Name, e)
 }
 
-// Bounds of Istio's definitions (kubernetes/customresourcedefinitions.gen.yaml).
+// Limits of Istio's CustomResourceDefinitions (kubernetes/customresourcedefinitions.gen.yaml).
 const (
-	maxLua         = 64 << 10 // bytes of inlineCode
+	maxLua         = 64 << 10 // bytes of lua.inlineCode
 	maxTargetRefs  = 16
-	maxEnvironment = 256 // variables
-	maxVariable    = 256 // characters of a variable's name
-	maxValue       = 2048
-	maxPluginName  = 256
-	maxSecretName  = 253
+	maxEnvironment = 256  // variables in vmConfig.env
+	maxVariable    = 256  // characters of a variable's name
+	maxValue       = 2048 // characters of a variable's value
+	maxPluginName  = 256  // characters of pluginName
+	maxSecretName  = 253  // characters of imagePullSecret
 )
 
-// extension checks what WasmPlugins and TrafficExtensions have in common.
+// extension validates the fields that WasmPlugins and TrafficExtensions have in common. bothRefs reports whether a
+// WasmPlugin has both targetRef and targetRefs.
 func (r *report) extension(e *extensionsv1.TrafficExtension, bothRefs bool) {
 	r.selector("spec.selector.matchLabels", e.Selector.GetMatchLabels())
 	switch {
 	case bothRefs:
-		r.errorf("spec.targetRefs", "stands with targetRef: one of the two")
+		r.errorf("spec.targetRefs", "must not be set together with spec.targetRef")
 	case e.Selector != nil && len(e.TargetRefs) > 0:
-		r.errorf("spec.targetRefs", "stands with selector: one of the two")
+		r.errorf("spec.targetRefs", "must not be set together with spec.selector")
 	case len(e.TargetRefs) > maxTargetRefs:
 		r.errorf("spec.targetRefs", "%d of them; %d at most", len(e.TargetRefs), maxTargetRefs)
 	}
@@ -99,7 +97,7 @@ func (r *report) extension(e *extensionsv1.TrafficExtension, bothRefs bool) {
 	}
 }
 
-// wasm checks a module, as istiod's validation and the definitions do (pkg/config/validation, ValidateWasmPlugin).
+// wasm validates the settings of a Wasm module, as istiod (pkg/config/validation, ValidateWasmPlugin) and the CRD do.
 func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
 	where := w.Url
 	if !strings.Contains(where, "://") {
@@ -134,7 +132,7 @@ func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
 	r.environment(at+".vmConfig.env", w.GetVmConfig().GetEnv())
 }
 
-// environment checks the variables of a module.
+// environment validates the environment variables of a Wasm module.
 func (r *report) environment(at string, all []*extensionsv1.EnvVar) {
 	if len(all) > maxEnvironment {
 		r.errorf(at, "%d variables; %d at most", len(all), maxEnvironment)

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A WasmPlugin is the part of a TrafficExtension that it can say.
+// A WasmPlugin becomes the equivalent part of a TrafficExtension.
 func TestWasmPlugin(t *testing.T) {
 	r := testNormal.Object(read(t, istio("WasmPlugin", `
 selector: {matchLabels: {app: web}}
@@ -42,7 +42,7 @@ wasm:
 `)
 }
 
-// What the definitions of Istio, or its webhook, refuse spoils the object.
+// Values that Istio's definitions or its webhook refuse spoil the object.
 func TestExtensionProblems(t *testing.T) {
 	target := "{kind: Gateway, group: gateway.networking.k8s.io, name: a}"
 	for _, c := range []struct{ kind, spec, field string }{

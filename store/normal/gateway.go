@@ -1,45 +1,180 @@
 package normal
 
+//lint:file-ignore SA1019 deprecated fields are what users' YAML still has
+
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
 
-// gatewayRecords checks what is read of an Istio Gateway in this version: whom it selects, and the Secrets of its servers
-// (https://istio.io/latest/docs/reference/config/networking/gateway/). Hosts and ports stand in the record as they were written.
+// gatewayRecords validates an Istio Gateway as Istio's webhook does (pkg/config/validation, ValidateGateway;
+// https://istio.io/latest/docs/reference/config/networking/gateway/). Hosts, ports and protocols remain in the record
+// as they are written.
 func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	gateway := &networkingv1.Gateway{}
 	if !r.spec(obj, gateway) {
 		return nil
 	}
-	r.selector("spec.selector", gateway.Selector)
-	for i, s := range gateway.Servers {
-		checkServerTLS(r, fmt.Sprintf("spec.servers[%d].tls", i), s.GetTls())
+	if len(validation.IsDNS1123Label(obj.ID.Name)) > 0 {
+		r.refusef(problem.Invalid, "metadata.name", "%q is no DNS label: want lower-case letters, digits and dashes, at most 63", obj.ID.Name)
 	}
-	r.warnf(problem.NotSupported, "", "no listeners are made of a Gateway yet: it only says which Secrets the proxies that it selects use")
+	checkGatewaySelector(r, gateway.Selector)
+	if len(gateway.Servers) == 0 {
+		r.refusef(problem.Required, "spec.servers", "must not be empty: without a server the Gateway has no listener")
+	}
+	names := map[string]bool{}
+	for i, s := range gateway.Servers {
+		at := fmt.Sprintf("spec.servers[%d]", i)
+		checkServerPort(r, at, s, names)
+		if len(s.GetHosts()) == 0 {
+			r.requiredf(at+".hosts", "must not be empty")
+		}
+		for j, h := range s.GetHosts() {
+			checkServerHost(r, fmt.Sprintf("%s.hosts[%d]", at, j), h)
+		}
+		if s.GetTls() != nil {
+			checkServerTLS(r, at+".tls", s)
+			keepWhatEnvoyTakes(r, at+".tls", s.GetTls())
+		}
+	}
 	if r.spoiled {
 		return nil
 	}
 	return r.record(model.KindGateway, obj, obj.ID.Name, gateway)
 }
 
-func checkServerTLS(r *report, at string, tls *networkingv1.ServerTLSSettings) {
-	if _, known := networkingv1.ServerTLSSettings_TLSmode_name[int32(tls.GetMode())]; !known {
-		r.errorf(at+".mode", "%v is not known", tls.GetMode())
+// checkGatewaySelector reports labels that no Pod can have. Istio's webhook admits them, also wildcards.
+func checkGatewaySelector(r *report, labels map[string]string) {
+	for _, key := range sortedKeys(labels) {
+		if len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(labels[key])) > 0 {
+			r.analysef(problem.NoMatchingWorkloadsFound, problem.NoEffect, "spec.selector",
+				"no workload can have the label %s=%q: nothing is selected", key, labels[key])
+		}
 	}
-	if tls.GetCredentialName() != "" && len(tls.GetCredentialNames()) > 0 {
-		r.errorf(at+".credentialNames", "stands with credentialName: one of the two")
+}
+
+// checkServerPort checks port and bind of a server. names holds the names of the ports of the Gateway so far.
+func checkServerPort(r *report, at string, s *networkingv1.Server, names map[string]bool) {
+	p := s.GetPort()
+	if p == nil {
+		r.requiredf(at+".port", "must not be empty")
+		return
 	}
-	if slices.Contains(tls.GetCredentialNames(), "") {
-		r.errorf(at+".credentialNames", "one of them is empty")
+	unix := strings.HasPrefix(s.GetBind(), "unix://")
+	switch {
+	case !unix:
+		r.port(at+".port.number", p.Number)
+	case p.Number != 0:
+		r.errorf(at+".port.number", "must be 0 where bind is a Unix socket")
+	case strings.HasSuffix(s.GetBind(), "/"):
+		r.errorf(at+".bind", "%q is a folder, no path of a file", s.GetBind())
 	}
-	if tls.GetMode() == networkingv1.ServerTLSSettings_ISTIO_MUTUAL && (tls.GetCredentialName() != "" || len(tls.GetCredentialNames()) > 0) {
-		r.errorf(at+".credentialName", "goes with no Secret in mode ISTIO_MUTUAL, whose certificate is the mesh's")
+	checkBind(r, at, s.GetBind(), networkingv1.CaptureMode_DEFAULT)
+	switch _, known := protocolNames[strings.ToLower(p.Protocol)]; {
+	case p.Protocol == "":
+		r.requiredf(at+".port.protocol", "must not be empty")
+	case !known:
+		r.errorf(at+".port.protocol", "unknown protocol %q: want HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, REDIS or MYSQL", p.Protocol)
+	case isTLSProtocol(p.Protocol) && s.GetTls() == nil:
+		r.requiredf(at+".tls", "must be stated with protocol %s", p.Protocol)
+	case strings.EqualFold(p.Protocol, "UDP"):
+		r.warnf(problem.NotSupported, at+".port.protocol", "UDP is not served: the listener is one of TCP, as with Istio")
 	}
+	switch {
+	case p.Name == "":
+		r.refusef(problem.Required, at+".port.name", "must not be empty: the name of the route configuration of HTTPS contains it")
+	case names[p.Name]:
+		r.refusef(problem.Duplicate, at+".port.name", "another port of the Gateway has the name %q: of two with HTTPS the first one is served",
+			p.Name)
+	}
+	names[p.Name] = true
+	if p.TargetPort != 0 {
+		r.refusef(problem.NoEffect, at+".port.targetPort", "is not read: the Service of the gateway's Pod translates the port")
+	}
+}
+
+func isTLSProtocol(name string) bool {
+	p := protocolNames[strings.ToLower(name)]
+	return p == model.Protocol_PROTOCOL_HTTPS || p == model.Protocol_PROTOCOL_TLS
+}
+
+// checkServerHost checks a host of a server: "host" or "namespace/host". The namespace may be "." or "*".
+func checkServerHost(r *report, at, text string) {
+	namespace, host, has := strings.Cut(text, "/")
+	switch {
+	case !has:
+		host = namespace
+	case namespace == "" || host == "":
+		r.errorf(at, "%q: namespace and host must not be empty", text)
+		return
+	case namespace == "~":
+		r.refusef(problem.NoEffect, at, "%q: no VirtualService is for the namespace \"~\"", text)
+	case namespace != "." && namespace != "*" && len(validation.IsDNS1123Label(namespace)) > 0:
+		r.errorf(at, "%q is no namespace: want a name, \".\" or \"*\"", namespace)
+	}
+	switch wrong := wildcardHost(host); {
+	case wrong != "":
+		r.errorf(at, "host %q %s", host, wrong)
+	case strings.HasPrefix(host, "*-"):
+		r.refusef(problem.Invalid, at, "host %q: a wildcard is a whole label", host)
+	case host != "*" && !strings.Contains(host, "."):
+		r.refusef(problem.Invalid, at, "host %q is no fully qualified name", host)
+	case host != "*" && !isIP(host):
+		r.hostname(at, host)
+	}
+}
+
+// checkServerTLS checks tls of a server. Contradictions about certificates spoil the Gateway: no certificate is served
+// that its author may not mean.
+func checkServerTLS(r *report, at string, s *networkingv1.Server) {
+	tls, protocol := s.GetTls(), strings.ToLower(s.GetPort().GetProtocol())
+	mode := tls.GetMode()
+	if _, known := networkingv1.ServerTLSSettings_TLSmode_name[int32(mode)]; !known {
+		r.errorf(at+".mode", "%v is not known", mode)
+		return
+	}
+	passes := mode == networkingv1.ServerTLSSettings_PASSTHROUGH || mode == networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH
+	parsed, known := protocolNames[protocol]
+	switch {
+	case !known || isTLSProtocol(protocol):
+	case !parsed.IsHTTP():
+		r.refusef(problem.Invalid, at, "goes with protocol HTTPS or TLS, not %s", s.GetPort().GetProtocol())
+	case !passes || tls.ServerCertificate+tls.PrivateKey+tls.CaCertificates != "":
+		r.refusef(problem.NoEffect, at, "of HTTP without TLS httpsRedirect alone is read: want protocol HTTPS for the rest")
+		return
+	}
+	if tls.HttpsRedirect && !parsed.IsHTTP() {
+		r.warnf(problem.NoEffect, at+".httpsRedirect", "is for servers of HTTP without TLS")
+	}
+	checkServerVersions(r, at, tls)
+	if reversedVersions(tls) {
+		r.warnf(problem.Invalid, at+".minProtocolVersion", "%v is above maxProtocolVersion %v: connections to the server are closed",
+			tls.MinProtocolVersion, tls.MaxProtocolVersion)
+	}
+	tls.EcdhCurves = knownCurves(r, at+".ecdhCurves", tls.EcdhCurves)
+	switch {
+	case mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL:
+		checkMeshCertificate(r, at, tls)
+	case passes:
+		checkPassed(r, at, tls)
+	default:
+		checkServerCertificates(r, at, tls)
+	}
+}
+
+// keepWhatEnvoyTakes leaves cipher suites and curves out for which Envoy would refuse a listener, and warns of them.
+// Pins that are no SHA-256 stay, because without its pins a server would accept other clients: they match none.
+func keepWhatEnvoyTakes(r *report, at string, tls *networkingv1.ServerTLSSettings) {
+	if tls == nil {
+		return
+	}
+	tls.CipherSuites = knownCiphers(r, at+".cipherSuites", tls.CipherSuites, serverCiphers)
+	tls.EcdhCurves = knownCurves(r, at+".ecdhCurves", tls.EcdhCurves)
 }

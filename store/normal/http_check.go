@@ -18,7 +18,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// checkString checks a StringMatch; nil is fine, and so is one that says nothing. The empty prefix is for paths: elsewhere Envoy has none.
+// checkString validates a StringMatch; nil and a match without a type are valid. An empty prefix is valid for paths
+// only (checkPath), since Envoy refuses it elsewhere.
 func checkString(r *report, at string, m *networkingv1.StringMatch) {
 	if p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix); is && p.Prefix == "" {
 		r.refusef(problem.Required, at+".prefix", "must not be empty")
@@ -26,14 +27,14 @@ func checkString(r *report, at string, m *networkingv1.StringMatch) {
 	checkPath(r, at, m)
 }
 
-// checkPath checks a StringMatch whose prefix may be empty.
+// checkPath validates a StringMatch on a path, whose prefix may be empty.
 func checkPath(r *report, at string, m *networkingv1.StringMatch) {
 	if t, is := m.GetMatchType().(*networkingv1.StringMatch_Regex); is {
 		checkRegex(r, at+".regex", t.Regex)
 	}
 }
 
-// checkRegex takes what Envoy takes: RE2, and no longer than 1024 bytes.
+// checkRegex validates a regular expression: RE2, at most 1024 bytes.
 func checkRegex(r *report, at, expr string) {
 	if len(expr) > 1024 {
 		r.errorf(at, "is longer than 1024 bytes")
@@ -41,12 +42,13 @@ func checkRegex(r *report, at, expr string) {
 	}
 	if expr == "" {
 		r.requiredf(at, "must not be empty")
-	} else if _, err := regexp.Compile(expr); err != nil {
+	} else if err := model.CheckRegex(expr); err != nil {
 		r.errorf(at, "is no regular expression (RE2): %v", err)
 	}
 }
 
-// duration1ms checks a duration; nil is fine. zero: 0 is allowed too (it means "none").
+// duration1ms validates a duration of at least 1 ms, in whole milliseconds; nil is valid. zero allows 0, which stands
+// for "none".
 func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 	if d == nil {
 		return
@@ -61,29 +63,33 @@ func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 	}
 }
 
+// percent validates a percentage; nil is valid.
 func (r *report) percent(at string, p *networkingv1.Percent) {
-	if p != nil && !(p.Value >= 0 && p.Value <= 100) { // NaN too
+	if p != nil && !(p.Value >= 0 && p.Value <= 100) { // also refuses NaN
 		r.errorf(at+".value", "%v is not in 0-100", p.Value)
 	}
 }
 
-// faultPercent is percent for faults, of which Istio's webhook takes no share below 0.0001 but 0 (validatePercentage).
+// faultPercent validates a percentage of faults. As in Istio's webhook, it must be 0 or at least 0.0001
+// (validatePercentage).
 func (r *report) faultPercent(at string, p *networkingv1.Percent) {
 	if r.percent(at, p); p.GetValue() > 0 && p.GetValue() < 0.0001 {
 		r.refusef(problem.Invalid, at+".value", "%v is neither 0 nor at least 0.0001", p.Value)
 	}
 }
 
+// headerName matches the name of a header (RFC 9110, token).
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
+// checkHeaderName validates the name of a header: a pseudo-header, a claim (@request.auth.claims...) or a token.
 func checkHeaderName(r *report, at, name string) {
 	if !headerName.MatchString(strings.TrimPrefix(name, ":")) && !strings.HasPrefix(name, "@request.auth.claims") {
 		r.errorf(at, "%q is no header name", name)
 	}
 }
 
-// checkHeaderValue refuses what Envoy would refuse a whole route configuration for, as Istio's webhook does. Where it is there all the same, its rule is
-// left out when it is drawn.
+// checkHeaderValue refuses a header value for which Envoy would refuse the whole route configuration, as Istio's
+// webhook does. If such an object exists already, its rule is omitted when the routes are built.
 func checkHeaderValue(r *report, at, value string) {
 	if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		r.refusef(problem.Invalid, at, "%q has control characters", value)
@@ -92,10 +98,10 @@ func checkHeaderValue(r *report, at, value string) {
 	}
 }
 
-// matchedHeader is what Istio's webhook takes for a header that a match is about.
+// matchedHeader matches the header names that Istio's webhook accepts in a match.
 var matchedHeader = regexp.MustCompile("^[-_A-Za-z0-9]+$")
 
-// checkMatchedHeader checks the name of a header, or of a claim, that a match is about.
+// checkMatchedHeader validates the name of a header, or of a claim, in a match.
 func checkMatchedHeader(r *report, at, name string) {
 	_, claim := model.RoutedClaim(name)
 	if checkHeaderName(r, at, name); !claim && !matchedHeader.MatchString(name) && headerName.MatchString(name) {
@@ -103,13 +109,13 @@ func checkMatchedHeader(r *report, at, name string) {
 	}
 }
 
-// internal says whether a header is one that Envoy keeps for itself.
+// internal reports whether only Envoy may set a header.
 func internal(name string) bool {
 	return strings.HasPrefix(name, ":") || strings.EqualFold(name, "host")
 }
 
-// checkHeaders checks changes of headers. allowed are those of requests that may be set although they are internal: Istio's webhook refuses
-// others, and istiod draws what is there all the same.
+// checkHeaders validates operations on headers. allowed lists the internal headers that may be set on requests. Istio's
+// webhook refuses all other internal headers, while istiod applies them in existing objects.
 func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...string) {
 	for _, of := range []struct {
 		field string
@@ -138,7 +144,8 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 	}
 }
 
-// checkDirectResponse takes the bodies that Istio's webhook takes (validateHTTPDirectResponse), and the status codes that Envoy does (DirectResponseAction).
+// checkDirectResponse validates a direct response: a body that Istio's webhook accepts (validateHTTPDirectResponse),
+// and a status code that Envoy accepts (DirectResponseAction).
 func checkDirectResponse(r *report, at string, h *networkingv1.HTTPRoute) {
 	d := h.DirectResponse
 	if d == nil {
@@ -158,6 +165,7 @@ func checkDirectResponse(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
+// checkRedirect validates the redirect of a route, if it has one.
 func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
 	x := h.Redirect
 	if x == nil {
@@ -182,7 +190,7 @@ func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
 	switch x.RedirectCode {
 	case 0, 301, 302, 303, 307, 308:
 	default:
-		r.errorf(at+".redirect.redirectCode", "%d is none of 301, 302, 303, 307, 308", x.RedirectCode)
+		r.errorf(at+".redirect.redirectCode", "%d is not one of 301, 302, 303, 307, 308", x.RedirectCode)
 	}
 	if p, ok := x.RedirectPort.(*networkingv1.HTTPRedirect_Port); ok {
 		r.port(at+".redirect.port", p.Port)
@@ -192,7 +200,7 @@ func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
-// retryConditions is what Envoy takes in x-envoy-retry-on and x-envoy-retry-grpc-on.
+// retryConditions are the conditions that Envoy accepts in x-envoy-retry-on and x-envoy-retry-grpc-on.
 var retryConditions = map[string]bool{
 	"5xx": true, "gateway-error": true, "reset": true, "reset-before-request": true, "connect-failure": true,
 	"envoy-ratelimited": true, "retriable-4xx": true, "refused-stream": true, "retriable-status-codes": true,
@@ -200,6 +208,7 @@ var retryConditions = map[string]bool{
 	"internal": true, "resource-exhausted": true, "unavailable": true,
 }
 
+// checkRetries validates a retry policy; nil is valid.
 func checkRetries(r *report, at string, x *networkingv1.HTTPRetry) {
 	if x == nil {
 		return
@@ -228,6 +237,7 @@ func checkRetries(r *report, at string, x *networkingv1.HTTPRetry) {
 	}
 }
 
+// checkFault validates a fault injection; nil is valid.
 func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 	if f == nil {
 		return
@@ -242,10 +252,10 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 			r.duration1ms(at+".delay.fixedDelay", t.FixedDelay, false)
 		case *networkingv1.HTTPFaultInjection_Delay_ExponentialDelay:
 			r.unsupportedf(at+".delay.exponentialDelay", "is not supported, as in Istio: want fixedDelay")
-		default: // which Istio takes
+		default: // accepted by Istio
 			r.warnf(problem.NoEffect, at+".delay.fixedDelay", "is not stated: nothing is delayed")
 		}
-		if d.Percent < 0 || d.Percent > 100 { //nolint:staticcheck // users still have it
+		if d.Percent < 0 || d.Percent > 100 { //nolint:staticcheck // deprecated, still in use
 			r.errorf(at+".delay.percent", "%d is not in 0-100", d.Percent) //nolint:staticcheck // as above
 		}
 	}
@@ -262,12 +272,13 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 			}
 		case *networkingv1.HTTPFaultInjection_Abort_Http2Error:
 			r.unsupportedf(at+".abort.http2Error", "is not supported, as in Istio: want httpStatus or grpcStatus")
-		default: // as above
+		default: // accepted by Istio
 			r.warnf(problem.NoEffect, at+".abort", "has neither httpStatus nor grpcStatus: nothing is aborted")
 		}
 	}
 }
 
+// grpcStatus has the names of the status codes of gRPC.
 var grpcStatus = map[string]bool{
 	"OK": true, "CANCELLED": true, "UNKNOWN": true, "INVALID_ARGUMENT": true, "DEADLINE_EXCEEDED": true, "NOT_FOUND": true,
 	"ALREADY_EXISTS": true, "PERMISSION_DENIED": true, "RESOURCE_EXHAUSTED": true, "FAILED_PRECONDITION": true,
@@ -275,9 +286,10 @@ var grpcStatus = map[string]bool{
 	"UNAUTHENTICATED": true,
 }
 
+// checkMirrors validates the mirrors of a route.
 func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 	r.percent(at+".mirrorPercentage", h.MirrorPercentage)
-	if h.MirrorPercent.GetValue() > 100 { //nolint:staticcheck // users still have it
+	if h.MirrorPercent.GetValue() > 100 { //nolint:staticcheck // deprecated, still in use
 		r.errorf(at+".mirrorPercent", "must be at most 100")
 	}
 	if h.Mirror != nil && len(h.Mirrors) > 0 {
@@ -292,6 +304,7 @@ func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
+// checkRewrite validates a rewrite; nil is valid.
 func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 	if x == nil {
 		return
@@ -309,7 +322,7 @@ func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 	}
 }
 
-// checkAuthority: the host of requests is set at one place at most.
+// checkAuthority refuses a route that sets the host of requests more than once.
 func checkAuthority(r *report, at string, h *networkingv1.HTTPRoute) {
 	set := h.Rewrite.GetAuthority() != ""
 	for _, of := range []struct {
@@ -328,7 +341,8 @@ func checkAuthority(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
-// checkCORS refuses what Istio's webhook does (validateCORSPolicy). Envoy answers with the lists as they stand.
+// checkCORS validates a CORS policy by the rules of Istio's webhook (validateCORSPolicy). Envoy returns the lists to
+// clients unchanged.
 func checkCORS(r *report, at string, p *networkingv1.CorsPolicy) {
 	for i, m := range p.GetAllowOrigins() {
 		if m.GetExact()+m.GetPrefix()+m.GetRegex() == "" {
@@ -338,7 +352,8 @@ func checkCORS(r *report, at string, p *networkingv1.CorsPolicy) {
 	}
 	for i, method := range p.GetAllowMethods() {
 		if !slices.Contains(methods, method) {
-			r.refusef(problem.Invalid, fmt.Sprintf("%s.allowMethods[%d]", at, i), "%q is none of %s", method, strings.Join(methods, ", "))
+			r.refusef(problem.Invalid, fmt.Sprintf("%s.allowMethods[%d]", at, i), "%q is not one of %s",
+				method, strings.Join(methods, ", "))
 		}
 	}
 	for _, of := range []list{{"allowHeaders", p.GetAllowHeaders()}, {"exposeHeaders", p.GetExposeHeaders()}} {
@@ -353,5 +368,6 @@ func checkCORS(r *report, at string, p *networkingv1.CorsPolicy) {
 	}
 }
 
+// methods are the HTTP methods that a CORS policy may allow.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodConnect, http.MethodOptions, http.MethodTrace}

@@ -10,37 +10,39 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Isolation has the settings of the isolation of tenants.
+// Isolation has the settings for the isolation of tenants.
 type Isolation struct {
-	On     bool              // an object that breaks a rule is left out, and not only reported
-	Ranges []netip.Prefix    // of the clusters' Services and Pods
-	Given  map[string]string // host or wildcard -> tenant that alone may have it
+	On     bool              // objects that break a rule are ignored; otherwise they are reported only
+	Ranges []netip.Prefix    // address ranges of Services and Pods of the clusters
+	Given  map[string]string // by host or wildcard: the only tenant that may own it
 }
 
-// IDs of the names that the isolation of tenants looks up, for Refs. No source emits objects with these IDs.
+// The functions below return IDs that stand for lookups by the isolation rules, in the Refs of an object. No source
+// emits objects with these IDs.
 
+// isolationID returns the ID of one lookup.
 func isolationID(kind, name string) object.ID {
 	return object.ID{Group: object.OwnGroup, Kind: kind, Name: name}
 }
 
-// HostID names all Services and ServiceEntries with a host.
+// HostID stands for all Services and ServiceEntries with a host.
 func HostID(host string) object.ID { return isolationID("Host", host) }
 
-// BelowID names all ServiceEntries with a host that a wildcard covers.
+// BelowID stands for all ServiceEntries with a host that a wildcard covers.
 func BelowID(wildcard string) object.ID { return isolationID("HostsBelow", wildcard) }
 
-// AddressID names all Services and Pods with an address.
+// AddressID stands for all Services and Pods with an address.
 func AddressID(a netip.Addr) object.ID { return isolationID("AddressOwner", a.String()) }
 
-// NetworkID names all Services and Pods with an address of a network.
-func NetworkID(p netip.Prefix) object.ID { return isolationID("NetworkOwner", p.String()) }
+// NetworkID stands for all Services and Pods with an address in a network.
+func NetworkID(p netip.Prefix) object.ID { return isolationID("NetworkOwner", p.Masked().String()) }
 
-// AsksAddress reports whether an ID names the owners of an address or of a network.
+// AsksAddress reports whether an ID stands for the owners of an address or of a network.
 func AsksAddress(id object.ID) bool {
 	return id.Group == object.OwnGroup && (id.Kind == "AddressOwner" || id.Kind == "NetworkOwner")
 }
 
-// NetworkOf is the network that NetworkID made an ID of; false: it did not make this one.
+// NetworkOf returns the network of an ID that NetworkID returned; false for any other ID.
 func NetworkOf(id object.ID) (netip.Prefix, bool) {
 	if id.Kind != "NetworkOwner" || id.Group != object.OwnGroup {
 		return netip.Prefix{}, false
@@ -49,53 +51,63 @@ func NetworkOf(id object.ID) (netip.Prefix, bool) {
 	return network, err == nil
 }
 
-// TenantID names the tenant of a namespace.
+// TenantID stands for the tenant of a namespace.
 func TenantID(namespace string) object.ID { return isolationID("TenantOf", namespace) }
 
-// Owners finds who has a host or an address, for the rules of package isolation.
+// Owners finds the owners of hosts and addresses, for the rules of package isolation.
 type Owners interface {
+	// Tenant returns the tenant of a namespace; known is false while it cannot be determined.
 	Tenant(namespace string) (name string, known bool)
+	// Services returns the Services and ServiceEntries with exactly this host.
 	Services(host string) []*model.Service
+	// Below returns the ServiceEntries with a host that a wildcard covers.
 	Below(wildcard string) []*model.Service
+	// At returns the Services with an address, and reports whether a Pod has it.
 	At(address netip.Addr) (services []*model.Service, pod bool)
-	// OwnPod says whether a Pod of an object's namespace has an address.
+	// OwnPod reports whether a Pod in the namespace of an object has an address.
 	OwnPod(of object.ID, address netip.Addr) bool
-	// Within finds an address of a Service or a Pod in a network; the zero Addr if no address is.
+	// Within returns the address of a Service or a Pod in a network; the zero Addr if no such address exists.
 	Within(network netip.Prefix) netip.Addr
 }
 
-// asked is the isolation.Mesh of one object, which refers to everything that was asked for.
+// asked implements isolation.Mesh for one object: it records each lookup in the Refs of the object.
 type asked struct {
 	Owners
 	r *report
 }
 
+// Tenant implements isolation.Mesh.
 func (a asked) Tenant(namespace string) (string, bool) {
 	a.r.ref(TenantID(namespace))
 	return a.Owners.Tenant(namespace)
 }
 
+// Services implements isolation.Mesh.
 func (a asked) Services(host string) []*model.Service {
 	a.r.ref(HostID(host))
 	return a.Owners.Services(host)
 }
 
+// Below implements isolation.Mesh.
 func (a asked) Below(wildcard string) []*model.Service {
 	a.r.ref(BelowID(wildcard))
 	return a.Owners.Below(wildcard)
 }
 
+// At implements isolation.Mesh.
 func (a asked) At(address netip.Addr) ([]*model.Service, bool) {
 	a.r.ref(AddressID(address))
 	return a.Owners.At(address)
 }
 
+// OwnPod implements isolation.Mesh.
 func (a asked) OwnPod(address netip.Addr) bool {
 	a.r.ref(PodAtID(a.r.id, address.String()))
 	return a.Owners.OwnPod(a.r.id, address)
 }
 
-// Within refers to the one address that was found where there is one: what comes and goes beside it changes nothing.
+// Within implements isolation.Mesh. It records only the address that was found, since other owners in the network do
+// not change the result.
 func (a asked) Within(network netip.Prefix) bool {
 	found := a.Owners.Within(network)
 	if found.IsValid() {
@@ -106,13 +118,14 @@ func (a asked) Within(network netip.Prefix) bool {
 	return found.IsValid()
 }
 
-// isolated reports the rules of isolation that the records of an object break, and leaves out those that break one
-// where isolation is on. Endpoints of a ServiceEntry go with it.
+// isolated reports the isolation rules that the records of an object break, and returns the remaining records. If
+// isolation is on, the first record that breaks a rule removes all records of the object. NetworkGateways are the
+// exception: only that record is removed.
 func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Record, ctx Lookup) []model.Record {
 	for i, record := range records {
 		switch _, alone := record.(*model.NetworkGateways); {
 		case !n.breached(r, n.breaches(r, obj, record, ctx)):
-		case alone: // the Service is as it was without the label
+		case alone: // the Service remains, as if it had no network label
 			return slices.Delete(records, i, i+1)
 		default:
 			return nil
@@ -121,7 +134,7 @@ func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Rec
 	return records
 }
 
-// breaches lists the rules that a record breaks. Records of most kinds are under none, and cost nothing.
+// breaches returns the rules that a record breaks. No rule applies to records of most kinds.
 func (n *Normalizer) breaches(r *report, obj *object.Object, record model.Record, ctx Lookup) []isolation.Breach {
 	switch t := record.(type) {
 	case *model.Service:
@@ -143,14 +156,14 @@ func (n *Normalizer) breaches(r *report, obj *object.Object, record model.Record
 	return nil
 }
 
-// rules returns the rules of the mesh. Its root namespace is the operators', as the system namespace is.
+// rules returns the isolation rules of the mesh. The operators own its root namespace and the system namespace.
 func (n *Normalizer) rules(r *report, ctx Lookup) *isolation.Rules {
 	r.mesh = true
 	return &isolation.Rules{Domain: n.Domain, Operators: []string{n.SystemNamespace, ctx.Mesh().GetRootNamespace()},
 		Ranges: n.Isolation.Ranges, Given: n.Isolation.Given}
 }
 
-// breached reports breaches, and says whether the records are left out for them.
+// breached reports breaches, and returns true if the records are to be removed.
 func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool) {
 	for _, b := range breaches {
 		if n.Isolation.On && !b.Unsure {
@@ -160,14 +173,14 @@ func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool)
 		}
 		if b.Listens && slices.ContainsFunc(r.problems,
 			func(p object.Problem) bool { return p.Analyzer == problem.ServiceEntryAddressesRequired }) {
-			continue // addressesNeeded warns of it
+			continue // addressesNeeded has warned of it
 		}
 		r.warnf(problem.NotAllowed, b.Field, "%s: with --tenant-isolation it would be left out", b.Message)
 	}
 	return out
 }
 
-// Nobody implements Owners where nothing is known of others.
+// Nobody implements Owners without objects: tenants are not known, and hosts and addresses have no owners.
 type Nobody struct{}
 
 // Tenant implements Owners.

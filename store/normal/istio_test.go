@@ -1,15 +1,9 @@
 package normal
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
-	meshv1 "istio.io/api/mesh/v1alpha1"
-
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/problem"
 )
 
 func key(kind model.Kind, name string) model.Key {
@@ -324,70 +318,5 @@ func TestPolicies(t *testing.T) {
 		} else if c.closed != (len(r.Problems) == len(r.Refused)+1) {
 			t.Errorf("%s %s: problems %v", c.kind, c.spec, r.Problems)
 		}
-	}
-}
-
-// A policy of gateways and waypoints is for no sidecar, as with Istio, be it one that can be understood or not: none of its namespace is closed for it.
-func TestTargetedPolicies(t *testing.T) {
-	for spec, kind := range map[string]string{
-		"{targetRefs: [{kind: Service, name: a}], rules: [{to: [{operation: {ports: ['80']}}]}]}":                                    "AuthorizationPolicy",
-		"{targetRefs: [{kind: Gateway, group: gateway.networking.k8s.io, name: a}], action: DENY, rules: [{to: [{operation: {}}]}]}": "AuthorizationPolicy",
-		"{targetRef: {kind: Service, name: a}, jwtRules: [{issuer: a, jwks: '" + oneKey + "'}]}":                                     "RequestAuthentication",
-		"{targetRefs: [{kind: Service, name: a}], rules: [{from: [{source: {ipBlocks: [x]}}]}]}":                                     "AuthorizationPolicy",
-	} {
-		r := testNormal.Object(read(t, istio(kind, spec)), &fake{})
-		named := slices.ContainsFunc(r.Problems, func(p object.Problem) bool {
-			return p.Code == problem.NotSupported && strings.HasPrefix(p.Field, "spec.targetRef")
-		})
-		if len(r.Records) > 0 || r.Closed != nil || !named {
-			t.Errorf("%s %s: %+v", kind, spec, r)
-		}
-	}
-}
-
-func TestPolicyValues(t *testing.T) {
-	for spec, want := range map[string]string{
-		"{rules: [{from: [{source: {ipBlocks: [10.0.0.0/33]}}]}]}":           "spec.rules[0].from[0].source.ipBlocks[0]",
-		"{rules: [{}, {to: [{operation: {notPorts: ['80', '65536']}}]}]}":    "spec.rules[1].to[0].operation.notPorts[1]",
-		"{rules: [{when: [{key: source.ip}]}]}":                              "spec.rules[0].when[0]",
-		"{rules: [{when: [{key: destination.port, values: [http]}]}]}":       "spec.rules[0].when[0].values[0]",
-		"{action: DENY, rules: [{when: [{key: remote.ip, values: [a.b]}]}]}": "spec.rules[0].when[0].values[0]",
-		"{rules: [{to: [{operation: {paths: ['/{**}/{*}']}}]}]}":             "spec.rules[0].to[0].operation.paths[0]",
-		"{rules: [{to: [{operation: {paths: ['/a{*}']}}]}]}":                 "spec.rules[0].to[0].operation.paths[0]",
-		"{rules: [{to: [{operation: {notPaths: ['a/{*}']}}]}]}":              "spec.rules[0].to[0].operation.notPaths[0]",
-	} {
-		r := testNormal.Object(read(t, istio("AuthorizationPolicy", spec)), &fake{})
-		if !r.Spoiled || len(r.Problems) != 1 || r.Problems[0].Field != want || r.Closed == nil {
-			t.Errorf("%s: %+v", spec, r)
-		}
-	}
-}
-
-// A policy that cannot be understood closes what it selects; where that cannot be read either, its whole namespace.
-func TestPolicyThatCannotBeUnderstood(t *testing.T) {
-	root := &fake{mesh: &meshv1.MeshConfig{RootNamespace: "shop"}}
-	for spec, want := range map[string]string{
-		"{selector: {matchLabels: {a: b}}, rules: {}}":                                      "{selector: {a: b}, closed: true}",
-		"{selector: {matchLabels: {a: b}}, rules: [{form: [{source: {namespaces: [a]}}]}]}": "{selector: {a: b}, closed: true}", // a misspelt restriction must not open
-		"{selector: {matchLabels: {a: 3}}}":                                                 "{closed: true}",
-		"{selector: {matchLabels: {a: 'b*'}}}":                                              "{closed: true}",
-		"{selector: a}":                                                                     "{closed: true}",
-		"{slector: {matchLabels: {a: b}}}":                                                  "{closed: true}",
-		"{action: PERMIT}":                                                                  "{closed: true}",
-		"[]":                                                                                "{closed: true}",
-	} {
-		r := testNormal.Object(read(t, istio("AuthorizationPolicy", spec)), &fake{})
-		if !r.Spoiled || len(r.Problems) == 0 || r.Problems[0].Severity == problem.Warning {
-			t.Errorf("%s: %+v", spec, r)
-			continue
-		}
-		wantBody(t, Result{Records: []model.Record{r.Closed}}, key(model.KindAuthorizationPolicy, "x"), want)
-		if r := testNormal.Object(read(t, istio("AuthorizationPolicy", spec)), root); !r.Closed.(*model.Policy).Spec.MeshWide {
-			t.Errorf("%s: in the root namespace it must close the mesh", spec)
-		}
-	}
-	p := testNormal.Object(read(t, istio("PeerAuthentication", "{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}}")), root)
-	if p.Records[0].(*model.Policy).Spec.MeshWide {
-		t.Error("a PeerAuthentication with a selector stays in the root namespace")
 	}
 }

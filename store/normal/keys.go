@@ -18,20 +18,21 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// KeySource is where the keys of a RequestAuthentication's rule are found. Comparable.
+// KeySource is the location of the key set for a rule of a RequestAuthentication. It is comparable.
 type KeySource struct {
-	URI     string        // of the key set; empty: the issuer tells it
-	Issuer  string        // by OIDC discovery; empty where there is a URI
-	Timeout time.Duration // that its rule states for one request; 0: none
+	URI     string        // URI of the key set; empty: found by OIDC discovery of the issuer
+	Issuer  string        // issuer for OIDC discovery; empty if URI is set
+	Timeout time.Duration // of one request, as the rule states it; 0: not stated
 }
 
-// How the parts of a source stand in its name.
+// Separators in the text form of a KeySource.
 const (
 	issuerPrefix = "issuer "
 	withinInfix  = " within "
 )
 
-// String is the source as users read it, and the name of its object: a URI, or "issuer" and the issuer, with the timeout.
+// String returns the text form, which is also the name of the source's object: the URI, or "issuer " and the issuer,
+// followed by the timeout if stated.
 func (s KeySource) String() string {
 	out := cmp.Or(s.URI, issuerPrefix+s.Issuer)
 	if s.Timeout != 0 {
@@ -40,7 +41,7 @@ func (s KeySource) String() string {
 	return out
 }
 
-// ParseKeySource is the inverse of String. URIs have no spaces. An error: the name is none of String's.
+// ParseKeySource is the inverse of String. It fails if the timeout is invalid.
 func ParseKeySource(name string) (s KeySource, err error) {
 	where, within, timed := strings.Cut(name, withinInfix)
 	if timed {
@@ -56,19 +57,19 @@ func ParseKeySource(name string) (s KeySource, err error) {
 	return s, nil
 }
 
-// KeysID names the object that says which keys are at a source, for rules of one namespace: how many sources a namespace may have is bounded. Its
-// origin is no source of configuration: it comes from the leader alone (store/jwks).
+// KeysID returns the ID of the object with the keys of a source, for the rules of one namespace; namespaces are
+// separate because the number of sources of each is bounded. Only the leader emits such objects (store/jwks).
 func KeysID(namespace string, s KeySource) object.ID {
 	return object.ID{Origin: origin.New("", origin.JWKS), Group: object.OwnGroup, Kind: "KeySet", Namespace: namespace, Name: s.String()}
 }
 
-// Keys is what is known of a source.
+// Keys is the state of a key source.
 type Keys struct {
-	Set    string `json:"set,omitempty"`    // a JSON Web Key Set; empty: none was fetched
-	Reason string `json:"reason,omitempty"` // why no newer one could be fetched; empty: it could
+	Set    string `json:"set,omitempty"`    // JSON Web Key Set; empty: not fetched yet
+	Reason string `json:"reason,omitempty"` // why the last request failed; empty: it succeeded
 }
 
-// NewKeys makes the object of a source. Errors are those of encoding.
+// NewKeys returns the object with the keys of a source. It fails if they cannot be encoded as JSON.
 func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
 	raw, err := json.Marshal(Keys{set, reason})
 	if err != nil {
@@ -77,7 +78,7 @@ func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
 	return &object.Object{ID: id, Version: "v1", JSON: raw, Location: "JWKS"}, nil
 }
 
-// ParseKeys reads what NewKeys made; of what it did not make nothing is known.
+// ParseKeys returns the keys in an object that NewKeys returned; for any other object the result is zero.
 func ParseKeys(obj *object.Object) (k Keys) {
 	if json.Unmarshal(obj.JSON, &k) != nil {
 		return Keys{}
@@ -85,10 +86,11 @@ func ParseKeys(obj *object.Object) (k Keys) {
 	return k
 }
 
-// leastRSA is how many bits an RSA key has at least.
+// leastRSA is the minimum length of an RSA key, in bits.
 const leastRSA = 1024
 
-// usable says why Envoy takes no key set with a key in it, be there good ones beside; nil: it takes it.
+// usable returns the reason for which Envoy would refuse a key set because of this key, even among valid keys; nil: it
+// accepts the key.
 func usable(key jose.JSONWebKey) error {
 	var algorithms []string
 	switch of := key.Key.(type) {
@@ -111,8 +113,9 @@ func usable(key jose.JSONWebKey) error {
 	return nil
 }
 
-// ParseKeySet reads a JSON Web Key Set (RFC 7517). compact is the public part of those keys alone that can verify a token, without their
-// certificates; private says that one of them came with its private part. An error says why no key can verify anything.
+// ParseKeySet parses a JSON Web Key Set (RFC 7517). compact is the set as JSON, without unusable keys,
+// private parts and certificates. private reports whether a key in raw had a private part. It fails if
+// raw is not a key set, or no key in it is usable.
 func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

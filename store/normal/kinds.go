@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// irrelevant lists the kinds of Kubernetes' own groups that say nothing about a mesh: they stand in one file with the
-// objects that do. Kinds that are neither here nor in kinds are reported. Ingress and Endpoints are left out on purpose: istiod,
-// or a reader, might take them for configuration.
+// irrelevant lists kinds of Kubernetes' own groups that do not affect a mesh: files often contain them beside other
+// objects. Kinds that are neither here nor in kinds are reported. Ingress and Endpoints are missing on purpose: users
+// may expect them to affect the mesh.
 var irrelevant = map[string]string{
 	"": "Binding Event LimitRange PersistentVolume PersistentVolumeClaim PodTemplate ReplicationController ResourceQuota",
 	"admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration " +
@@ -34,7 +34,7 @@ var irrelevant = map[string]string{
 	"storage.k8s.io":               "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
 }
 
-// unknown reports an object of a kind that nothing here reads, unless it is one of Kubernetes' own that no mesh cares about.
+// unknown reports an object of a kind that is not read, unless the kind is irrelevant.
 func (r *report) unknown(id object.ID) {
 	switch {
 	case slices.Contains(strings.Fields(irrelevant[id.Group]), id.Kind):

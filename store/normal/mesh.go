@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshID is the ConfigMap that holds the mesh configuration, whichever source emits it.
+// MeshID returns the ID of the ConfigMap with the mesh configuration, without an origin.
 func (n *Normalizer) MeshID() object.ID {
 	name := "istio"
 	if n.Revision != "" && n.Revision != "default" {
@@ -28,28 +28,41 @@ func (n *Normalizer) MeshID() object.ID {
 	return object.ID{Kind: "ConfigMap", Namespace: n.SystemNamespace, Name: name}
 }
 
-// IsMesh says whether an object is that ConfigMap.
+// IsMesh reports whether an object is the ConfigMap with the mesh configuration, in the config cluster.
 func (n *Normalizer) IsMesh(id object.ID) bool { return n.named(id) && id.Origin.Cluster() == "" }
 
-// configMapRecords says where a mesh configuration is not looked for; the right one is read by ParseMesh.
+// The keys of the mesh configuration and of the networks in its ConfigMap.
+const (
+	meshKey     = "mesh"
+	networksKey = "meshNetworks"
+)
+
+// configMapRecords returns the record of certificates of authorities. It warns of a mesh configuration in the wrong
+// namespace; ParseMesh reads the right one.
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
-	if !n.named(obj.ID) && obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
+	if n.named(obj.ID) {
+		return nil
+	}
+	if obj.ID.Name == want.Name && bytes.Contains(obj.JSON, []byte(`"mesh":`)) {
 		r.warnf(problem.NoEffect, "metadata.namespace", "not acted on: the mesh configuration is read from namespace %s", want.Namespace)
 	}
-	return nil
+	if obj.ID.Origin.Cluster() != "" { // as Istio reads them from the config cluster alone
+		return nil
+	}
+	return authorityRecords(r, obj)
 }
 
-// Mesh is a mesh configuration as read. A part that could not be read is nil: what was good of it before stands.
+// Mesh is a parsed mesh configuration. A nil part is invalid, and its previous version remains in effect.
 type Mesh struct {
 	Config   *meshv1.MeshConfig
 	Networks *meshv1.MeshNetworks
 	Problems []object.Problem
-	// Unsaid: key mesh is missing. Config has the defaults, for who knows no earlier one.
+	// Unsaid reports that key mesh is missing. Config then has the defaults, for callers without a previous version.
 	Unsaid bool
 }
 
-// ParseMesh reads keys mesh and meshNetworks of the ConfigMap over the defaults.
+// ParseMesh parses the keys mesh and meshNetworks of the ConfigMap, and applies the defaults.
 func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -60,7 +73,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 		return Mesh{Problems: r.problems}
 	}
 	user := &meshv1.MeshConfig{}
-	text, said := whole.Data["mesh"]
+	text, said := whole.Data[meshKey]
 	out := Mesh{Unsaid: !said}
 	if stated, ok := r.yaml("data.mesh", text, user); ok {
 		out.Config = overlay(user, stated)
@@ -71,7 +84,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	}
 	r.spoiled = false
 	networks := &meshv1.MeshNetworks{}
-	if _, ok := r.yaml("data.meshNetworks", whole.Data["meshNetworks"], networks); ok {
+	if _, ok := r.yaml("data.meshNetworks", whole.Data[networksKey], networks); ok {
 		if n.networkProblems(r, networks); !r.spoiled {
 			out.Networks = networks
 		}
@@ -80,12 +93,13 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	return out
 }
 
-// MeshRecord is the record of a mesh configuration. Errors are those of model.New.
+// MeshRecord returns the record of a mesh configuration. Errors are those of model.New.
 func MeshRecord(config *meshv1.MeshConfig) (model.Record, error) {
 	return model.New(model.MeshKey, 0, config)
 }
 
-// yaml decodes a YAML text into a message, and gives the top-level fields that it states.
+// yaml decodes a YAML text into a message, and returns the top-level fields that the text sets; false: the text is
+// invalid.
 func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.FieldDescriptor, bool) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -117,7 +131,7 @@ func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.Fie
 	return stated, true
 }
 
-// overlay puts the stated top-level fields over the defaults, each as a whole; a stated false or 0 counts.
+// overlay returns the defaults with the stated top-level fields replaced, each as a whole, even by false or 0.
 func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *meshv1.MeshConfig {
 	config := model.MeshDefaults()
 	to, from := config.ProtoReflect(), user.ProtoReflect()
@@ -147,6 +161,7 @@ func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *me
 	return config
 }
 
+// checkMesh validates a mesh configuration, and removes invalid parts that can be omitted.
 func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	r.duration1ms("data.mesh.connectTimeout", config.ConnectTimeout, false)
 	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
@@ -183,7 +198,8 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	}
 }
 
-// checkUnknown checks what is said of connections to unknown destinations. No workload of the mesh may have a Secret by it: none is selected.
+// checkUnknown validates the TLS settings for connections to unknown destinations. Secrets cannot be used there, since
+// the setting selects no workloads.
 func checkUnknown(r *report, policy *meshv1.MeshConfig_OutboundTrafficPolicy) {
 	at, tls := "data.mesh.outboundTrafficPolicy.tls", policy.GetTls()
 	if tls == nil {
@@ -195,7 +211,7 @@ func checkUnknown(r *report, policy *meshv1.MeshConfig_OutboundTrafficPolicy) {
 	checkTLS(r, at, tls)
 }
 
-// checkProxyConfig says what of a ProxyConfig proxies are not sent because they would refuse it.
+// checkProxyConfig warns of fields of a ProxyConfig that proxies do not receive, since they would refuse them.
 func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
 	_, faults := proxyconfig.Of(config)
 	for _, fault := range faults {
@@ -203,9 +219,10 @@ func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
 	}
 }
 
-// checkCACertificate says what of a CA's certificates is not acted on, of those whose PEM stock agents are told (push/trust).
+// checkCACertificate warns of fields of a CA certificate without effect. Agents receive its PEM (push/trust).
 func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData, signers bool) {
-	if ca.GetSpiffeBundleUrl() == "" && len(CACertificates(&meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}})) == 0 {
+	alone := &meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}}
+	if ca.GetSpiffeBundleUrl() == "" && len(CACertificates(alone)) == 0 {
 		r.warnf(problem.Invalid, path+".pem", "has no certificate, or not certificates alone: it is left out")
 	}
 	if len(ca.GetCertSigners()) > 0 && !signers {
@@ -214,8 +231,8 @@ func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_Certificat
 	}
 }
 
-// CACertificates are the certificates of other CAs that a mesh configuration names (caCertificates), as PEM texts; what is no certificate is left
-// out.
+// CACertificates returns the certificates of further CAs in a mesh configuration (caCertificates), as PEM texts.
+// Invalid entries are omitted.
 func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if text := ca.GetPem(); certificatesAlone([]byte(text)) {
@@ -225,7 +242,7 @@ func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	return texts
 }
 
-// SignerCertificates are those of CACertificates that name a signer of Kubernetes (certSigners).
+// SignerCertificates returns those of CACertificates whose certSigners contain a signer of Kubernetes.
 func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if slices.Contains(ca.GetCertSigners(), signer) && certificatesAlone([]byte(ca.GetPem())) {
@@ -235,7 +252,7 @@ func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []strin
 	return texts
 }
 
-// certificatesAlone says whether a PEM text has certificates, and nothing else.
+// certificatesAlone reports whether a PEM text contains certificates only, and at least one.
 func certificatesAlone(text []byte) bool {
 	for n := 0; ; n++ {
 		block, rest := pem.Decode(text)
@@ -249,7 +266,7 @@ func certificatesAlone(text []byte) bool {
 	}
 }
 
-// checkServiceSettings checks which hosts are reached in their own clusters alone.
+// checkServiceSettings warns of invalid hosts in serviceSettings.
 func checkServiceSettings(r *report, config *meshv1.MeshConfig) {
 	for i, s := range config.GetServiceSettings() {
 		at := fmt.Sprintf("data.mesh.serviceSettings[%d].hosts", i)

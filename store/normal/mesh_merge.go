@@ -10,10 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MergeMesh puts one mesh configuration (YAML) over another that several revisions have in common: each field as a whole, but for defaultConfig and
-// defaultProviders, whose own fields are put over the others (of defaultConfig.proxyMetadata each key), extensionProviders, which are joined by name,
-// and trustDomainAliases, which are all of both (istio: pkg/config/mesh/mesh.go, ApplyMeshConfig). The result is YAML (JSON). An error: one of
-// them is no YAML object.
+// MergeMesh merges the mesh configuration of a revision (own) into one that several revisions share, both YAML. The
+// result is JSON.
+//
+// A field of own replaces the shared one, with these exceptions (istio: pkg/config/mesh/mesh.go, ApplyMeshConfig).
+// defaultConfig and defaultProviders are merged by field, and defaultConfig.proxyMetadata by key. extensionProviders
+// are merged by name. trustDomainAliases are united.
+//
+// It fails if a text is not a YAML object.
 func MergeMesh(shared, own string) (string, error) {
 	under, err := meshFields(shared)
 	if err != nil {
@@ -43,7 +47,7 @@ func MergeMesh(shared, own string) (string, error) {
 	return string(raw), err
 }
 
-// meshFields are the fields of a mesh configuration, by their JSON names.
+// meshFields returns the fields of a mesh configuration by their JSON names.
 func meshFields(text string) (map[string]any, error) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -58,7 +62,7 @@ func meshFields(text string) (map[string]any, error) {
 	return camelKeys(fields), nil
 }
 
-// camelKeys is fields by their JSON names: those of the proto file are allowed too.
+// camelKeys returns fields by their JSON names; the input may have the names of the proto file.
 func camelKeys(fields map[string]any) map[string]any {
 	out := make(map[string]any, len(fields))
 	for key, value := range fields {
@@ -73,7 +77,8 @@ func camelKeys(fields map[string]any) map[string]any {
 	return out
 }
 
-// mergeFields puts the fields of one message over those of another; what is no message replaces, and is reported where it is read.
+// mergeFields merges two messages by field; over has priority. A value that is not an object replaces the other one,
+// and is reported when it is parsed.
 func mergeFields(under, over any) any {
 	a, isA := under.(map[string]any)
 	b, isB := over.(map[string]any)
@@ -93,7 +98,7 @@ func mergeFields(under, over any) any {
 	return a
 }
 
-// mergeProviders joins lists of providers by name: the later one of a name replaces the first, in its place.
+// mergeProviders merges lists of providers by name: a provider in over replaces the one of the same name, at its index.
 func mergeProviders(under, over any) any {
 	a, isA := under.([]any)
 	b, isB := over.([]any)
@@ -115,7 +120,7 @@ func mergeProviders(under, over any) any {
 	return all
 }
 
-// mergeTexts is all texts of both lists, sorted, each once.
+// mergeTexts returns the union of two lists of texts, sorted.
 func mergeTexts(under, over any) any {
 	a, isA := under.([]any)
 	b, isB := over.([]any)

@@ -64,7 +64,8 @@ func TestMeshProblems(t *testing.T) {
 		{"proxyHttpPort: 15006", "data.mesh.proxyHttpPort: port 15006 is where", false},
 		{"- a", "data.mesh: must be an object", false},
 		{"localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}", "data.mesh.localityLbSetting.distribute[0].to: the weights add up to 50", false},
-		{"defaultHttpRetryPolicy: {attempts: 0, retryOn: 5xx}", "warning data.mesh.defaultHttpRetryPolicy.attempts: ", true}, // which istiod takes
+		// accepted by istiod
+		{"defaultHttpRetryPolicy: {attempts: 0, retryOn: 5xx}", "warning data.mesh.defaultHttpRetryPolicy.attempts: ", true},
 		{"localityLbSetting: {failover: [{from: a, to: b/c}]}", "warning data.mesh.localityLbSetting.failover[0]: ", true},
 		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a.b.svc.cluster.local]}]", "", true},
 		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a b]}]", "warning data.mesh.serviceSettings[0].hosts[0]: |of no service", true},
@@ -90,7 +91,7 @@ func TestMeshProblems(t *testing.T) {
 	}
 }
 
-// Certificates of other CAs are taken as PEM; what is not acted on of them is named.
+// Certificates of other CAs are accepted as PEM; fields of them without effect are reported.
 func TestCACertificates(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -132,7 +133,7 @@ func TestCACertificates(t *testing.T) {
 	}
 }
 
-// Where signers of Kubernetes sign, what names them is acted on.
+// If Kubernetes signers sign, certificates that name them have an effect.
 func TestCertSigners(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// What the mesh says of TLS is held against what proxies take: the rest is named by its place, and left out.
+// TLS settings of the mesh are compared with those that proxies accept: all others are reported by their path, and
+// omitted.
 func TestMeshTLS(t *testing.T) {
 	const suites, curves = "data.mesh.tlsDefaults.cipherSuites", "data.mesh.tlsDefaults.ecdhCurves"
 	for _, c := range []struct {

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// fqdn resolves a host as written in an object of a namespace: a name without dots is a service of that namespace.
-// https://istio.io/latest/docs/reference/config/networking/virtual-service/#VirtualService, hosts.
+// fqdn returns the host that a name in an object of a namespace refers to: a name without dots refers to a service of
+// that namespace (https://istio.io/latest/docs/reference/config/networking/virtual-service/#VirtualService, hosts).
 func (n *Normalizer) fqdn(host, namespace string) string {
 	if host == "" || strings.ContainsAny(host, ".*:/") {
 		return hostOf(host)
@@ -22,11 +22,11 @@ func (n *Normalizer) fqdn(host, namespace string) string {
 	return strings.ToLower(host) + "." + namespace + ".svc." + n.Domain
 }
 
-// hostOf is a host in lower case, without the dot that ends an absolute name (RFC 1034, 3.1): the name is the same.
+// hostOf returns a host in lower case, without the final dot of an absolute name (RFC 1034, 3.1).
 func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text), ".") }
 
-// checkExportTo refuses what Istio's webhook refuses of a list of namespaces beside what exportTo does: one that is there twice, others beside "*", and, where
-// nobody is no answer, "~" (validateExportTo in Istio's pkg/config/validation).
+// checkExportTo refuses lists of namespaces that Istio's webhook refuses beyond exportTo (validateExportTo in Istio's
+// pkg/config/validation): a repeated namespace, others beside "*", and "~" unless nobody is true.
 func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	const at = "spec.exportTo"
 	seen := map[string]bool{}
@@ -47,8 +47,8 @@ func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	}
 }
 
-// exportTo resolves a list of namespaces: ["*"], ["~"], or namespace names in order. What is not stated is fallback (the
-// mesh's default), and what that does not state is everybody.
+// exportTo resolves a list of namespaces to ["*"], ["~"], or sorted names. An empty list is replaced by fallback, the
+// mesh's default, and an empty fallback by ["*"].
 func (r *report) exportTo(path string, stated, fallback []string, namespace string) []string {
 	if len(stated) == 0 {
 		stated, path = fallback, "meshConfig"
@@ -78,8 +78,8 @@ func (r *report) exportTo(path string, stated, fallback []string, namespace stri
 	return sortedSet(out)
 }
 
-// gateway resolves the name of a Gateway as written in a VirtualService: mesh, or namespace/name. The dotted form is
-// the one of old: name.namespace and what may follow.
+// gateway resolves the name of a Gateway in a VirtualService to "mesh" or namespace/name. A deprecated form is
+// name.namespace, possibly with a suffix.
 func gateway(name, namespace string) string {
 	if name == "mesh" || name == "" {
 		return name
@@ -97,7 +97,8 @@ func gateway(name, namespace string) string {
 	return namespace + "/" + name
 }
 
-// wildcardHost says what is wrong with a host that may start with a wildcard label; empty: nothing.
+// wildcardHost returns the reason for which a host, which may begin with a wildcard label, is invalid; empty: it is
+// valid.
 func wildcardHost(host string) string {
 	if host == "*" {
 		return ""
@@ -114,7 +115,8 @@ func wildcardHost(host string) string {
 	return plainHost(host)
 }
 
-// plainHost says what is wrong with a host without wildcards; empty: nothing. IP addresses are hosts too.
+// plainHost returns the reason for which a host without wildcards is invalid; empty: it is valid. IP addresses are
+// valid.
 func plainHost(host string) string {
 	if host == "" {
 		return "must not be empty"
@@ -131,8 +133,8 @@ func plainHost(host string) string {
 	return ""
 }
 
-// hostname reports what Istio's webhook refuses of a host that wildcardHost takes: a label of more than 63 characters, and a last one of digits alone, as
-// an address has (ValidateWildcardDomain in Istio's pkg/config/validation/agent).
+// hostname refuses valid hosts that Istio's webhook refuses: those with a label of more than 63 characters, or with a
+// numeric last label, as in an address (ValidateWildcardDomain in Istio's pkg/config/validation/agent).
 func (r *report) hostname(at, host string) {
 	labels := strings.Split(hostOf(host), ".")
 	for _, label := range labels {
@@ -146,7 +148,7 @@ func (r *report) hostname(at, host string) {
 	}
 }
 
-// addressOrPrefix says what is wrong with an IP address or CIDR; empty: nothing.
+// addressOrPrefix returns the reason for which a text is neither an IP address nor a CIDR; empty: it is one.
 func addressOrPrefix(s string) string {
 	if strings.Contains(s, "/") {
 		if _, err := netip.ParsePrefix(s); err != nil {
@@ -160,6 +162,7 @@ func addressOrPrefix(s string) string {
 	return ""
 }
 
+// isIP reports whether a text is an IP address.
 func isIP(s string) bool {
 	_, err := netip.ParseAddr(s)
 	return err == nil
@@ -172,7 +175,7 @@ func (r *report) port(path string, number uint32) {
 	}
 }
 
-// labels reports labels that Kubernetes would not take; one that is only too long is no error in Istio.
+// labels reports invalid labels. A value that is only too long is a warning, as Istio accepts it.
 func (r *report) labels(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
@@ -190,20 +193,22 @@ func (r *report) labels(path string, labels map[string]string) {
 }
 
 var (
+	// labelValue matches the characters of a label's value, at any length.
 	labelValue = regexp.MustCompile(`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`)
-	// nameLabel is what names of ports and subsets must be: a DNS label, of either case, as in Istio (pkg/config/labels).
+	// nameLabel matches names of ports and subsets: a DNS label in upper or lower case, as in Istio (pkg/config/labels).
 	nameLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 )
 
-// name refuses a name that is no DNS label.
+// name refuses a name that is not a DNS label.
 func (r *report) name(path, name string) {
 	if len(name) > validation.DNS1123LabelMaxLength || !nameLabel.MatchString(name) {
 		r.refusef(problem.Invalid, path, "%q is no valid name: want letters, digits and dashes, at most 63", name)
 	}
 }
 
-// selector reports labels by which workloads are selected. Those that none can have select nothing, which is no error; a wildcard is one, since
-// whoever wrote it means something else (Istio: validateWorkloadSelector).
+// selector reports invalid labels in a selector of workloads. A label that no workload can have is a warning: the
+// selector matches nothing. A wildcard is an error, since its author expects more than that (Istio:
+// validateWorkloadSelector).
 func (r *report) selector(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		value := labels[key]
@@ -219,6 +224,7 @@ func (r *report) selector(path string, labels map[string]string) {
 	}
 }
 
+// sortedSet returns a sorted copy without duplicates; nil for an empty list.
 func sortedSet(in []string) []string {
 	if len(in) == 0 {
 		return nil

@@ -17,18 +17,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Networks: of which one an endpoint is, and where each is entered from the others. Rules of istiod
-// (pilot/pkg/serviceregistry/kube/controller/network.go, pilot/pkg/model/network.go).
+// Networks: the network of an endpoint, and the gateways through which other networks reach it. The rules are those of
+// istiod (pilot/pkg/serviceregistry/kube/controller/network.go, pilot/pkg/model/network.go).
 
 const (
 	gatewayPortLabel       = "networking.istio.io/gatewayPort"
 	nodeSelectorAnnotation = "traffic.istio.io/nodeSelector"
-	// gatewayPort is the port of gateways that name none.
-	gatewayPort = 15443
+	gatewayPort            = 15443 // port of gateways that state none
 )
 
-// network is the network of one endpoint of an object: its pod's label, the system namespace's label, the mesh's networks (by cluster,
-// then by address), the option.
+// network returns the network of one endpoint of an object. Sources by priority: the label of its Pod, the label of the
+// system namespace, meshNetworks (by cluster, then by address), Options.Network.
 func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
 	if pod != nil && pod.Labels[model.NetworkLabel] != "" {
 		return pod.Labels[model.NetworkLabel]
@@ -44,7 +43,8 @@ func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, 
 	return cmp.Or(networkFromCIDR(ctx.Networks(), address), n.Network)
 }
 
-// networkFromCluster is the network that all endpoints of a cluster are of (fromRegistry); of several the first name.
+// networkFromCluster returns the network that contains all endpoints of a cluster (fromRegistry); of several, the least
+// name.
 func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	for _, name := range sortedKeys(networks.GetNetworks()) {
 		for _, e := range networks.Networks[name].GetEndpoints() {
@@ -56,7 +56,7 @@ func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	return ""
 }
 
-// networkFromCIDR is the network that an address is of (fromCidr); of several the first name.
+// networkFromCIDR returns the network that contains an address (fromCidr); of several, the least name.
 func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -72,7 +72,7 @@ func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
 	return ""
 }
 
-// networkProblems checks the mesh's networks.
+// networkProblems validates meshNetworks.
 func (n *Normalizer) networkProblems(r *report, networks *meshv1.MeshNetworks) {
 	for _, name := range sortedKeys(networks.GetNetworks()) {
 		network, at := networks.Networks[name], fmt.Sprintf("data.meshNetworks.networks[%s]", name)
@@ -91,7 +91,8 @@ func (n *Normalizer) networkProblems(r *report, networks *meshv1.MeshNetworks) {
 	}
 }
 
-// gatewayProblems checks a gateway of a network; cluster: endpoints of some cluster are all of that network.
+// gatewayProblems validates a gateway of a network. cluster reports whether the network has all endpoints of some
+// cluster.
 func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_IstioNetworkGateway, cluster bool) {
 	r.port(at+".port", g.GetPort())
 	switch {
@@ -108,8 +109,9 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 	}
 }
 
-// MeshGateways is the record of the gateways that the mesh's networks have by address, nil: there are none; and the names among these addresses,
-// which were looked up. Errors are those of model.New.
+// MeshGateways returns the record of the gateways that meshNetworks defines by address; nil: it defines none. resolved
+// returns the addresses of a host name, and refs are the IDs of all names that were looked up. Errors are those of
+// model.New.
 func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record,
 	refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
@@ -134,8 +136,8 @@ func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(o
 	return record, refs, err
 }
 
-// networkGateways is the record of a Service that is the gateway of networks, by its label or because meshNetworks names it: at the
-// addresses that it has outside of its cluster.
+// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks. The
+// gateways have the addresses of the Service that are reachable from outside of its cluster.
 func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) []model.Record {
 	gateways := n.gatewaysOf(r, obj, ctx)
 	if len(gateways) == 0 {
@@ -164,7 +166,8 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 	return r.record(model.KindNetworkGateways, obj, obj.ID.Name, spec)
 }
 
-// gatewaysOf are the networks and ports that a Service is a gateway with; they have no address yet. Its label goes before meshNetworks.
+// gatewaysOf returns the networks and ports for which a Service is a gateway, without addresses. The label of the
+// Service has priority over meshNetworks.
 func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out []*model.NetworkGateway) {
 	if network := obj.Labels[model.NetworkLabel]; network != "" {
 		port := uint32(gatewayPort)
@@ -190,7 +193,7 @@ func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out 
 	return out
 }
 
-// externalAddresses are the IPs at which a Service is reached from outside of its cluster.
+// externalAddresses returns the IP addresses at which a Service is reachable from outside of its cluster.
 func (n *Normalizer) externalAddresses(r *report, svc *corev1.Service, ctx Lookup) (out []string) {
 	for i, address := range svc.Spec.ExternalIPs {
 		if isIP(address) {
@@ -213,8 +216,8 @@ func (n *Normalizer) externalAddresses(r *report, svc *corev1.Service, ctx Looku
 	return out
 }
 
-// nodeAddresses are those at which the Nodes that the annotation selects are reached from outside of their cluster; `{}` selects all. Where there are
-// any, its external IPs do not count: they take what is for the Service's ports, not for its node ports (istio:
+// nodeAddresses returns the external addresses of the Nodes that the annotation selects; `{}` selects all. The
+// Service's external IPs are not used then: they serve its ports, not its node ports (istio:
 // pilot/pkg/serviceregistry/kube/controller/network.go, updateServiceNodePortAddresses).
 func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) (out []string) {
 	at := fmt.Sprintf("metadata.annotations[%s]", nodeSelectorAnnotation)
@@ -235,7 +238,7 @@ func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Looku
 	return out
 }
 
-// nodePort is where Nodes take what is for a port of a Service.
+// nodePort returns the node port for a port of a Service; without one, the port itself.
 func nodePort(svc *corev1.Service, port uint32) uint32 {
 	for _, p := range svc.Spec.Ports {
 		if uint32(p.Port) == port && p.NodePort != 0 {
@@ -245,7 +248,7 @@ func nodePort(svc *corev1.Service, port uint32) uint32 {
 	return port
 }
 
-// sortGateways sorts gateways, and leaves each once.
+// sortGateways sorts gateways, and removes duplicates.
 func sortGateways(in []*model.NetworkGateway) []*model.NetworkGateway {
 	compare := func(a, b *model.NetworkGateway) int {
 		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address),

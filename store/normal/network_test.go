@@ -90,7 +90,7 @@ func TestNetworkGateways(t *testing.T) {
 	}
 }
 
-// meshNetworks has gateways at addresses of its own, and says what is wrong with them.
+// meshNetworks has gateways with addresses of its own, and its invalid gateways are reported.
 func TestMeshNetworksGateways(t *testing.T) {
 	for text, want := range map[string]struct {
 		gateways string
@@ -123,7 +123,8 @@ func TestMeshNetworksGateways(t *testing.T) {
 	}
 }
 
-// Names of gateways have the addresses that they were resolved to, and what refers to them is made again when these change.
+// Gateways with host names have the resolved addresses, and objects that refer to them are normalised again when these
+// change.
 func TestNamesOfGateways(t *testing.T) {
 	with := New(Options{ResolveGateways: true})
 	ctx := &fake{resolved: map[object.ID][]string{ResolvedID("lb.example.com"): {"192.0.2.7", "2001:db8::7"}}}

@@ -1,13 +1,15 @@
-// Package normal turns raw API objects into records: defaulted, validated, resolved, in canonical form, and says what is
-// wrong with them.
+// Package normal turns raw API objects into records: it validates them, resolves names, applies defaults, and reports
+// problems.
 //
-// Owns: nothing; all functions are pure.  Reads: store/object, store/model.  Never: sockets, files, clocks, Envoy types.
+// Owns: nothing; all functions are pure.
+// Reads: store/object, store/model.
+// Never: uses sockets, files, clocks or types of Envoy.
 //
-// Fetched key sets are part of the record of the RequestAuthentication that names them, as resolved addresses are part
-// of NetworkGateways. So an edit of keys is an edit of the policies that read them, and touches their listeners alone.
-// No plan waits for a server.
+// Fetched key sets are part of the record of their RequestAuthentication, and resolved addresses are part of
+// NetworkGateways. So a change of keys is a change of the policies that use them, and affects their listeners only.
+// Planning does not wait for any server.
 //
-// A private key is no part of its record. Normalisation returns it beside the record (ingest.UnsealedRecord), which is
+// A private key is not part of its record. Object returns it beside the record (ingest.UnsealedRecord), which is
 // written once the key is sealed. Other records do not wait for a key that cannot be sealed.
 package normal
 
@@ -18,6 +20,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -29,32 +32,34 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Options is what every object's normal form depends on beside the mesh configuration.
+// Options contains the settings, beside the mesh configuration, on which the records depend.
 type Options struct {
 	Domain          string // DNS suffix of the cluster; default cluster.local
-	Cluster         string // what the config cluster is called (CLUSTER_ID of its proxies); default Kubernetes
-	Network         string // of endpoints that nothing else gives a network; usually empty
-	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
-	SystemNamespace string // where that ConfigMap lives; default istio-system
-	// signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
+	Cluster         string // name of the config cluster (CLUSTER_ID of its proxies); default Kubernetes
+	Network         string // network of endpoints to which no other rule assigns one; usually empty
+	Revision        string // the mesh configuration is ConfigMap istio-<Revision>; empty: istio
+	SystemNamespace string // namespace of that ConfigMap; default istio-system
+	// Signers reports whether Kubernetes signers sign workload certificates. Their certificates are then found in the mesh
+	// configuration (caCertificates, certSigners).
 	Signers bool
-	// Automatic: hosts of ServiceEntries that state no address have automatic ones, of these ranges (PILOT_ENABLE_IP_AUTOALLOCATE); empty: they have none.
+	// Automatic has the ranges of the automatic addresses for hosts of ServiceEntries that state no address
+	// (PILOT_ENABLE_IP_AUTOALLOCATE); empty: such hosts get no addresses.
 	Automatic []netip.Prefix
-	// KeysOfCluster: keys of RequestAuthentications are fetched from Services and Pods of the clusters, too (--jwks-cluster).
+	// KeysOfCluster permits key sets of RequestAuthentications at Services and Pods of the clusters (--jwks-cluster).
 	KeysOfCluster bool
-	// ResolveGateways: names that gateways of networks have for addresses are resolved (RESOLVE_HOSTNAME_GATEWAYS).
+	// ResolveGateways enables the resolution of network gateways whose address is a host name (RESOLVE_HOSTNAME_GATEWAYS).
 	ResolveGateways bool
-	// MergedListeners: TCP ports of all headless Services have one listener each
-	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER), and not those alone whose annotation says so. LocalNames: names of
-	// headless Services have the endpoints of the proxy's own cluster alone (ENABLE_MULTICLUSTER_HEADLESS=false).
+	// MergedListeners configures one listener for each TCP port of every headless Service
+	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER); otherwise only Services with the annotation have that. LocalNames
+	// limits names of headless Services to endpoints in the proxy's own cluster (ENABLE_MULTICLUSTER_HEADLESS=false).
 	MergedListeners, LocalNames bool
-	Isolation                   Isolation // of tenants
+	Isolation                   Isolation // isolation of tenants
 }
 
-// Normalizer holds Options with their defaults. It is immutable.
+// Normalizer turns objects into records with given Options. It is immutable and safe for concurrent use.
 type Normalizer struct{ Options }
 
-// New fills in the defaults.
+// New returns a Normalizer; empty options have their defaults.
 func New(o Options) *Normalizer {
 	o.Domain = cmp.Or(strings.ToLower(o.Domain), "cluster.local")
 	o.Cluster = cmp.Or(o.Cluster, "Kubernetes")
@@ -62,58 +67,68 @@ func New(o Options) *Normalizer {
 	return &Normalizer{o}
 }
 
-// Lookup is what objects are joined with, each with those of its own origin. Answers are immutable; nil where there is no such thing.
+// Lookup finds the objects that one object depends on, each in the origin of that object. Results are immutable; nil or
+// zero stands for a missing object.
 type Lookup interface {
 	Pod(id object.ID) *Pod
-	PodAt(id object.ID) *Pod // that has an address (PodAtID)
+	PodAt(id object.ID) *Pod // by address (PodAtID)
 	Node(id object.ID) *Node
 	Nodes(of origin.Origin) iter.Seq[*Node] // all of an origin, in any order
 	Namespace(id object.ID) *Namespace
-	Role(id object.ID) *Role        // a Role or a ClusterRole
+	Role(id object.ID) *Role        // of a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
-	Networks() *meshv1.MeshNetworks // nil: none
-	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
+	Networks() *meshv1.MeshNetworks // nil: there is no meshNetworks
+	// Automatic returns the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
-	AutomaticAt(id object.ID) object.ID // whose an automatic address is (AutomaticAtID, AutomaticID); zero: nobody's
-	Resolved(id object.ID) []string     // the addresses of a name (ResolvedID)
-	Keys(id object.ID) Keys             // what is known of the keys at a source (KeysID)
+	// AutomaticAt returns the AutomaticID of the ServiceEntry with an automatic address (AutomaticAtID); zero: it is not
+	// assigned.
+	AutomaticAt(id object.ID) object.ID
+	Resolved(id object.ID) []string // addresses of a host name (ResolvedID)
+	Keys(id object.ID) Keys         // state of a key source (KeysID)
 	Owners
 }
 
-// Result is one object, normalised.
+// Result is the normal form of one object.
 type Result struct {
 	Records  []model.Record
 	Problems []object.Problem
-	// Spoiled: the object has an error. Records is empty, and what was good before stands.
+	// Spoiled reports that the object has an error. Records is then empty, and the previous records remain in effect.
 	Spoiled bool
-	// Refused are those of the problems for which Istio's webhook refuses an object that applies all the same where it is there already, as in
-	// istiod, which does not look at it again: so does ours. They are warnings among Problems too.
+	// Refused lists the problems for which the webhook refuses the object, although an existing one is applied. istiod has
+	// the same difference, since it does not validate stored objects again. Problems contains them as warnings too.
 	Refused []object.Problem
-	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
-	// closed.
+	// Closed is set for a spoiled policy: the record to use until a valid version exists. It refuses all requests to the
+	// workloads that the policy selects.
 	Closed model.Record
-	// Refs are the Pods, their addresses (PodAtID), Nodes, Namespaces, Roles, automatic addresses, names and owners (HostID) that were looked up, whether they are there or not, and AllNodes
-	// where all were: when one of them changes, this object is normalised again.
+	// Refs identifies the objects that were looked up, whether they exist or not: Pods, Pods by address (PodAtID), Nodes
+	// or AllNodes, Namespaces, Roles, automatic addresses, host names, key sets and owners (HostID). After a change of one
+	// of them the object has to be normalised again.
 	Refs []object.ID
-	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
-	// goes anywhere. nil: the record needs none.
+	// Private is the private key of the one record, a Secret's. The record does not contain it, and may be stored only
+	// after the key is sealed. nil: the object has no private key.
 	Private model.PrivateKey
-	// UsesMesh: the result depends on the mesh configuration.
+	// Until is the end of validity of the certificate of Private, which is the value of the field UntilAt. Both are empty
+	// without a certificate.
+	Until   time.Time
+	UntilAt string
+	// UsesMesh reports whether the result depends on the mesh configuration.
 	UsesMesh bool
 }
 
+// kindKey identifies a kind of objects.
 type kindKey struct{ group, kind string }
 
-// normalise is how one kind becomes records; it reports through r.
+// normalise returns the records of an object of one kind, and reports problems to r.
 type normalise func(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record
 
+// The API versions that this package reads.
 var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
 var istioTelemetryVersions = []string{"v1", "v1alpha1"}
 
-// kinds is everything that is acted on. fn is nil for kinds that are only joined with (their Parse functions read them)
-// or accepted for later. Those of Kubernetes come from every cluster, Istio's are configuration, which comes from the config cluster
-// alone (see configuration).
+// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own, which others depend
+// on (see their Parse functions). Kubernetes' kinds are read from every cluster, Istio's from the config cluster (see
+// configuration).
 var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
@@ -148,13 +163,13 @@ var kinds = map[kindKey]struct {
 	{model.GroupTelemetry, "Telemetry"}:            {istioTelemetryVersions, telemetryRecords},
 }
 
-// Served says whether an object is of a kind and version that this package reads.
+// Served reports whether this package reads the kind and version of an object.
 func Served(obj *object.Object) bool {
 	return slices.Contains(kinds[kindKey{obj.ID.Group, obj.ID.Kind}].versions, obj.Version)
 }
 
-// Object normalises one object. Kinds that are only joined with (Node, Namespace, Role, ConfigMap) give no records here: see
-// ParseNode and its like.
+// Object returns the normal form of one object. Kinds that only others depend on (Node, Namespace, Role, ConfigMap)
+// have Parse functions instead, and yield no records here.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	r := &report{id: obj.ID, location: obj.Location}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
@@ -188,8 +203,8 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	return result
 }
 
-// SourceObject is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
-// the Mesh record and the gateways of meshNetworks.
+// SourceObject returns the ID of the object that a record was made from: the inverse of the keys in Object. It returns
+// the zero ID for the Mesh record and for the gateways of meshNetworks.
 func SourceObject(key model.Key) object.ID {
 	id := object.ID{Origin: key.Origin, Namespace: key.Namespace, Name: key.Name}
 	id.Group, id.Kind = key.Kind.Object()
@@ -218,20 +233,25 @@ func SourceObject(key model.Key) object.ID {
 		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {
 			id.Group, id.Kind, id.Name = model.GroupNetworking, "WorkloadEntry", rest
 		}
+	case model.KindSecret:
+		if rest, ok := strings.CutPrefix(key.Name, model.ConfigMapPrefix); ok {
+			id.Kind, id.Name = "ConfigMap", rest
+		}
 	case model.KindSecretReader:
 		if key.Namespace == "" {
 			id.Kind = "ClusterRoleBinding"
 		}
-	default: // the object has the record's namespace and name
+	default: // the object has the namespace and name of the record
 	}
 	return id
 }
 
-// externalNamePrefix begins the names of the Endpoints of a Service of type ExternalName, as model.ServiceEntryPrefix those of a ServiceEntry. What follows
-// another colon tells the parts of one object apart; no Kubernetes name has a colon in it.
+// externalNamePrefix is the prefix of the names of Endpoints of a Service of type ExternalName, as
+// model.ServiceEntryPrefix is for a ServiceEntry. A suffix after another colon distinguishes several records of one
+// object. Names of Kubernetes objects contain no colon.
 const externalNamePrefix = "externalname:"
 
-// report collects what is wrong with one object.
+// report collects the problems of one object, and the other fields of its Result.
 type report struct {
 	id       object.ID
 	location string
@@ -241,12 +261,14 @@ type report struct {
 	refs     []object.ID
 	mesh     bool
 	private  model.PrivateKey
+	until    time.Time
+	untilAt  string
 }
 
-// maxProblems bounds what one object can fill the list of problems with.
+// maxProblems bounds the problems reported for one object.
 const maxProblems = 50
 
-// errorf reports what spoils the object, and is Invalid; the other methods say what else it is.
+// errorf reports an invalid field, and spoils the object. The methods below it do so with other codes.
 func (r *report) errorf(field, format string, args ...any) {
 	r.spoil(problem.Invalid, field, format, args...)
 }
@@ -268,19 +290,20 @@ func (r *report) spoil(code problem.Code, field, format string, args ...any) {
 	r.add(r.problem(code, problem.Error, field, format, args...))
 }
 
-// warnf reports what is wrong with an object that applies all the same.
+// warnf reports a problem of an object that is applied anyway.
 func (r *report) warnf(code problem.Code, field, format string, args ...any) {
 	r.add(r.problem(code, problem.Warning, field, format, args...))
 }
 
-// analysef is warnf of what Istio's analyzers have a code for.
+// analysef reports a warning that has a code of Istio's analyzers.
 func (r *report) analysef(analyzer problem.Analyzer, code problem.Code, field, format string, args ...any) {
 	one := r.problem(code, problem.Warning, field, format, args...)
 	one.Analyzer = analyzer
 	r.add(one)
 }
 
-// refusef reports what an object is refused for by the webhook, and what spoils nothing where it is there all the same (Result.Refused).
+// refusef reports a problem for which the webhook refuses the object, while an existing one is applied
+// (Result.Refused).
 func (r *report) refusef(code problem.Code, field, format string, args ...any) {
 	r.add(r.problem(code, problem.Warning, field, format, args...))
 	if len(r.refused) < maxProblems {
@@ -288,12 +311,13 @@ func (r *report) refusef(code problem.Code, field, format string, args ...any) {
 	}
 }
 
+// add appends a problem. In a full list an error replaces the last warning.
 func (r *report) add(one object.Problem) {
 	if len(r.problems) < maxProblems {
 		r.problems = append(r.problems, one)
 		return
 	}
-	for i := len(r.problems) - 1; i >= 0 && one.Severity == problem.Error; i-- { // what spoils an object is not hidden by what does not
+	for i := len(r.problems) - 1; i >= 0 && one.Severity == problem.Error; i-- {
 		if r.problems[i].Severity == problem.Warning {
 			r.problems[i] = one
 			return
@@ -301,30 +325,33 @@ func (r *report) add(one object.Problem) {
 	}
 }
 
+// problem returns a problem of the object.
 func (r *report) problem(code problem.Code, severity problem.Severity, field, format string, args ...any) object.Problem {
 	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 
+// ref records a lookup. Repetitions are harmless, so only the last few are compared.
 func (r *report) ref(id object.ID) {
-	if !slices.Contains(r.refs[max(0, len(r.refs)-4):], id) { // mostly the last few; a repetition does no harm
+	if !slices.Contains(r.refs[max(0, len(r.refs)-4):], id) {
 		r.refs = append(r.refs, id)
 	}
 }
 
+// result returns the Result with the given records.
 func (r *report) result(records []model.Record) Result {
 	if r.spoiled {
-		records, r.private = nil, nil
+		records, r.private, r.until, r.untilAt = nil, nil, time.Time{}, ""
 	}
 	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh,
-		Private: r.private}
+		Private: r.private, Until: r.until, UntilAt: r.untilAt}
 }
 
-// unacted reports a field that is set and not acted on.
+// unacted warns of a field that is set and has no effect in this version.
 func (r *report) unacted(at string, row *fields.Row) {
 	r.warnf(problem.NotSupported, at, "is not acted on by this version: %s", row.Text)
 }
 
-// record makes one record; a body that does not encode (invalid UTF-8 is the one way) spoils the object.
+// record returns one record in a list. A body that cannot be encoded, because of invalid UTF-8, spoils the object.
 func (r *report) record(kind model.Kind, obj *object.Object, name string, body proto.Message) []model.Record {
 	created := int64(0)
 	if !obj.Created.IsZero() {
@@ -340,7 +367,9 @@ func (r *report) record(kind model.Kind, obj *object.Object, name string, body p
 
 // CompareProblems orders problems by object, then field, then message.
 func CompareProblems(a, b object.Problem) int {
-	return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
-		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location),
-		cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+	if a.ID != b.ID {
+		return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
+			cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin))
+	}
+	return cmp.Or(cmp.Compare(a.Location, b.Location), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }

@@ -109,16 +109,13 @@ func (f *fake) AutomaticAt(id object.ID) object.ID {
 
 var testNormal = New(Options{})
 
-// istio is an Istio object of kind in namespace shop, with this spec.
+// istio is an object of a kind with a definition, in namespace shop, with this spec.
 func istio(kind, spec string) string {
 	version := model.GroupNetworking + "/v1"
-	switch kind {
-	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
-		version = model.GroupSecurity + "/v1"
-	case "WasmPlugin", "TrafficExtension":
-		version = model.GroupExtensions + "/v1alpha1"
-	case "Telemetry":
-		version = model.GroupTelemetry + "/v1"
+	for of, row := range kinds {
+		if of.kind == kind && model.Defined(of.group) {
+			version = of.group + "/" + row.versions[0]
+		}
 	}
 	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", version, kind,
 		strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
@@ -147,7 +144,8 @@ func wantBody(t *testing.T, result Result, key model.Key, body string) {
 	t.Errorf("no record %v among %v; problems %v", key, result.Records, result.Problems)
 }
 
-// wantProblems fails unless the problems are these, each "field: part of the message" with "warning " in front of warnings.
+// wantProblems fails unless the problems are these, each "field: part of the message" with "warning " in front of
+// warnings.
 func wantProblems(t *testing.T, problems []object.Problem, want ...string) {
 	t.Helper()
 	left := want
@@ -273,7 +271,7 @@ func TestDurationsAsIstioTakesThem(t *testing.T) {
 	}
 }
 
-// What means the same gives the same bytes.
+// Objects with the same meaning yield the same bytes.
 func TestSemanticNoOpsGiveTheSameHash(t *testing.T) {
 	for name, pair := range map[string][2]string{
 		"default gateway": {istio("VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a}}]}]}"),

@@ -18,29 +18,31 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// IsPolicy says whether an object is a policy: one that is left out would open what it closes.
+// IsPolicy reports whether an object is a security policy, whose omission would permit requests that it refuses.
 func IsPolicy(id object.ID) bool {
 	kind, _ := model.ParseKind(id.Kind)
 	return id.Group == model.GroupSecurity && kind.IsPolicy()
 }
 
-// Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was
-// read of it; with a nil JSON or an unreadable selector it selects all of its namespace (of the mesh, in the root
-// namespace). Nil for objects that are no policies or for no sidecar (targetRefs), have no name or are not of the config cluster.
+// Closed returns the record to use for a policy without any valid version: it refuses all requests to the selected
+// workloads. If the JSON of obj is nil or its selector is invalid, all workloads in the policy's scope are selected:
+// its namespace, or the mesh for the root namespace. With targetRefs, the proxies of the Gateways that these name are
+// selected. The result is nil for objects that are not policies, have targetRefs without a Gateway, have no name, or
+// are not in the config cluster.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
 	}
 	kind, _ := model.ParseKind(obj.ID.Kind)
-	selector, targeted := readableSelector(obj.JSON)
-	if targeted {
+	selector, targets := readableSelector(obj.JSON)
+	spec := policySpec(obj.ID, selector, root, targets)
+	if spec == nil {
 		return nil
 	}
-	spec := policySpec(obj.ID, selector, root)
 	spec.Closed = true
 	records := (&report{}).record(kind, obj, obj.ID.Name, spec)
-	if len(records) == 0 { // a label that cannot be encoded: select everything
-		spec.Selector = nil
+	if len(records) == 0 { // a label cannot be encoded: select all workloads
+		spec.Selector, spec.Gateways = nil, nil
 		records = (&report{}).record(kind, obj, obj.ID.Name, spec)
 	}
 	if len(records) == 0 {
@@ -49,60 +51,78 @@ func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	return records[0]
 }
 
-// readableSelector is the labels of a policy's selector; empty (everything) unless all of it can be read. targeted: it has targetRefs.
-func readableSelector(raw []byte) (labels map[string]string, targeted bool) {
+// readableSelector returns the labels of a policy's selector, and its targets. If one label is invalid it returns no
+// labels, which select all workloads.
+func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.PolicyTargetReference) {
+	type target struct{ Group, Kind, Name string }
 	var whole struct {
 		Spec struct {
 			Selector struct {
 				MatchLabels map[string]string `json:"matchLabels"`
 			} `json:"selector"`
-			TargetRef  map[string]any   `json:"targetRef"`
-			TargetRefs []map[string]any `json:"targetRefs"`
+			TargetRef  *target  `json:"targetRef"`
+			TargetRefs []target `json:"targetRefs"`
 		} `json:"spec"`
 	}
 	if json.Unmarshal(raw, &whole) != nil {
-		return nil, false
+		return nil, nil
 	}
-	targeted = whole.Spec.TargetRef != nil || len(whole.Spec.TargetRefs) > 0
+	if one := whole.Spec.TargetRef; one != nil {
+		whole.Spec.TargetRefs = append(whole.Spec.TargetRefs, *one)
+	}
+	for _, t := range whole.Spec.TargetRefs {
+		targets = append(targets, &typev1.PolicyTargetReference{Group: t.Group, Kind: t.Kind, Name: t.Name})
+	}
 	for key, value := range whole.Spec.Selector.MatchLabels {
 		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-			return nil, targeted
+			return nil, targets
 		}
 	}
-	return whole.Spec.Selector.MatchLabels, targeted
+	return whole.Spec.Selector.MatchLabels, targets
 }
 
-// policySpec decides whom a policy reaches. One in the root namespace reaches the whole mesh: without a selector always,
-// with a selector unless it is a PeerAuthentication, which then stays in the root namespace.
-// https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector.
-func policySpec(id object.ID, selector map[string]string, root string) *model.PolicySpec {
+// policySpec returns the scope of a policy. A policy in the root namespace applies to the whole mesh, except a
+// PeerAuthentication with a selector, which applies to the root namespace
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector). A policy with targets applies
+// to the Gateways among them; without a Gateway the result is nil.
+func policySpec(id object.ID, selector map[string]string, root string, targets []*typev1.PolicyTargetReference) *model.PolicySpec {
+	if len(targets) > 0 {
+		names := model.TargetGateways(targets)
+		if len(names) == 0 {
+			return nil
+		}
+		return &model.PolicySpec{Selector: model.SelectorOfGateways(names), Gateways: names}
+	}
 	inRoot := id.Namespace == root
 	return &model.PolicySpec{Selector: selector, MeshWide: inRoot && (len(selector) == 0 || id.Kind != "PeerAuthentication")}
 }
 
-// targeted says whether an object is for what it names, Gateways and Services with a waypoint, and so for no sidecar, whatever its selector (Istio:
-// ShouldAttachPolicy in pilot/pkg/model/policyattachment.go).
-func targeted(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) bool {
-	return one != nil || len(all) > 0
+// allTargets returns the targets of an object's fields targetRef and targetRefs, of which it may have one.
+func allTargets(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) []*typev1.PolicyTargetReference {
+	if one != nil {
+		all = append(all[:len(all):len(all)], one)
+	}
+	return all
 }
 
-// attachable are the groups and kinds that a policy may be for (PolicyTargetReference in istio.io/api; istio: pkg/config/validation,
-// validatePolicyTargetReference).
+// attachable are the groups and kinds that targetRefs may name (PolicyTargetReference in istio.io/api; istio:
+// pkg/config/validation, validatePolicyTargetReference).
 var attachable = []string{"gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "/Service", "core/Service",
 	"networking.istio.io/ServiceEntry"}
 
-// targetRefs refuses what Istio's webhook refuses of whom an object is for: more than one of selector, targetRef and targetRefs, and what no object of that kind
-// can be for.
+// targetRefs refuses, as Istio's webhook does, an object with more than one of selector, targetRef and targetRefs, and
+// targets of kinds that are not attachable.
 func (r *report) targetRefs(selector *typev1.WorkloadSelector, one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) {
 	switch {
 	case selector != nil && (one != nil || len(all) > 0):
-		r.refusef(problem.Invalid, "spec.targetRefs", "stands with selector: one of the two")
+		r.refusef(problem.Invalid, "spec.targetRefs", "must not be set together with spec.selector")
 	case one != nil && len(all) > 0:
-		r.refusef(problem.Invalid, "spec.targetRefs", "stands with targetRef: one of the two")
+		r.refusef(problem.Invalid, "spec.targetRefs", "must not be set together with spec.targetRef")
 	}
 	r.eachTarget(one, all)
 }
 
+// eachTarget validates each target of an object.
 func (r *report) eachTarget(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) {
 	if one != nil {
 		r.target("spec.targetRef", one)
@@ -112,20 +132,23 @@ func (r *report) eachTarget(one *typev1.PolicyTargetReference, all []*typev1.Pol
 	}
 }
 
+// target refuses an invalid target, and reports one that no proxy here belongs to.
 func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	if t.GetName() == "" {
 		r.refusef(problem.Required, at+".name", "must not be empty")
 	}
 	if t.GetNamespace() != "" {
-		r.refusef(problem.Invalid, at+".namespace", "a policy is for what its own namespace has, and names none")
+		r.refusef(problem.Invalid, at+".namespace", "must be empty: a policy can target only objects of its own namespace")
 	}
 	if of := t.GetGroup() + "/" + t.GetKind(); !slices.Contains(attachable, of) {
-		r.refusef(problem.Invalid, at+".kind", "%q is nothing that a policy can be for: want one of %s", of, strings.Join(attachable, ", "))
+		r.refusef(problem.Invalid, at+".kind", "policies cannot target %q: want one of %s", of, strings.Join(attachable, ", "))
+	} else if !model.TargetsGateway(t.GetGroup(), t.GetKind()) {
+		r.warnf(problem.NotSupported, at+".kind", "%s targets are for waypoints, which are not served: nothing is selected by this one", t.GetKind())
 	}
 }
 
-// policy decodes a policy. An unknown field is an error here: ignoring a misspelt restriction would open what it was
-// meant to close.
+// policy decodes a policy; false: it is invalid. An unknown field is an error here, since ignoring a misspelt
+// restriction would permit requests.
 func (r *report) policy(obj *object.Object, into proto.Message, selector func() *typev1.WorkloadSelector) bool {
 	if !r.spec(obj, into) {
 		return false
@@ -139,26 +162,27 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 	return !r.spoiled
 }
 
-// authorizationPolicyRecords understands what this version enforces. Anything else that might refuse closes what it
-// selects. A dry run is kept as AUDIT, which refuses nothing, beside what it would be.
+// authorizationPolicyRecords returns the record of an AuthorizationPolicy. If a field that cannot be enforced might
+// refuse requests, the record refuses all requests. A dry run is stored with action AUDIT, which refuses nothing;
+// PolicySpec.dry_run holds the original action.
 func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.AuthorizationPolicy{}
 	if !r.policy(obj, p, p.GetSelector) {
 		return nil
 	}
 	r.mesh = true
-	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
-	action := p.Action
-	if r.dryRun(obj, action) {
-		p.Action, spec.DryRun = securityv1.AuthorizationPolicy_AUDIT, dryRuns[action]
+	action, dry := p.Action, r.dryRun(obj, p.Action)
+	if dry {
+		p.Action = securityv1.AuthorizationPolicy_AUDIT
 	}
 	r.targetRefs(p.Selector, p.TargetRef, p.TargetRefs)
 	r.authorization(p, action)
-	if r.spoiled {
+	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace(), allTargets(p.TargetRef, p.TargetRefs))
+	if r.spoiled || spec == nil {
 		return nil
 	}
-	if targeted(p.TargetRef, p.TargetRefs) {
-		return nil
+	if dry {
+		spec.DryRun = dryRuns[action]
 	}
 	if field, why := unenforced(p); why != "" && !harmless(p) {
 		spec.Closed = true
@@ -167,16 +191,17 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
 }
 
-// dryRun is the annotation of a policy that is tried.
+// dryRun is the annotation of a policy that is evaluated and not enforced.
 const dryRun = "istio.io/dry-run"
 
+// dryRuns maps the action of a dry run to its form in the record.
 var dryRuns = map[securityv1.AuthorizationPolicy_Action]model.DryRun{
 	securityv1.AuthorizationPolicy_ALLOW: model.DryRun_DRY_RUN_ALLOW, securityv1.AuthorizationPolicy_DENY: model.DryRun_DRY_RUN_DENY,
 	securityv1.AuthorizationPolicy_AUDIT: model.DryRun_DRY_RUN_AUDIT, securityv1.AuthorizationPolicy_CUSTOM: model.DryRun_DRY_RUN_AUDIT,
 }
 
-// dryRun says whether a policy is tried, and refuses nothing. Istio's webhook takes the annotation for the actions ALLOW and DENY (checkDryRunAnnotation in its
-// pkg/config/validation).
+// dryRun reports whether a policy is a dry run. Istio's webhook accepts the annotation for the actions ALLOW and DENY
+// only (checkDryRunAnnotation in its pkg/config/validation).
 func (r *report) dryRun(obj *object.Object, action securityv1.AuthorizationPolicy_Action) bool {
 	const at = "metadata.annotations[" + dryRun + "]"
 	stated, has := obj.Annotations[dryRun]
@@ -185,15 +210,15 @@ func (r *report) dryRun(obj *object.Object, action securityv1.AuthorizationPolic
 	case has && err != nil:
 		r.refusef(problem.Invalid, at, "%q is neither true nor false: the policy is enforced", stated)
 	case has && action == securityv1.AuthorizationPolicy_CUSTOM:
-		r.refusef(problem.NotSupported, at, "is for the actions ALLOW and DENY: the provider of a dry run is not asked, and what the rules "+
-			"match is counted")
+		r.refusef(problem.NotSupported, at, "applies to the actions ALLOW and DENY only: the external authorizer is not called, and "+
+			"requests that match the rules are only counted")
 	case has && action == securityv1.AuthorizationPolicy_AUDIT:
-		r.refusef(problem.NoEffect, at, "is for the actions ALLOW and DENY: AUDIT refuses nothing")
+		r.refusef(problem.NoEffect, at, "applies to the actions ALLOW and DENY only: AUDIT refuses nothing")
 	}
 	return is
 }
 
-// harmless says whether the policy certainly refuses nothing.
+// harmless reports whether the policy certainly refuses no request.
 func harmless(p *securityv1.AuthorizationPolicy) bool {
 	switch p.Action {
 	case securityv1.AuthorizationPolicy_ALLOW:
@@ -211,7 +236,8 @@ func harmless(p *securityv1.AuthorizationPolicy) bool {
 	return false
 }
 
-// peerAuthenticationRecords understands every mode that this version knows; another closes.
+// peerAuthenticationRecords returns the record of a PeerAuthentication. With an unknown mode the record refuses all
+// requests.
 func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.PeerAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -222,7 +248,7 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 		r.requiredf("spec.portLevelMtls", "needs a selector")
 		return nil
 	}
-	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
+	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace(), nil)
 	known := func(m *securityv1.PeerAuthentication_MutualTLS) bool {
 		return m.GetMode() >= securityv1.PeerAuthentication_MutualTLS_UNSET && m.GetMode() <= securityv1.PeerAuthentication_MutualTLS_STRICT
 	}
@@ -234,11 +260,12 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 		}
 	}
 	if spec.Closed {
-		r.warnf(problem.NotSupported, "spec.mtls.mode", "is not known: what it selects is closed to all requests")
+		r.warnf(problem.NotSupported, "spec.mtls.mode", "unknown mode, here or in spec.portLevelMtls: the selected workloads refuse all requests")
 	}
 	return r.policyRecord(model.KindPeerAuthentication, obj, spec, p)
 }
 
+// policyRecord returns the record of a policy.
 func (r *report) policyRecord(kind model.Kind, obj *object.Object, spec *model.PolicySpec, p proto.Message) []model.Record {
 	raw, err := deterministic.Marshal(p)
 	if err != nil {

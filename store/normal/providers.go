@@ -12,9 +12,10 @@ import (
 
 //lint:file-ignore SA1019 deprecated fields are what users' YAML still has
 
-// checkExtensionProviders checks what Istio's control plane checks of each provider of a mesh configuration, and what Envoy would refuse the listeners for. One
-// that is wrong is left out of it, as if there were none of its name: what names it closes, or sends nothing, and the rest of the mesh configuration applies
-// (istiod warns, and refuses for itself what it makes of that provider: validateExtensionProvider in pkg/config/validation/agent).
+// checkExtensionProviders validates the providers of a mesh configuration by the rules of Istio's control plane and of
+// Envoy. An invalid provider is removed, as if its name were unknown: policies that use it refuse requests, telemetry
+// that uses it sends nothing, and the rest of the mesh configuration applies. istiod warns, and omits the resources of
+// that provider (validateExtensionProvider in pkg/config/validation/agent).
 func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	spoiled, seen, good := r.spoiled, map[string]bool{}, []*meshv1.MeshConfig_ExtensionProvider(nil)
 	for i, p := range config.GetExtensionProviders() {
@@ -32,7 +33,7 @@ func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 		r.answer(at+".envoyExtAuthzGrpc", p.GetEnvoyExtAuthzGrpc())
 		checkTracer(r, at, p)
 		if r.spoiled {
-			r.errorf(at, "provider %q is left out: what names it has none", p.GetName())
+			r.errorf(at, "provider %q is left out: its users have no provider", p.GetName())
 			continue
 		}
 		good = append(good, p)
@@ -40,7 +41,7 @@ func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	config.ExtensionProviders, r.spoiled = good, spoiled
 }
 
-// providerService checks that a provider is of some kind, and its service and its port where the kind has them.
+// providerService validates that a provider has a kind and, where the kind requires them, a service and a port.
 func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	m := p.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
@@ -66,6 +67,7 @@ func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvid
 	r.port(at+".port", of.GetPort())
 }
 
+// httpAuthorizer validates a provider of external authorization by HTTP.
 func (r *report) httpAuthorizer(at string, http *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
 	r.answer(at, http)
 	if prefix := http.GetPathPrefix(); prefix != "" {
@@ -88,7 +90,7 @@ func (r *report) httpAuthorizer(at string, http *meshv1.MeshConfig_ExtensionProv
 	}
 }
 
-// answer checks what providers of external authorization of both kinds say of questions and answers.
+// answer validates the fields that providers of external authorization by HTTP and by gRPC have in common.
 func (r *report) answer(at string, of interface {
 	GetStatusOnError() string
 	GetTimeout() *durationpb.Duration
@@ -104,7 +106,7 @@ func (r *report) answer(at string, of interface {
 	}
 }
 
-// answered says whether a code is one of envoy.type.v3.StatusCode.
+// answered reports whether a code is a value of envoy.type.v3.StatusCode.
 func answered(code int) bool {
 	switch {
 	case code >= 200 && code <= 208, code >= 300 && code <= 305, code >= 400 && code <= 417, code >= 421 && code <= 424, code >= 500 &&

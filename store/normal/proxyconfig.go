@@ -11,11 +11,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// imageType is what may end the tag of an image (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests).
+// imageType matches a suffix of the tag of an image
+// (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests).
 var imageType = regexp.MustCompile(`^[\w.-]{0,100}$`)
 
-// proxyConfigRecords checks a ProxyConfig (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Beside what Istio's webhook refuses, what no
-// Pod could be created with is: it would spoil all that it selects.
+// proxyConfigRecords returns the record of a ProxyConfig
+// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). It refuses, beyond Istio's webhook, values
+// with which no Pod could be created.
 func proxyConfigRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	c := &proxyconfigv1.ProxyConfig{}
 	if !r.spec(obj, c) {

@@ -31,7 +31,7 @@ func TestProxyConfig(t *testing.T) {
 	}
 }
 
-// Aliases of aliases in a Pod's annotation are not decoded to what they stand for.
+// Nested aliases in a Pod's annotation are not expanded.
 func TestAliasesOfAPod(t *testing.T) {
 	bomb := "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c]\ne: [*d, *d, *d, *d]\n"
 	all := OfPod(map[string]string{"proxy.istio.io/config": bomb}, nil)

@@ -16,7 +16,8 @@ func ruleFor(s string) string {
 	return "{host: a, trafficPolicy: {loadBalancer: {localityLbSetting: {" + s + "}}}}"
 }
 
-// refused are objects that Istio's webhook refuses, and istiod draws all the same where they are there, each with the field that is wrong.
+// refused are objects that Istio's webhook refuses, and istiod applies if they exist, each with the path of the invalid
+// field.
 var refused = []struct{ kind, spec, field string }{
 	{"VirtualService", "{hosts: [a, a], " + oneRoute + "}", "spec.hosts[1]"},
 	{"VirtualService", "{hosts: ['*.a.com', www.a.com], " + oneRoute + "}", "spec.hosts[1]"},
@@ -130,9 +131,26 @@ var refused = []struct{ kind, spec, field string }{
 	{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.auth.claims[]', values: ['1']}]}]}", "spec.rules[0].when[0].key"},
 	{"AuthorizationPolicy", "{rules: [{when: [{key: 'experimental.a[b]', values: ['1']}]}]}", "spec.rules[0].when[0].key"},
 	{"AuthorizationPolicy", "{rules: [{when: [{key: source.port, values: ['1']}]}]}", "spec.rules[0].when[0].key"},
+	{"Gateway", "{selector: {a: b}}", "spec.servers"},
+	{"Gateway", oneServer("hosts: [a]"), "spec.servers[0].hosts[0]"},
+	{"Gateway", oneServer("hosts: ['f::1']"), "spec.servers[0].hosts[0]"},
+	{"Gateway", oneServer("hosts: ['~/a.com']"), "spec.servers[0].hosts[0]"},
+	{"Gateway", oneServer("hosts: ['*-a.com']"), "spec.servers[0].hosts[0]"},
+	{"Gateway", oneServer("hosts: [a.1]"), "spec.servers[0].hosts[0]"},
+	{"Gateway", oneServer("hosts: [" + strings.Repeat("x", 64) + ".com]"), "spec.servers[0].hosts[0]"},
+	{"Gateway", oneServer("port: {number: 80, protocol: HTTP}"), "spec.servers[0].port.name"},
+	{"Gateway", oneServer("port: {number: 80, name: a, protocol: HTTP, targetPort: 8080}"), "spec.servers[0].port.targetPort"},
+	{"Gateway", "{servers: [{hosts: [a.com], port: {number: 80, name: a, protocol: HTTP}}, {hosts: [a.com], port: {number: 81, name: a, protocol: TCP}}]}", "spec.servers[1].port.name"},
+	{"Gateway", oneServer("port: {number: 80, name: a, protocol: TCP}, tls: {mode: SIMPLE, credentialName: a}"), "spec.servers[0].tls"},
+	{"Gateway", oneServer("port: {number: 80, name: a, protocol: TCP}, tls: {}"), "spec.servers[0].tls"},
+	{"Gateway", oneServer("tls: {mode: SIMPLE, credentialName: a}"), "spec.servers[0].tls"},
+	{"Gateway", oneServer("tls: {httpsRedirect: true, serverCertificate: /a}"), "spec.servers[0].tls"},
+	{"Gateway", oneTLS("mode: SIMPLE, serverCertificate: /a, privateKey: /b, caCrl: /c"), "spec.servers[0].tls.caCrl"},
+	{"Gateway", oneTLS("mode: PASSTHROUGH, credentialName: a, caCrl: /c"), "spec.servers[0].tls.caCrl"},
+	{"Gateway", oneTLS("mode: PASSTHROUGH, credentialName: a, credentialNames: [b]"), "spec.servers[0].tls.credentialNames"},
 }
 
-// They are a warning, and a refusal for the webhook; the records stand.
+// The problems are warnings, and refusals for the webhook; the records stay in effect.
 func TestRefused(t *testing.T) {
 	for _, c := range refused {
 		r := testNormal.Object(read(t, istio(c.kind, c.spec)), &fake{})
@@ -145,7 +163,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What Istio admits although it may mean nothing applies, with a warning where it means nothing.
+// Values without an effect that Istio admits are applied, with a warning.
 func TestAdmitted(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for _, c := range []struct{ kind, spec, warning string }{
@@ -196,7 +214,7 @@ func TestDryRunIsRefused(t *testing.T) {
 	}
 }
 
-// A DENY rule goes without its fields of HTTP at ports of TCP, which is said unless it names ports.
+// A DENY rule applies without its HTTP fields at TCP ports. A warning reports it, unless the rule names ports.
 func TestDenyAtPortsOfTCP(t *testing.T) {
 	for rule, warned := range map[string]bool{
 		"{to: [{operation: {paths: [/a]}}]}":                                                           true,
@@ -220,7 +238,7 @@ func TestDenyAtPortsOfTCP(t *testing.T) {
 	}
 }
 
-// However many warnings an object has, what spoils it is among its problems.
+// For any number of warnings, the error that spoils an object is among its problems.
 func TestErrorsAreNotHiddenByWarnings(t *testing.T) {
 	rule := "{route: [{destination: {host: a}}]}, "
 	r := testNormal.Object(read(t, istio("VirtualService", "{hosts: [a], http: ["+strings.Repeat(rule, 2*maxProblems)+"{route: [{destination: {host: '*'}}]}]}")), &fake{})

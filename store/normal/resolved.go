@@ -9,18 +9,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ResolvedID names the object that says which addresses a name has. Its origin is no source of configuration: it comes from the leader alone
+// ResolvedID returns the ID of the object with the addresses of a host name. Only the leader emits such objects
 // (store/hostnames).
 func ResolvedID(name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.DNS), Group: object.OwnGroup, Kind: "ResolvedName", Name: name}
 }
 
-// resolvedObject is its content.
+// resolvedObject is the content of such an object.
 type resolvedObject struct {
 	Addresses []string `json:"addresses"`
 }
 
-// NewResolved makes the object of a name and its IPs. Errors are those of encoding.
+// NewResolved returns the object with the IP addresses of a host name. It fails if they cannot be encoded as JSON.
 func NewResolved(name string, addresses []string) (*object.Object, error) {
 	raw, err := json.Marshal(resolvedObject{addresses})
 	if err != nil {
@@ -29,7 +29,7 @@ func NewResolved(name string, addresses []string) (*object.Object, error) {
 	return &object.Object{ID: ResolvedID(name), Version: "v1", JSON: raw, Location: "DNS"}, nil
 }
 
-// ParseResolved reads what NewResolved made; nil: it did not make it.
+// ParseResolved returns the addresses in an object that NewResolved returned, and nil for any other object.
 func ParseResolved(obj *object.Object) []string {
 	var content resolvedObject
 	if json.Unmarshal(obj.JSON, &content) != nil {
@@ -38,10 +38,10 @@ func ParseResolved(obj *object.Object) []string {
 	return content.Addresses
 }
 
-// absolute is a name as it is asked for: lower case, without the dot at its end.
+// absolute returns a host name in the form in which it is resolved: lower case, without a final dot.
 func absolute(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// gatewayName is the addresses that a gateway has whose address is a name.
+// gatewayName returns the addresses of a gateway whose address is a host name.
 func (n *Normalizer) gatewayName(r *report, field, name string, ctx Lookup) []string {
 	if n.checkGatewayName(r, field, name) {
 		id := ResolvedID(absolute(name))
@@ -55,7 +55,7 @@ func (n *Normalizer) gatewayName(r *report, field, name string, ctx Lookup) []st
 	return nil
 }
 
-// checkGatewayName says whether the name of a gateway is one that is resolved.
+// checkGatewayName reports whether the host name of a gateway is resolved; otherwise it warns.
 func (n *Normalizer) checkGatewayName(r *report, field, name string) bool {
 	switch wrong := plainHost(absolute(name)); {
 	case wrong != "":

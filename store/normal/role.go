@@ -9,23 +9,25 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Role is what is read of a Role or ClusterRole: whether it gives the verb list on Secrets, which istiod, too, wants of whoever
-// it hands private keys to (istio: pilot/pkg/credentials/kube/secrets.go, Authorize).
+// Role is the part of a Role or ClusterRole that is read: whether it grants the verb list on Secrets. As in istiod,
+// that right is required of proxies that receive private keys (istio: pilot/pkg/credentials/kube/secrets.go,
+// Authorize).
 type Role struct{ ListsSecrets bool }
 
-// IsRole says whether an object is a Role or a ClusterRole.
+// IsRole reports whether an object is a Role or a ClusterRole.
 func IsRole(id object.ID) bool {
 	return id.Group == model.GroupRBAC && (id.Kind == "Role" || id.Kind == "ClusterRole")
 }
 
-// Equal says whether two Roles mean the same; nil is a Role that is not there.
+// Equal reports whether two Roles grant the same; nil stands for a missing Role.
 func (o *Role) Equal(other *Role) bool {
 	return o != nil && other != nil && *o == *other || o == nil && other == nil
 }
 
-// ParseRole reads a Role or ClusterRole. A rule for Secrets of certain names lets nobody list Secrets
-// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). Roles that are aggregated of others
-// have the rules that are written in them. A problem that is no warning means: not usable, what was known stands.
+// ParseRole parses a Role or ClusterRole. A rule for Secrets with resourceNames does not grant list
+// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). Of an aggregated ClusterRole
+// the rules in the object count. With an error among the problems the Role is nil, and the previous one remains in
+// effect.
 func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -47,7 +49,8 @@ func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	return role, nil
 }
 
-// bindingRecords joins a RoleBinding or a ClusterRoleBinding with its role; of one that lets nobody list Secrets there is no record.
+// bindingRecords returns the record of the accounts to which a RoleBinding or a ClusterRoleBinding grants list on
+// Secrets; without that right there is no record.
 func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	var whole struct {
 		RoleRef  struct{ APIGroup, Kind, Name string }
@@ -82,8 +85,8 @@ func bindingRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	return r.record(model.KindSecretReader, obj, obj.ID.Name, spec)
 }
 
-// serviceAccounts are those that a subject stands for, in the words of SecretReaderSpec; empty: none. Kubernetes knows service
-// accounts as users and as members of groups, too
+// serviceAccounts returns the service accounts of a subject, in the form of SecretReaderSpec; empty: no account.
+// Service accounts can be stated as users and as groups too
 // (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects).
 func serviceAccounts(kind, namespace, name string) string {
 	const users, groups = "system:serviceaccount:", "system:serviceaccounts"
@@ -105,7 +108,7 @@ func serviceAccounts(kind, namespace, name string) string {
 	default:
 		return ""
 	}
-	// A name that is no name must not come to mean more than one account.
+	// An invalid name must not match more than one account.
 	if namespace == "" || name == "" || strings.ContainsAny(namespace+name, "/*:") {
 		return ""
 	}

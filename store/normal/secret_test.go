@@ -52,7 +52,7 @@ func newPair(t testing.TB) pair {
 	return pair{encode("CERTIFICATE", der), encode("EC PRIVATE KEY", private), encode("X509 CRL", crl)}
 }
 
-// secret is a Secret as the API server gives it.
+// secret returns a Secret as an API server does.
 func secret(t testing.TB, name, kind string, data map[string]string) *object.Object {
 	t.Helper()
 	encoded := map[string]string{}
@@ -98,7 +98,7 @@ func TestSecrets(t *testing.T) {
 		"no certificate":         {tlsSecret, map[string]string{"tls.crt": a.key, "tls.key": a.key}, "", "", "", "", []string{"data.tls.crt: has no CERTIFICATE in PEM"}},
 		"a broken certificate":   {tlsSecret, map[string]string{"tls.crt": strings.Replace(a.cert, "M", "A", 1), "tls.key": a.key}, "", "", "", "", []string{"data.tls.crt: a certificate cannot be read"}},
 		"a broken CRL":           {tlsSecret, map[string]string{"tls.crt": a.cert, "tls.key": a.key, "ca.crl": a.cert}, "", "", "", "", []string{"data.ca.crl: has no X509 CRL in PEM"}},
-		"too many certificates":  {"Opaque", map[string]string{"ca.crt": strings.Repeat(a.cert, 4000)}, "", "", "", "", []string{"data.ca.crt: has|bytes, more than"}},
+		"too many certificates":  {"Opaque", map[string]string{"ca.crt": strings.Repeat(a.cert, 4000)}, "", "", "", "", []string{"data: has|bytes of certificates and keys, more than"}},
 		"broken trust of a pair": {tlsSecret, map[string]string{"tls.crt": a.cert, "tls.key": a.key, "ca.crt": "x"}, "", "", "", "", []string{"data.ca.crt: has no CERTIFICATE in PEM"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// Of credentials of registries the record says whose they are.
+// For registry credentials the record lists the registries.
 func TestPullSecrets(t *testing.T) {
 	for name, c := range map[string]struct {
 		data       map[string]string
@@ -158,7 +158,7 @@ func TestPullSecrets(t *testing.T) {
 	}
 }
 
-// Neither the record nor anything that is said about a Secret has the private key in it.
+// Neither the record nor any message about a Secret contains the private key.
 func TestSecretsAreNotShown(t *testing.T) {
 	a, b := newPair(t), newPair(t)
 	for _, data := range []map[string]string{
@@ -231,4 +231,35 @@ func FuzzSecret(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The record of a ConfigMap has certificates of authorities, with their revocation list, and nothing else. Names of
+// Secrets and ConfigMaps do not clash.
+func TestConfigMapsOfAuthorities(t *testing.T) {
+	a := newPair(t)
+	of := func(data map[string]string) Result {
+		raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "web", "namespace": "shop"}, "data": data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testNormal.Object(&object.Object{ID: object.ID{Kind: "ConfigMap", Namespace: "shop", Name: "web"}, Version: "v1", JSON: raw}, &fake{})
+	}
+	r := of(map[string]string{"ca.crt": a.key + a.cert, "ca.crl": a.crl, "tls.crt": a.cert, "tls.key": a.key})
+	wantProblems(t, r.Problems)
+	if len(r.Records) != 1 || r.Private != nil {
+		t.Fatalf("%v", r)
+	}
+	s := r.Records[0].(*model.Secret)
+	if s.Key.Name != model.ConfigMapPrefix+"web" || SourceObject(s.Key) != (object.ID{Kind: "ConfigMap", Namespace: "shop", Name: "web"}) {
+		t.Errorf("key %v of %v", s.Key, SourceObject(s.Key))
+	}
+	if string(s.Spec.Trust) != a.cert || string(s.Spec.Crl) != a.crl || len(s.Spec.Chain) > 0 {
+		t.Errorf("%v", s.Spec)
+	}
+	if r := of(map[string]string{"cacert": "x"}); !r.Spoiled {
+		t.Errorf("a broken one: %v", r)
+	}
+	if r := of(map[string]string{"app.conf": "x", "tls.crt": a.cert}); r.Spoiled || len(r.Records)+len(r.Problems) > 0 {
+		t.Errorf("one of another use: %v", r)
+	}
 }

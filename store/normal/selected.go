@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// What selectors pick: Pods and WorkloadEntries, as Workloads.
+// This file makes the Workload records of Pods and WorkloadEntries, which selectors match.
 
-// podRecords is the Workload of a Pod, as long as the Pod has an address and has not ended.
+// podRecords returns the Workload of a Pod that has an address and has not ended.
 func podRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	pod := ctx.Pod(obj.ID)
 	if pod == nil || pod.Address == "" || pod.Ended {
@@ -46,7 +46,7 @@ func podRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []mode
 	return r.record(model.KindWorkload, obj, obj.ID.Name, spec)
 }
 
-// workloadEntryRecords is the Workload of a WorkloadEntry
+// workloadEntryRecords returns the Workload of a WorkloadEntry
 // (https://istio.io/latest/docs/reference/config/networking/workload-entry/).
 func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	entry := &networkingv1.WorkloadEntry{}
@@ -56,7 +56,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	switch path, isUnix := strings.CutPrefix(entry.Address, "unix://"); {
 	case entry.Address == "" && entry.Network == "":
 		r.errorf("spec.address", "must not be empty without a network")
-	case entry.Address == "": // as an endpoint of a ServiceEntry
+	case entry.Address == "": // valid, as for endpoints of a ServiceEntry
 	case isUnix && len(entry.Ports) > 0:
 		r.errorf("spec.ports", "a Unix socket has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):
@@ -74,7 +74,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	if r.spoiled {
 		return nil
 	}
-	// Labels of the object count too, and first, as in istiod.
+	// As in istiod, labels of the object are added, and have priority.
 	labels := maps.Clone(entry.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -90,10 +90,11 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 		&model.WorkloadSpec{Source: model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY, Endpoint: e})
 }
 
-// healthChecked is the annotation of WorkloadEntries whose status says whether the workload is healthy.
+// healthChecked is the annotation of WorkloadEntries whose status contains the health of the workload.
 const healthChecked = "proxy.istio.io/health-checks-enabled"
 
-// machineHealth says whether a WorkloadEntry is healthy: where its health is checked, once the condition Healthy of its status says so.
+// machineHealth reports whether a WorkloadEntry is healthy. With the annotation, the condition Healthy of its status
+// must be True.
 func machineHealth(r *report, obj *object.Object) bool {
 	if obj.Annotations[healthChecked] != "true" {
 		return true

@@ -14,13 +14,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// untranslatedLabel is Knative's way to keep ports of Gateways from translation (istio:
+// pilot/pkg/model/gateway.go, DisableGatewayPortTranslationLabel). Any value counts.
+const untranslatedLabel = "experimental.istio.io/disable-gateway-port-translation"
+
+// exportToAnnotation lists the namespaces that see a Service.
 const exportToAnnotation = "networking.istio.io/exportTo"
 
-// wellKnownPorts are TCP where nothing is said, since their servers speak first: SMTP, DNS, MySQL, MongoDB.
+// wellKnownPorts are TCP without a stated protocol, since their servers send first: SMTP, DNS, MySQL, MongoDB.
 var wellKnownPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 
-// protocolNames is what a port's name prefix, appProtocol, or a ServiceEntry's protocol may say. Names of protocols that
-// are not looked into are TCP; those of MySQL and Redis are not, as by Istio's default (PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER).
+// protocolNames maps the prefix of a port's name, an appProtocol or a ServiceEntry's protocol to a protocol. MySQL and
+// Redis are plain TCP, as by Istio's default (PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER).
 var protocolNames = map[string]model.Protocol{
 	"http": model.Protocol_PROTOCOL_HTTP, "http_proxy": model.Protocol_PROTOCOL_HTTP,
 	"http2": model.Protocol_PROTOCOL_HTTP2, "grpc": model.Protocol_PROTOCOL_GRPC,
@@ -29,8 +34,8 @@ var protocolNames = map[string]model.Protocol{
 	"mongo": model.Protocol_PROTOCOL_MONGO, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
 }
 
-// protocolOf selects a Kubernetes Service port's protocol: appProtocol, else the prefix of its name, else a well-known
-// port, else detection. https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
+// protocolOf returns the protocol of a Service's port. Sources by priority: appProtocol, the prefix of the port's name,
+// a well-known port, detection (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/).
 func protocolOf(p corev1.ServicePort) model.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
 		return model.Protocol_PROTOCOL_UDP
@@ -61,6 +66,8 @@ func protocolOf(p corev1.ServicePort) model.Protocol {
 	return model.Protocol_PROTOCOL_AUTO
 }
 
+// serviceRecords returns the records of a Service: the service itself, its endpoint if it is of type ExternalName, and
+// its gateways of networks.
 func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	svc := &corev1.Service{}
 	if !r.kubernetes(obj, svc) {
@@ -74,7 +81,8 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		Distribution:    distribution(r, deref(svc.Spec.TrafficDistribution), obj, ctx),
 		NodeLocal:       svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 	}
-	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP { // of kube-proxy's; Istio's control plane does not read it either
+	_, spec.UntranslatedPorts = obj.Labels[untranslatedLabel]
+	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP { // for kube-proxy; Istio's control plane ignores it too
 		r.warnf(problem.NoEffect, "spec.sessionAffinity", "ClientIP does not hold for clients with a sidecar, as with Istio: consistentHash "+
 			"of a DestinationRule (useSourceIp) keeps a client to an endpoint")
 	}
@@ -108,9 +116,10 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	return append(r.record(model.KindService, obj, obj.ID.Name, spec), n.networkGateways(r, obj, svc, ctx)...)
 }
 
+// listenersAnnotation with value "merged" gives each TCP port of a headless Service one listener.
 const listenersAnnotation = "navarch.io/headless-listeners"
 
-// headless is what counts of headless Services alone.
+// headless sets the fields of a headless Service.
 func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations map[string]string) {
 	spec.LocalNames = spec.Headless && n.LocalNames
 	spec.MergedListeners = spec.Headless && n.MergedListeners
@@ -126,8 +135,8 @@ func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations ma
 	}
 }
 
-// externalName is a Service that is another name of a host: of a service of the mesh, which has it among its names then; or of nothing that the
-// mesh knows, where clients go by its DNS name.
+// externalName returns the records of a Service of type ExternalName. If its target is a service of the mesh, the
+// Service is an alias of it; otherwise clients connect to the target's DNS name.
 func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *model.ServiceSpec) []model.Record {
 	name := strings.TrimSuffix(strings.ToLower(svc.Spec.ExternalName), ".")
 	if wrong := plainHost(name); wrong != "" {
@@ -135,7 +144,7 @@ func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *mode
 		return nil
 	}
 	spec.Resolution, spec.External, spec.Selector, spec.AliasFor = model.Resolution_RESOLUTION_DNS, true, nil, name
-	for _, p := range spec.Ports { // there is no pod: the name's own ports
+	for _, p := range spec.Ports { // no Pod defines target ports
 		p.TargetNumber, p.TargetName = p.Number, ""
 	}
 	endpoints := &model.EndpointsSpec{Hosts: spec.Hosts, Ports: endpointPorts(spec.Ports),
@@ -144,6 +153,7 @@ func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *mode
 		r.record(model.KindEndpoints, obj, externalNamePrefix+obj.ID.Name, endpoints)...)
 }
 
+// servicePorts returns the ports of a Service, sorted.
 func servicePorts(r *report, svc *corev1.Service) []*model.ServicePort {
 	var ports []*model.ServicePort
 	names, numbers := map[string]bool{}, map[string]bool{}
@@ -176,13 +186,14 @@ func servicePorts(r *report, svc *corev1.Service) []*model.ServicePort {
 	return ports
 }
 
+// sortPorts sorts ports by number, name and protocol.
 func sortPorts(ports []*model.ServicePort) {
 	slices.SortFunc(ports, func(a, b *model.ServicePort) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol))
 	})
 }
 
-// endpointPorts is the ports of endpoints that are only known by the service's own ports.
+// endpointPorts returns the ports of endpoints that state no ports of their own.
 func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
 	var out []*model.EndpointPort
 	for _, p := range ports {
@@ -191,7 +202,8 @@ func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
 	return out
 }
 
-// visible is exportTo as ServiceSpec has it: nobody is the empty list.
+// visible converts an exportTo list into that of ServiceSpec, in which an empty list means that no namespace sees the
+// service.
 func visible(exportTo []string) []string {
 	if len(exportTo) == 1 && exportTo[0] == "~" {
 		return nil

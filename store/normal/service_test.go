@@ -204,9 +204,9 @@ endpoints:
 	wantProblems(t, r.Problems, "warning endpoints[0].targetRef: Pod shop/web-2 is not there", "warning endpoints[1].targetRef: Pod shop/web-1 is not there")
 }
 
-// The network of an endpoint, as istiod decides it: its Pod's label, the label of its cluster's system namespace, the network that has
-// its whole cluster, the one that has its address (pilot/pkg/serviceregistry/kube/controller/network.go, Network and
-// networkFromMeshNetworks).
+// The network of an endpoint, as istiod decides it: its Pod's label, the label of its cluster's system namespace, the
+// network that has its whole cluster, the one that has its address
+// (pilot/pkg/serviceregistry/kube/controller/network.go, Network and networkFromMeshNetworks).
 func TestNetworks(t *testing.T) {
 	const cidr = "networks: {b: {endpoints: [{fromCidr: 10.1.0.2/32}]}"
 	pods := map[string]*Pod{"shop/web-1": {Labels: map[string]string{"topology.istio.io/network": "of-pod"}}}
@@ -243,7 +243,8 @@ func TestPodWorkload(t *testing.T) {
 		"{kind: Thing, name: aside, controller: false}":        "web-5d4f-x",
 	} {
 		pod, problems := ParsePod(read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: web-5d4f-x, namespace: shop, labels: {pod-template-hash: 5d4f}, ownerReferences: ["+owner+"]}"))
-		if len(problems) > 0 || pod.Workload != want || pod.ServiceAccount != "default" {
+		rollout, _ := ParsePod(read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: web-5d4f-x, namespace: shop, labels: {rollouts-pod-template-hash: 5d4f}, ownerReferences: ["+owner+"]}"))
+		if len(problems) > 0 || pod.Workload != want || rollout.Workload != want || pod.ServiceAccount != "default" {
 			t.Errorf("%s: %+v %v, want %s", owner, pod, problems, want)
 		}
 	}

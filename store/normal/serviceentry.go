@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// serviceEntryRecords returns the records of a ServiceEntry: the service, and the endpoints that it states.
 func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	entry := &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -52,7 +53,8 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	if r.spoiled {
 		return nil
 	}
-	if len(entry.Addresses) > 0 && len(spec.Addresses) == 0 { // without any it would take the connections of its ports, wherever they go
+	// Without its stated addresses, the service would accept all connections to its ports, whatever their destination.
+	if len(entry.Addresses) > 0 && len(spec.Addresses) == 0 {
 		return nil
 	}
 	spec.Automatic = n.automatic(r, obj, entry, ctx)
@@ -60,7 +62,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
 }
 
-// addressesNeeded warns of ports of TCP without an address by which their connections are told from others.
+// addressesNeeded warns of TCP ports without an address, whose connections cannot be told from those to other hosts.
 func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *networkingv1.ServiceEntry) {
 	if len(entry.Addresses) > 0 || len(n.Automatic) > 0 && len(automaticHosts(obj, entry)) > 0 {
 		return
@@ -73,8 +75,8 @@ func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *netwo
 	}
 }
 
-// inlineEndpoints is the Endpoints records of a ServiceEntry: one for all its hosts, or, where the hosts themselves are
-// to be resolved, one for each host.
+// inlineEndpoints returns the Endpoints records of a ServiceEntry: one for all hosts, or, if the hosts themselves are
+// resolved, one for each host.
 func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec,
 	ctx Lookup) []model.Record {
 	byName := model.ServiceEntryPrefix + obj.ID.Name
@@ -104,7 +106,7 @@ func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *netwo
 	return records
 }
 
-// inlineEndpoint is an endpoint that an object states. It is of the object's cluster, as istiod has it
+// inlineEndpoint returns an endpoint that an object states. As in istiod, it belongs to the object's cluster
 // (pilot/pkg/serviceregistry/serviceentry/conversion.go, convertEndpoint).
 func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry) *model.Endpoint {
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
@@ -112,11 +114,12 @@ func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry)
 		Address: e.Address, Labels: e.Labels, Namespace: of.Namespace, ServiceAccount: e.ServiceAccount, Cluster: n.clusterOf(of),
 		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, model.StatedLocality(e.Labels)),
 		Weight: e.Weight, Ports: e.Ports,
-		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
+		// As in istiod: without a stated mode, an endpoint with a service account has mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}
 }
 
+// serviceEntryPorts returns the ports of a ServiceEntry, sorted.
 func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.ServicePort {
 	if len(entry.Ports) == 0 {
 		r.warnf(problem.NoEffect, "spec.ports", "none: nothing can be reached through this entry")
@@ -145,10 +148,12 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 		}
 		names[p.Name], numbers[p.Number] = true, true
 		if dynamic := entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS; dynamic && !model.NamesServer(protocol) {
-			r.refusef(problem.Invalid, at+".protocol", "%q says no name that could be resolved: resolution DYNAMIC_DNS wants HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
+			r.refusef(problem.Invalid, at+".protocol", "%q says no name that could be resolved: "+
+				"resolution DYNAMIC_DNS wants HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
 		}
 		if known && !model.NamesServer(protocol) && len(entry.Hosts) > 1 && entry.Resolution != networkingv1.ServiceEntry_NONE {
-			r.refusef(problem.Invalid, at+".protocol", "%q says no name by which the %d hosts could be told apart: want one host, or HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol, len(entry.Hosts))
+			r.refusef(problem.Invalid, at+".protocol", "%q says no name by which the %d hosts could be told apart: "+
+				"want one host, or HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol, len(entry.Hosts))
 		}
 		ports = append(ports, &model.ServicePort{Number: p.Number, Name: p.Name, Protocol: protocol,
 			TargetNumber: cmp.Or(p.TargetPort, p.Number)})
@@ -157,6 +162,7 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 	return ports
 }
 
+// serviceEntryHosts validates the hosts and addresses of a ServiceEntry.
 func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 	if len(entry.Hosts) == 0 {
 		r.requiredf("spec.hosts", "at least one host is needed")
@@ -187,8 +193,8 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 	}
 }
 
-// serviceEntryShape holds the rules between resolution, endpoints and selector.
-// https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution
+// serviceEntryShape validates the combination of resolution, endpoints and selector
+// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution).
 func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	if entry.WorkloadSelector != nil {
 		r.selector("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
@@ -236,12 +242,14 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	}
 }
 
+// serviceEntryAddress validates the address of one endpoint of a ServiceEntry. ports is the number of the entry's
+// ports.
 func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEntry_Resolution, ports int, e *networkingv1.WorkloadEntry) {
 	path, isUnix := strings.CutPrefix(e.Address, "unix://")
 	switch {
 	case e.Address == "" && e.Network == "":
 		r.requiredf(at+".address", "must not be empty without a network")
-	case e.Address == "": // it is reached by the gateways of its network alone (istio: pilot/pkg/xds/endpoints/ep_filters.go)
+	case e.Address == "": // reachable through the gateways of its network (istio: pilot/pkg/xds/endpoints/ep_filters.go)
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):

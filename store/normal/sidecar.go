@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// sidecarRecords returns the record of a Sidecar, with hosts as FQDNs.
 func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	sidecar := &networkingv1.Sidecar{}
 	if !r.spec(obj, sidecar) {
@@ -75,10 +76,10 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	return r.record(model.KindSidecar, obj, obj.ID.Name, sidecar)
 }
 
-// noHosts is the egress host that imports nothing.
+// noHosts is the egress host that imports no hosts.
 const noHosts = "~/*"
 
-// checkExcluded warns of hosts that are without effect beside others, and of a listener that has nothing to exclude them from.
+// checkExcluded warns of egress hosts without effect: hosts beside "~/*", and exclusions without an imported host.
 func checkExcluded(r *report, at string, hosts []string) {
 	isExcluded := func(h string) bool { return strings.HasPrefix(h, "~") }
 	switch {
@@ -89,10 +90,12 @@ func checkExcluded(r *report, at string, hosts []string) {
 	}
 }
 
-// egressHost checks one "namespace/host": "." is the namespace of the proxy (the Sidecar's own, but for the root
-// namespace's Sidecar, which applies in all), "*" any. "~" before the namespace excludes the host, and stands for "~*" where no namespace follows:
-// that is how it is written here, since builds that knew of no exclusions took "~" for no namespace, and imported nothing (IstioEgressListener.hosts in
-// sidecar.proto). "~/*" stays.
+// egressHost validates one "namespace/host" of an egress listener, and returns it with the host as FQDN.
+//
+// "." is the namespace of the proxy: that of the Sidecar, or, for the Sidecar of the root namespace, any. "*" is any
+// namespace. "~" before the namespace excludes the host; "~" alone stands for "~*" (IstioEgressListener.hosts in
+// sidecar.proto). The result contains "~*", since older builds read "~" as no namespace and imported nothing. "~/*" is
+// returned unchanged.
 func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	ns, host, ok := strings.Cut(text, "/")
 	if !ok || strings.Contains(host, "/") {
@@ -135,6 +138,7 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	return sign + name + "/" + n.fqdn(host, namespace)
 }
 
+// checkIngress validates the ingress listeners of a Sidecar.
 func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
 	listeners := map[string]bool{}
 	for i, in := range ingress {
@@ -153,8 +157,8 @@ func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
 	}
 }
 
-// checkDefaultEndpoint takes what Istio's validation takes: "", 127.0.0.1:port, [::1]:port, 0.0.0.0:port, [::]:port and
-// unix:///path (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
+// checkDefaultEndpoint validates a defaultEndpoint by the rules of Istio: "", 127.0.0.1:port, [::1]:port, 0.0.0.0:port,
+// [::]:port or unix:///path (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
 func checkDefaultEndpoint(r *report, at, endpoint string) {
 	if endpoint == "" {
 		return
@@ -179,8 +183,8 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 	}
 }
 
-// checkSidecarPort checks the port of a listener. Istio's webhook wants ports of different numbers, whatever they are bound to; istiod draws those that differ by
-// either.
+// checkSidecarPort validates the port of a listener; seen contains the ports of the listeners before it. Istio's
+// webhook refuses two listeners with the same port and different binds, while istiod applies both.
 func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind string, mode networkingv1.CaptureMode, seen map[string]bool) {
 	unix := strings.HasPrefix(bind, "unix://")
 	if !unix {
@@ -210,6 +214,7 @@ func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind st
 	}
 }
 
+// checkBind validates the bind address and the capture mode of a listener.
 func checkBind(r *report, at, bind string, mode networkingv1.CaptureMode) {
 	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
 		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {

@@ -9,8 +9,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// checkIngressTLS takes TLS of an ingress listener as Istio's validation does: modes SIMPLE, MUTUAL and OPTIONAL_MUTUAL, with certificates by files
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). Cipher suites that are not known, or stand there twice, are left out.
+// checkIngressTLS validates the TLS settings of an ingress listener by the rules of Istio: modes SIMPLE, MUTUAL and
+// OPTIONAL_MUTUAL, with certificates in files
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). Unknown and repeated cipher
+// suites are removed with a warning.
 func checkIngressTLS(r *report, at string, port *networkingv1.SidecarPort, tls *networkingv1.ServerTLSSettings) {
 	if tls == nil {
 		return
@@ -39,9 +41,13 @@ func checkIngressTLS(r *report, at string, port *networkingv1.SidecarPort, tls *
 		r.errorf(at+".mode", "%v is not taken in an ingress listener of a Sidecar: want SIMPLE, MUTUAL or OPTIONAL_MUTUAL", tls.Mode)
 	}
 	checkServerVersions(r, at, tls)
+	if reversedVersions(tls) {
+		r.errorf(at+".minProtocolVersion", "%v is above maxProtocolVersion %v", tls.MinProtocolVersion, tls.MaxProtocolVersion)
+	}
 }
 
-// checkServerFiles checks the files of a server, and those by which it verifies clients, where it does.
+// checkServerFiles validates the paths of a server's certificate files. clients reports whether the mode verifies
+// client certificates.
 func checkServerFiles(r *report, at string, tls *networkingv1.ServerTLSSettings, clients bool) {
 	if tls.ServerCertificate == "" {
 		r.requiredf(at+".serverCertificate", "must not be empty with mode %v", tls.Mode)
@@ -57,7 +63,13 @@ func checkServerFiles(r *report, at string, tls *networkingv1.ServerTLSSettings,
 	}
 }
 
-// checkServerVersions checks versions of TLS and cipher suites; an order of versions that no client meets is refused, as by Envoy.
+// reversedVersions reports whether no version of TLS is allowed. Envoy refuses such a listener.
+func reversedVersions(tls *networkingv1.ServerTLSSettings) bool {
+	return tls.MaxProtocolVersion != networkingv1.ServerTLSSettings_TLS_AUTO && tls.MinProtocolVersion > tls.MaxProtocolVersion
+}
+
+// checkServerVersions validates versions of TLS, and removes cipher suites that are unknown or stated twice. A minimum
+// above the maximum is an error, as in Envoy.
 func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	known := func(field string, v networkingv1.ServerTLSSettings_TLSProtocol) {
 		if _, ok := networkingv1.ServerTLSSettings_TLSProtocol_name[int32(v)]; !ok {
@@ -66,9 +78,6 @@ func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettin
 	}
 	known("minProtocolVersion", tls.MinProtocolVersion)
 	known("maxProtocolVersion", tls.MaxProtocolVersion)
-	if tls.MaxProtocolVersion != networkingv1.ServerTLSSettings_TLS_AUTO && tls.MinProtocolVersion > tls.MaxProtocolVersion {
-		r.errorf(at+".minProtocolVersion", "%v is above maxProtocolVersion %v", tls.MinProtocolVersion, tls.MaxProtocolVersion)
-	}
 	if old := tls.MinProtocolVersion; (old == networkingv1.ServerTLSSettings_TLSV1_0 || old == networkingv1.ServerTLSSettings_TLSV1_1) &&
 		len(tls.CipherSuites) == 0 {
 		r.warnf(problem.Required, at+".cipherSuites", "versions of TLS below TLSV1_2 want cipher suites that are not among Envoy's own")

@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// TLS that an ingress listener ends: what Istio's validation does not take is refused; cipher suites that Envoy does not know are left out.
+// TLS settings of an ingress listener: settings that Istio's validation refuses are refused; cipher suites that Envoy
+// does not know are removed.
 func TestSidecarIngressTLS(t *testing.T) {
 	of := func(protocol, tls string) string {
 		return "{ingress: [{port: {number: 443, protocol: " + protocol + ", name: a}, tls: {" + tls + "}}]}"

@@ -8,13 +8,15 @@ import (
 	"github.com/google/cel-go/parser"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+	typev1 "istio.io/api/type/v1beta1"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
 
-// telemetryRecords checks a Telemetry. One for gateways alone (targetRefs) gives no record: nothing here reads it.
+// telemetryRecords returns the record of a Telemetry. One with targetRefs applies to the Gateways among them only; with
+// none it yields no record.
 func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	t := &telemetryv1.Telemetry{}
 	if !r.spec(obj, t) {
@@ -32,7 +34,7 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	for i, one := range t.AccessLogging {
 		at := fmt.Sprintf("spec.accessLogging[%d]", i)
 		checkAccessLogging(r, at, one, ctx.Mesh())
-		// Others may have the providers of those that are above them.
+		// A Telemetry with a selector or in another namespace may inherit providers.
 		if top := t.Selector == nil && obj.ID.Namespace == ctx.Mesh().GetRootNamespace(); top && i == 0 && len(one.Providers) == 0 &&
 			!one.GetDisabled().GetValue() &&
 			len(ctx.Mesh().GetDefaultProviders().GetAccessLogging()) == 0 && ctx.Mesh().GetAccessLogFile() == "" {
@@ -43,13 +45,17 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	for i, one := range t.Metrics {
 		checkMetrics(r, fmt.Sprintf("spec.metrics[%d]", i), one, ctx.Mesh())
 	}
-	if targeted(t.TargetRef, t.TargetRefs) {
-		return nil
+	if t.TargetRefs, t.TargetRef = allTargets(t.TargetRef, t.TargetRefs), nil; len(t.TargetRefs) > 0 {
+		names := model.TargetGateways(t.TargetRefs)
+		if len(names) == 0 {
+			return nil
+		}
+		t.Selector = &typev1.WorkloadSelector{MatchLabels: model.SelectorOfGateways(names)}
 	}
 	return r.record(model.KindTelemetry, obj, obj.ID.Name, t)
 }
 
-// checkProviders reports names that no provider has.
+// checkProviders warns of unknown providers.
 func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh *meshv1.MeshConfig) {
 	for i, ref := range refs {
 		name := fmt.Sprintf("%s.providers[%d].name", at, i)
@@ -62,7 +68,8 @@ func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh 
 	}
 }
 
-// hasProvider says whether there is a provider of a name: those of Istio's defaults always are (push/build/telemetry).
+// hasProvider reports whether a provider of a name exists, ignoring case. Istio's default providers always exist
+// (push/build/telemetry).
 func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	for _, p := range mesh.GetExtensionProviders() {
 		if strings.EqualFold(p.GetName(), name) {
@@ -72,12 +79,13 @@ func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	return strings.EqualFold(name, "envoy") || strings.EqualFold(name, "prometheus")
 }
 
+// checkTracing validates tracing settings, and removes tags without a value.
 func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.MeshConfig) {
 	checkProviders(r, at, t.Providers, mesh)
 	if len(t.Providers) > 1 {
 		r.warnf(problem.NoEffect, at+".providers", "spans go to the first one alone")
 	}
-	if p := t.RandomSamplingPercentage; p != nil && !(p.Value >= 0 && p.Value <= 100) { // NaN too
+	if p := t.RandomSamplingPercentage; p != nil && !(p.Value >= 0 && p.Value <= 100) { // also refuses NaN
 		r.errorf(at+".randomSamplingPercentage", "%v is not in 0-100", p.Value)
 	}
 	for _, name := range sortedKeys(t.CustomTags) {
@@ -94,26 +102,27 @@ func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.Mes
 			r.needed(tag+".header.name", of.Header.GetName())
 		case *telemetryv1.Tracing_CustomTag_Formatter:
 			r.needed(tag+".formatter.value", of.Formatter.GetValue())
-		default: // which Istio takes
+		default: // accepted by Istio
 			r.warnf(problem.NoEffect, tag, "has neither a literal nor an environment, header or formatter: the tag is left out")
 			delete(t.CustomTags, name)
 		}
 	}
 }
 
-// needed reports a text that is missing.
+// needed reports a missing text.
 func (r *report) needed(at, text string) {
 	if text == "" {
 		r.requiredf(at, "must not be empty")
 	}
 }
 
+// checkAccessLogging validates access logging.
 func checkAccessLogging(r *report, at string, l *telemetryv1.AccessLogging, mesh *meshv1.MeshConfig) {
 	checkProviders(r, at, l.Providers, mesh)
 	if l.Filter == nil {
 		return
 	}
-	// Envoy would refuse each listener with an expression that it cannot read.
+	// Envoy would refuse each listener with an invalid expression.
 	p, err := parser.NewParser(parser.Macros(parser.AllMacros...))
 	if err != nil {
 		r.errorf(at+".filter.expression", "%v", err)
@@ -125,6 +134,7 @@ func checkAccessLogging(r *report, at string, l *telemetryv1.AccessLogging, mesh
 	}
 }
 
+// checkMetrics validates metrics, and removes tags without a name.
 func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.MeshConfig) {
 	checkProviders(r, at, m.Providers, mesh)
 	for i, o := range m.Overrides {
@@ -135,7 +145,7 @@ func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.Mes
 		for _, name := range sortedKeys(o.TagOverrides) {
 			tag := fmt.Sprintf("%s.tagOverrides[%s]", override, name)
 			switch of := o.TagOverrides[name]; {
-			case name == "": // which Istio takes
+			case name == "": // accepted by Istio
 				r.warnf(problem.NoEffect, override+".tagOverrides", "a tag without a name is left out")
 				delete(o.TagOverrides, name)
 			case of.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT:
@@ -147,7 +157,7 @@ func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.Mes
 	}
 }
 
-// checkDefaultProviders checks that the providers are there that the mesh configuration names for those who name none.
+// checkDefaultProviders warns of unknown providers in defaultProviders of the mesh configuration.
 func checkDefaultProviders(r *report, mesh *meshv1.MeshConfig) {
 	defaults := mesh.GetDefaultProviders()
 	for _, of := range []struct {
@@ -163,7 +173,7 @@ func checkDefaultProviders(r *report, mesh *meshv1.MeshConfig) {
 	}
 }
 
-// checkTracer checks what a provider says of how spans are sent.
+// checkTracer validates the headers with which a provider exports spans.
 func checkTracer(r *report, at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	exportHeaders(r, at+".zipkin.headers", p.GetZipkin().GetHeaders())
 	otel := p.GetOpentelemetry()
@@ -177,7 +187,7 @@ func checkTracer(r *report, at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	}
 }
 
-// exportHeaders reports headers that Envoy would refuse.
+// exportHeaders reports header names that Envoy refuses.
 func exportHeaders(r *report, at string, headers []*meshv1.MeshConfig_ExtensionProvider_HttpHeader) {
 	for i, h := range headers {
 		if !headerName.MatchString(h.GetName()) {

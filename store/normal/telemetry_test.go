@@ -14,7 +14,8 @@ func telemetryOf(t *testing.T, spec string) Result {
 		&fake{mesh: &meshv1.MeshConfig{ExtensionProviders: []*meshv1.MeshConfig_ExtensionProvider{{Name: "zipkin"}}}})
 }
 
-// A Telemetry is kept as it is. What Istio's webhook refuses is refused, by the path of its field: an expression that Envoy cannot read too.
+// A Telemetry is stored unchanged. Values that Istio's webhook refuses are refused by the path of their field,
+// including an expression that Envoy cannot parse.
 func TestTelemetry(t *testing.T) {
 	good := `{selector: {matchLabels: {app: web}}, accessLogging: [{providers: [{name: envoy}], filter: {expression: "response.code >= 400 && !('x' in request.headers)"}}], tracing: [{providers: [{name: Zipkin}], randomSamplingPercentage: 0}]}`
 	r := telemetryOf(t, good)
@@ -25,33 +26,40 @@ func TestTelemetry(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"{}": "warning spec: neither tracing nor accessLogging nor metrics",
-		"{accessLogging: [{providers: [{name: none}]}]}":                                                  `warning spec.accessLogging[0].providers[0].name: no provider of extensionProviders is called "none"`,
-		"{accessLogging: [{providers: [{}]}]}":                                                            "spec.accessLogging[0].providers[0].name: must not be empty",
-		"{accessLogging: [{filter: {expression: 'response.code >='}}]}":                                   "spec.accessLogging[0].filter.expression: is no CEL expression: column 17",
-		"{accessLogging: [{filter: {}}]}":                                                                 "spec.accessLogging[0].filter.expression: is no CEL expression",
-		"{tracing: [{randomSamplingPercentage: 101}]}":                                                    "spec.tracing[0].randomSamplingPercentage: 101 is not in 0-100",
-		"{tracing: [{providers: [{name: zipkin}, {name: zipkin}]}]}":                                      "warning spec.tracing[0].providers: spans go to the first one alone",
-		"{tracing: [{customTags: {a: {}}}]}":                                                              "warning spec.tracing[0].customTags[a]: has neither a literal",
-		"{tracing: [{customTags: {a: {literal: {}}}}]}":                                                   "spec.tracing[0].customTags[a].literal.value: must not be empty",
-		"{tracing: [{customTags: {a: {environment: {defaultValue: x}}}}]}":                                "spec.tracing[0].customTags[a].environment.name: must not be empty",
-		"{tracing: [{customTags: {a: {header: {}}}}]}":                                                    "spec.tracing[0].customTags[a].header.name: must not be empty",
-		"{tracing: [{customTags: {a: {formatter: {}}}}]}":                                                 "spec.tracing[0].customTags[a].formatter.value: must not be empty",
-		"{tracing: [{customTags: {'': {literal: {value: x}}}}]}":                                          "spec.tracing[0].customTags: a tag without a name",
-		"{selector: {matchLabels: {a: 'b*'}}, accessLogging: [{}]}":                                       `spec.selector.matchLabels: label a="b*": wildcards`,
-		"{metrics: [{overrides: [{match: {customMetric: ''}}]}]}":                                         "spec.metrics[0].overrides[0].match.customMetric: must not be empty",
-		"{metrics: [{overrides: [{tagOverrides: {a: {}}}]}]}":                                             "spec.metrics[0].overrides[0].tagOverrides[a].value: must not be empty",
-		"{metrics: [{overrides: [{tagOverrides: {a: {operation: REMOVE, value: x}}}]}]}":                  "spec.metrics[0].overrides[0].tagOverrides[a].value: operation REMOVE takes none",
-		"{targetRefs: [{kind: Gateway, name: a, group: gateway.networking.k8s.io}], accessLogging: [{}]}": "warning spec.targetRefs: is not acted on by this version",
-		"{accessLogging: [{providers: [{name: prometheus}], match: {mode: BOTH}}]}":                       `spec.accessLogging[0].match.mode: unknown value "BOTH"`,
+		"{accessLogging: [{providers: [{name: none}]}]}":                                 `warning spec.accessLogging[0].providers[0].name: no provider of extensionProviders is called "none"`,
+		"{accessLogging: [{providers: [{}]}]}":                                           "spec.accessLogging[0].providers[0].name: must not be empty",
+		"{accessLogging: [{filter: {expression: 'response.code >='}}]}":                  "spec.accessLogging[0].filter.expression: is no CEL expression: column 17",
+		"{accessLogging: [{filter: {}}]}":                                                "spec.accessLogging[0].filter.expression: is no CEL expression",
+		"{tracing: [{randomSamplingPercentage: 101}]}":                                   "spec.tracing[0].randomSamplingPercentage: 101 is not in 0-100",
+		"{tracing: [{providers: [{name: zipkin}, {name: zipkin}]}]}":                     "warning spec.tracing[0].providers: spans go to the first one alone",
+		"{tracing: [{customTags: {a: {}}}]}":                                             "warning spec.tracing[0].customTags[a]: has neither a literal",
+		"{tracing: [{customTags: {a: {literal: {}}}}]}":                                  "spec.tracing[0].customTags[a].literal.value: must not be empty",
+		"{tracing: [{customTags: {a: {environment: {defaultValue: x}}}}]}":               "spec.tracing[0].customTags[a].environment.name: must not be empty",
+		"{tracing: [{customTags: {a: {header: {}}}}]}":                                   "spec.tracing[0].customTags[a].header.name: must not be empty",
+		"{tracing: [{customTags: {a: {formatter: {}}}}]}":                                "spec.tracing[0].customTags[a].formatter.value: must not be empty",
+		"{tracing: [{customTags: {'': {literal: {value: x}}}}]}":                         "spec.tracing[0].customTags: a tag without a name",
+		"{selector: {matchLabels: {a: 'b*'}}, accessLogging: [{}]}":                      `spec.selector.matchLabels: label a="b*": wildcards`,
+		"{metrics: [{overrides: [{match: {customMetric: ''}}]}]}":                        "spec.metrics[0].overrides[0].match.customMetric: must not be empty",
+		"{metrics: [{overrides: [{tagOverrides: {a: {}}}]}]}":                            "spec.metrics[0].overrides[0].tagOverrides[a].value: must not be empty",
+		"{metrics: [{overrides: [{tagOverrides: {a: {operation: REMOVE, value: x}}}]}]}": "spec.metrics[0].overrides[0].tagOverrides[a].value: operation REMOVE takes none",
+		"{targetRefs: [{kind: Service, name: a}], accessLogging: [{}]}":                  "warning spec.targetRefs[0].kind: Service targets are for waypoints",
+		"{accessLogging: [{providers: [{name: prometheus}], match: {mode: BOTH}}]}":      `spec.accessLogging[0].match.mode: unknown value "BOTH"`,
 	} {
 		wantProblems(t, telemetryOf(t, spec).Problems, want)
 	}
-	if r := telemetryOf(t, "{targetRefs: [{kind: Gateway, name: a, group: gateway.networking.k8s.io}], accessLogging: [{}]}"); len(r.Records) > 0 {
-		t.Error("one for a gateway is there for sidecars")
+	if r := telemetryOf(t, "{targetRefs: [{kind: Service, name: a}], accessLogging: [{}]}"); len(r.Records) > 0 {
+		t.Error("one for a waypoint is there")
+	}
+	one := "{kind: Gateway, group: gateway.networking.k8s.io, name: a}"
+	for _, targets := range []string{"targetRefs: [" + one + "]", "targetRef: " + one} {
+		r := telemetryOf(t, "{"+targets+", accessLogging: [{}]}")
+		wantProblems(t, r.Problems)
+		wantBody(t, r, key(model.KindTelemetry, "x"),
+			"{selector: {matchLabels: {gateway.networking.k8s.io/gateway-name: a}}, targetRefs: ["+one+"], accessLogging: [{}]}")
 	}
 }
 
-// The mesh's providers: a name that none has, a sampler that has nobody to ask.
+// The mesh's providers: an unknown name, and a sampler without a service.
 func TestTelemetryProviders(t *testing.T) {
 	for mesh, want := range map[string]string{
 		"defaultProviders: {tracing: [none], accessLogging: [envoy]}":                                                     `warning data.mesh.defaultProviders.tracing[0]: no provider of extensionProviders is called "none"`,
@@ -62,7 +70,8 @@ func TestTelemetryProviders(t *testing.T) {
 	}
 }
 
-// A provider that is wrong is left out, by name and field; the other providers and the rest of the mesh configuration apply.
+// A provider that is wrong is left out, by name and field; the other providers and the rest of the mesh configuration
+// apply.
 func TestProviderThatIsWrong(t *testing.T) {
 	const good = "{name: good, zipkin: {service: obs/zipkin.obs.svc, port: 9411}}"
 	for provider, want := range map[string]string{

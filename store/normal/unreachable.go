@@ -11,31 +11,32 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A match that an earlier rule has too is never used, and so is a rule of which that holds for each match. Of requests a match that is narrower than
-// an earlier one counts as well, of connections one that is equal. Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
+// A match has no effect if an earlier rule covers it, and a rule has no effect if all its matches are covered. An
+// earlier http match covers a later one that is equal or narrower; an earlier tls or tcp match covers equal ones only.
+// Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
 
-// maxCovering is how many matches of http rules of one VirtualService, at most, later ones are compared with: each costs a comparison with every one
-// after it.
+// maxCovering is the largest number of earlier http matches of one VirtualService with which later ones are compared.
+// It bounds the quadratic cost.
 const maxCovering = 300
 
 // covering is a match of an earlier rule.
 type covering[M any] struct {
-	rule  int
-	match M // the zero value: it matches everything
+	rule  int // index of the rule
+	match M   // zero: it matches everything
 }
 
-// matching is a pointer to a message that matches requests or connections.
+// matching is the constraint for pointers to messages that match requests or connections.
 type matching interface {
 	comparable
 	proto.Message
 }
 
-// checkUnreachable warns of http, tls and tcp rules, and of single matches of them, that come too late.
+// checkUnreachable warns of http, tls and tcp rules, and of single matches in them, that earlier rules cover.
 func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
 	var http []covering[*networkingv1.HTTPMatchRequest]
 	for i, h := range vs.Http {
 		unused(r, fmt.Sprintf("spec.http[%d]", i), h.GetMatch(), http, httpCovers)
-		if h.GetDelegate() == nil { // else the delegate says too which requests it takes
+		if h.GetDelegate() == nil { // matches in the delegate restrict the rule further
 			http = cover(http, i, h.GetMatch(), &networkingv1.HTTPMatchRequest{}, httpCovers)
 		}
 	}
@@ -51,9 +52,10 @@ func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
 	}
 }
 
+// same reports whether two matches are equal.
 func same[M matching](earlier, later M) bool { return proto.Equal(earlier, later) }
 
-// cover adds the matches of a rule to those that later ones are compared with. Behind what matches everything nothing is added.
+// cover appends the matches of a rule to the earlier matches. After a match of everything no further ones are needed.
 func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, covers func(earlier, later M) bool) []covering[M] {
 	var everything M
 	if n := len(earlier); n > 0 && earlier[n-1].match == everything {
@@ -70,7 +72,7 @@ func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, co
 	return earlier
 }
 
-// unused warns of those matches of a rule that an earlier one covers, and of the rule where these are all of them.
+// unused warns of the matches of a rule that an earlier match covers, and of the rule if all of them are covered.
 func unused[M matching](r *report, at string, matches []M, earlier []covering[M], covers func(earlier, later M) bool) {
 	var everything M
 	by := func(m M) int {
@@ -105,7 +107,8 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 	}
 }
 
-// httpCovers says whether each request that a later match matches is matched by the earlier one. False: not, or that cannot be told.
+// httpCovers reports whether the earlier match a matches every request that b matches. False may also mean that the
+// comparison is not possible.
 func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
 	switch {
 	case a.GetIgnoreUriCase() != b.GetIgnoreUriCase() && a.GetUri() != nil && !every(a.GetUri()):
@@ -127,7 +130,7 @@ func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
 		withoutCovers(a.GetWithoutHeaders(), b.GetWithoutHeaders())
 }
 
-// textsCover compares conditions on headers or parameters: those of the earlier match have to be among those of the later one.
+// textsCover reports whether each condition of a on headers or parameters covers a condition of b on the same name.
 func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
 	for name, m := range a {
 		if other, has := b[name]; !has || !proto.Equal(m, other) && (unsaid(m) || unsaid(other) || !textCovers(m, other)) {
@@ -137,7 +140,7 @@ func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
 	return true
 }
 
-// withoutCovers: what the earlier match excludes the later one has to exclude too.
+// withoutCovers reports whether b excludes everything that a excludes.
 func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
 	for name, m := range a {
 		if other, has := b[name]; !has || !proto.Equal(m, other) {
@@ -147,7 +150,7 @@ func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
 	return true
 }
 
-// textCovers compares matches of one text; nil: any.
+// textCovers reports whether a match of one text covers another; nil matches any text.
 func textCovers(a, b *networkingv1.StringMatch) bool {
 	switch {
 	case unsaid(a):
@@ -162,9 +165,10 @@ func textCovers(a, b *networkingv1.StringMatch) bool {
 		strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
 }
 
+// unsaid reports whether a match has no condition.
 func unsaid(m *networkingv1.StringMatch) bool { return m.GetMatchType() == nil }
 
-// every says whether a match of a path matches every one: paths of requests begin with a slash.
+// every reports whether a match of a path matches all paths, which begin with a slash.
 func every(m *networkingv1.StringMatch) bool {
 	p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix)
 	return is && (p.Prefix == "/" || p.Prefix == "")

@@ -29,7 +29,7 @@ func found(t *testing.T, n *Normalizer, text string) string {
 	return strings.Join(out, "\n")
 }
 
-// Rules and matches that come too late, and those that only look so.
+// Rules and matches that earlier ones cover, and similar ones that they do not cover.
 func TestUnreachableRules(t *testing.T) {
 	rule := func(match string) string {
 		if match != "" && match[0] != '{' {
@@ -85,7 +85,8 @@ func TestUnreachableRules(t *testing.T) {
 	}
 }
 
-// However many rules there are, each is compared with a bounded number of others; what matches everything is found behind them too.
+// For any number of rules, each is compared with a bounded number of others; a match of everything is found beyond that
+// number too.
 func TestManyRules(t *testing.T) {
 	var rules []string
 	for i := range 3000 {
@@ -97,7 +98,7 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// What else one object alone shows, and Istio's analyzers have a code for.
+// Further problems of one object for which Istio's analyzers have a code.
 func TestAnalyzersCodes(t *testing.T) {
 	automatic := New(Options{Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}})
 	tcp := istio("ServiceEntry", "{hosts: [a.example.com], ports: [{number: 80, name: a, protocol: TCP}, {number: 81, name: b, protocol: HTTP}, {number: 82, name: c}], resolution: DNS}")

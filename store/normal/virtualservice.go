@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// virtualServiceRecords resolves every name in a VirtualService against its namespace. One without hosts is a delegate:
-// it has no gateways of its own.
+// virtualServiceRecords returns the record of a VirtualService, with all names resolved in its namespace. A
+// VirtualService without hosts is a delegate, and has no gateways.
 func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	vs := &networkingv1.VirtualService{}
 	if !r.spec(obj, vs) {
@@ -59,6 +59,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 	return r.record(model.KindVirtualService, obj, obj.ID.Name, vs)
 }
 
+// gateways resolves the names of Gateways, sorted.
 func gateways(names []string, namespace string) []string {
 	out := make([]string, 0, len(names))
 	for _, name := range names {
@@ -67,7 +68,7 @@ func gateways(names []string, namespace string) []string {
 	return sortedSet(out)
 }
 
-// Destinations calls fn with the path of every destination that is there.
+// Destinations calls fn with each destination of a VirtualService and with its path, such as spec.http[0].mirror.
 func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
 	call := func(d *networkingv1.Destination, format string, args ...any) {
 		if d != nil {

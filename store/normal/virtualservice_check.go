@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The rules are those of Istio's webhook as far as the reference states them:
+// The rules in this file are those of Istio's webhook, as far as the reference documents them:
 // https://istio.io/latest/docs/reference/config/networking/virtual-service/
 
+// checkVirtualService validates a VirtualService.
 func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	delegate := len(vs.Hosts) == 0
 	for i, h := range vs.Hosts {
@@ -66,11 +67,11 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	})
 }
 
-// checkHostsDiffer: no host is another one, or covered by it; and the sidecars of a mesh have no catch-all host. Istio's webhook refuses that, and
-// istiod draws what is there all the same.
+// checkHostsDiffer refuses a VirtualService with equal hosts, with hosts that cover one another, or with the host "*"
+// for sidecars. Istio's webhook refuses these too, while istiod applies existing ones.
 func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostIndex) {
 	mesh := len(vs.Gateways) == 0 || slices.Contains(vs.Gateways, "mesh")
-	earlier := map[int]int{} // by host: one before it that is the same, or of which one covers the other
+	earlier := map[int]int{} // by index of a host: index of an earlier equal or covering host
 	for i, h := range vs.Hosts {
 		if j := hosts.first[hostOf(h)]; j != i {
 			earlier[i] = j
@@ -90,8 +91,9 @@ func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostInde
 	}
 }
 
-// checkClaims warns of matches on claims of tokens that are for sidecars: they route before any token is looked at, so that no request has the claim. Istio's
-// webhook refuses them where no gateway has the object; of a delegate its root decides that.
+// checkClaims warns of matches on token claims that apply to sidecars: a sidecar has not verified a token when it
+// routes a request. As in Istio's webhook, the object is refused if it names no other gateway; for a delegate that
+// depends on its root.
 func checkClaims(r *report, vs *networkingv1.VirtualService) {
 	forMesh := func(gateways []string) bool { return len(gateways) == 0 || slices.Contains(gateways, "mesh") }
 	if !forMesh(vs.Gateways) {
@@ -121,6 +123,7 @@ func checkClaims(r *report, vs *networkingv1.VirtualService) {
 	}
 }
 
+// checkGateways validates names of Gateways.
 func checkGateways(r *report, path string, names []string) {
 	for i, name := range names {
 		ns, rest, slashed := strings.Cut(name, "/")
@@ -139,6 +142,7 @@ func checkGateways(r *report, path string, names []string) {
 	}
 }
 
+// checkHTTPRoute validates one http route. delegate reports whether the VirtualService is a delegate.
 func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bool) {
 	var actions []string
 	for name, has := range map[string]bool{"route": len(h.Route) > 0, "redirect": h.Redirect != nil,
@@ -177,6 +181,7 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 	checkCORS(r, at+".corsPolicy", h.CorsPolicy)
 }
 
+// checkHTTPDestinations validates the destinations of an http route and their weights.
 func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
 	total := 0
 	for i, d := range h.Route {
@@ -192,6 +197,7 @@ func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
+// checkWeight validates a weight, and returns it.
 func checkWeight(r *report, path string, weight int32) int {
 	if weight < 0 {
 		r.errorf(path+".weight", "must not be negative")
@@ -199,7 +205,7 @@ func checkWeight(r *report, path string, weight int32) int {
 	return int(weight)
 }
 
-// checkRoutes checks the destinations of a tls or tcp rule.
+// checkRoutes validates the destinations of a tls or tcp rule, and their weights.
 func checkRoutes(r *report, at string, routes []*networkingv1.RouteDestination) {
 	if len(routes) == 0 {
 		r.requiredf(at+".route", "must not be empty")
@@ -217,6 +223,7 @@ func checkRoutes(r *report, at string, routes []*networkingv1.RouteDestination) 
 	}
 }
 
+// checkHTTPMatch validates one match of an http route.
 func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 	checkPath(r, at+".uri", m.Uri)
 	checkString(r, at+".scheme", m.Scheme)
@@ -231,7 +238,8 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 			if of.field != "queryParams" {
 				checkMatchedHeader(r, path, name)
 			}
-			if of.field != "withoutHeaders" || of.by[name].GetRegex() != "*" { // which is Istio's word for a header that is there, and no expression
+			// In withoutHeaders, the regex "*" is Istio's notation for any value, and not an expression.
+			if of.field != "withoutHeaders" || of.by[name].GetRegex() != "*" {
 				checkString(r, path, of.by[name])
 			}
 		}
@@ -246,6 +254,7 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 	checkGateways(r, at+".gateways", m.Gateways)
 }
 
+// checkTLSRoute validates one tls route. hosts is the index of the VirtualService's hosts.
 func checkTLSRoute(r *report, at string, hosts hostIndex, t *networkingv1.TLSRoute) {
 	if len(t.Match) == 0 {
 		r.requiredf(at+".match", "must not be empty")
@@ -273,6 +282,7 @@ func checkTLSRoute(r *report, at string, hosts hostIndex, t *networkingv1.TLSRou
 	checkRoutes(r, at, t.Route)
 }
 
+// checkL4 validates the fields that matches of tls and tcp routes have in common.
 func checkL4(r *report, at string, subnets []string, port uint32, gateways []string, labels map[string]string) {
 	for i, s := range subnets {
 		if wrong := addressOrPrefix(s); wrong != "" {

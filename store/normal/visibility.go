@@ -13,16 +13,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// capped narrows who sees a ServiceEntry (its exportTo) to what serviceEntryVisibility of the mesh configuration allows entries of its namespace, where
-// that applies to sidecars. It never widens it. The labels are those of the Namespace of the entry's own source and cluster. (istio.io/api mesh/v1alpha1/config.proto ServiceEntryVisibility; Istio: "Extending visibility to
-// sidecars and gateways": the intersection of both.)
+// capped restricts the exportTo of a ServiceEntry to the visibility that serviceEntryVisibility of the mesh
+// configuration allows for its namespace, if that applies to sidecars. It never extends exportTo. Policies match the
+// labels of the Namespace in the entry's own source and cluster (istio.io/api mesh/v1alpha1/config.proto,
+// ServiceEntryVisibility).
+// a change of the mesh configuration may enable it
 func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []string {
 	r.mesh = true // an edit of the mesh configuration may begin to apply
 	settings := ctx.Mesh().GetServiceEntryVisibility()
 	if !settings.GetApplyToSidecars() {
 		return exportTo
 	}
-	var of labels.Set // of its namespace
+	var of labels.Set // labels of the entry's namespace
 	if ns := r.namespace(obj, ctx); ns != nil {
 		of = ns.Labels
 	}
@@ -39,7 +41,8 @@ func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []stri
 	}
 }
 
-// visibilityFor is what the first policy says whose rules all match the labels of a namespace, or else the default.
+// visibilityFor returns the visibility of the first policy whose rules all match the labels of a namespace, or the
+// default.
 func visibilityFor(settings *meshv1.ServiceEntryVisibility, namespace labels.Set) meshv1.ServiceEntryVisibility_Visibility {
 	for _, policy := range settings.GetPolicies() {
 		if !slices.ContainsFunc(policy.GetMatchingRules(), func(rule *meshv1.ServiceEntryVisibility_MatchRule) bool {
@@ -52,8 +55,8 @@ func visibilityFor(settings *meshv1.ServiceEntryVisibility, namespace labels.Set
 	return settings.GetDefaultVisibility()
 }
 
-// ruleSelector is what a rule selects namespaces by. One that cannot be read is an error, and selects none, as in Istio: what is forbidden by default
-// stays so.
+// ruleSelector returns the selector of a rule for namespaces. An invalid selector is an error, and matches nothing, as
+// in Istio, so the default visibility applies.
 func ruleSelector(rule *meshv1.ServiceEntryVisibility_MatchRule) (labels.Selector, error) {
 	stated := rule.GetNamespaceSelector()
 	if stated == nil {
@@ -68,8 +71,8 @@ func ruleSelector(rule *meshv1.ServiceEntryVisibility_MatchRule) (labels.Selecto
 	return metav1.LabelSelectorAsSelector(selector)
 }
 
-// checkVisibility says which rules of serviceEntryVisibility match no namespace because they cannot be read, and that nothing of it applies where
-// applyToSidecars is not set: then only proxies of ambient mode act on it.
+// checkVisibility warns of rules of serviceEntryVisibility with an invalid selector. It also warns if applyToSidecars
+// is not set: the settings then apply to ambient mode only.
 func checkVisibility(r *report, settings *meshv1.ServiceEntryVisibility) {
 	const at = "data.mesh.serviceEntryVisibility"
 	if settings == nil {

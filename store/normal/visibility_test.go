@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// What serviceEntryVisibility leaves of an exportTo: never more than was there, nothing of it without applyToSidecars, and a rule that cannot be read
-// matches no namespace.
+// serviceEntryVisibility restricts an exportTo, and never extends it. Without applyToSidecars it has no effect, and a
+// rule that cannot be parsed matches no namespace.
 func TestVisibilityCapsExportTo(t *testing.T) {
 	public := "{visibility: PUBLIC, matchingRules: [{namespaceSelector: {matchLabels: {egress: shared}}}]}"
 	for _, c := range []struct {

@@ -18,21 +18,21 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Pod is what endpoints and Workloads take from a Pod.
+// Pod has the fields of a Pod that its endpoints and its Workload depend on.
 type Pod struct {
-	UID            string // empty: the source does not say
+	UID            string // empty: unknown, from a file
 	Labels         map[string]string
 	Node           string
 	ServiceAccount string
-	Workload       string   // name of the Deployment, StatefulSet, ...; its own name where nothing owns it
+	Workload       string   // name of its Deployment, StatefulSet or other owner; without an owner its own name
 	NotReady       bool     // its Ready condition is False
-	Address        string   // the first; empty: it has none yet
-	More           []string // the others, of another family; mostly none
+	Address        string   // the first; empty: none is assigned yet
+	More           []string // further addresses, of the other family; usually none
 	Terminating    bool     // it is being deleted
-	Ended          bool     // it has succeeded or failed, and does not come back
+	Ended          bool     // it has succeeded or failed
 }
 
-// Equal says whether two Pods mean the same to endpoints and Workloads; nil is a Pod that is not there.
+// Equal reports whether two Pods are equal for endpoints and Workloads; nil stands for a missing Pod.
 func (p *Pod) Equal(o *Pod) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -42,14 +42,14 @@ func (p *Pod) Equal(o *Pod) bool {
 		slices.Equal(p.More, o.More) && maps.Equal(p.Labels, o.Labels)
 }
 
-// Node is what endpoints, and gateways at node ports, take from a Node.
+// Node has the fields of a Node that endpoints, and gateways at node ports, depend on.
 type Node struct {
 	Locality string            // region/zone/subzone, as far as stated
-	External string            // the first address of type ExternalIP; empty: it has none
-	Labels   map[string]string // those by which gateways select it: nil unless it has an external address
+	External string            // first address of type ExternalIP; empty: it has no such address
+	Labels   map[string]string // for the selectors of gateways; nil without an external address
 }
 
-// Equal says whether two Nodes mean the same; nil is a Node that is not there.
+// Equal reports whether two Nodes are equal; nil stands for a missing Node.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -57,7 +57,7 @@ func (n *Node) Equal(o *Node) bool {
 	return n.Locality == o.Locality && n.SameGateway(o)
 }
 
-// SameGateway says whether gateways at node ports read the same of both; nil is a Node that is not there.
+// SameGateway reports whether two Nodes are equal for gateways at node ports; nil stands for a missing Node.
 func (n *Node) SameGateway(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o || n == nil && o.External == "" || o == nil && n.External == ""
@@ -65,27 +65,29 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
-// PodAtID names whichever Pod of an object's namespace has an address, for Refs of what looks that up.
+// PodAtID returns the ID that stands for the Pod with an address in an object's namespace, in the Refs of an object
+// that depends on it.
 func PodAtID(of object.ID, address string) object.ID {
 	return of.SameOrigin(object.ID{Kind: podAddress, Namespace: of.Namespace, Name: address})
 }
 
-// IsPodAt says whether a name is one of PodAtID.
+// IsPodAt reports whether an ID was returned by PodAtID.
 func IsPodAt(id object.ID) bool { return id.Kind == podAddress }
 
-const podAddress = "PodAddress" // no kind of Kubernetes has this name
+// podAddress is the kind of such IDs. Kubernetes has no kind of this name.
+const podAddress = "PodAddress"
 
-// AllNodes names the Nodes of an origin together, for Refs of what reads them all.
+// AllNodes returns the ID that stands for all Nodes of an origin, in the Refs of an object that depends on them.
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 
-// Namespace is what endpoints, Services and ServiceEntries take from a Namespace.
+// Namespace has the fields of a Namespace that its endpoints, Services and ServiceEntries depend on.
 type Namespace struct {
 	Network      string
-	Distribution model.Distribution // of services that state none
+	Distribution model.Distribution // preference of services that state none
 	Labels       map[string]string
 }
 
-// Equal says whether two Namespaces mean the same; nil is a Namespace that is not there.
+// Equal reports whether two Namespaces are equal; nil stands for a missing Namespace.
 func (n *Namespace) Equal(o *Namespace) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -93,7 +95,7 @@ func (n *Namespace) Equal(o *Namespace) bool {
 	return n.Network == o.Network && n.Distribution == o.Distribution && maps.Equal(n.Labels, o.Labels)
 }
 
-// metadata is the part of ObjectMeta that object.Object does not hold.
+// owned is the part of an object's metadata that object.Object lacks.
 type owned struct {
 	DeletionTimestamp *string `json:"deletionTimestamp"`
 	OwnerReferences   []struct {
@@ -103,7 +105,7 @@ type owned struct {
 	} `json:"ownerReferences"`
 }
 
-// ParsePod reads what endpoints need of a Pod. A problem that is no warning means: not usable, what was known stands.
+// ParsePod parses a Pod. With an error among the problems the Pod is nil, and the previous one remains in effect.
 func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -152,19 +154,20 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	return pod, r.problems
 }
 
-// keptOut says whether a Pod is not to have a proxy, as it says itself.
+// keptOut reports whether a Pod disables injection by a label or an annotation.
 func keptOut(obj *object.Object) bool {
 	const inject = "sidecar.istio.io/inject"
 	return cmp.Or(obj.Labels[inject], obj.Annotations[inject]) == "false"
 }
 
+// cronJob matches the name of a Job that a CronJob created.
 var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 
-// workloadNameLabel names the workload of a Pod or WorkloadEntry.
+// workloadNameLabel states the workload of a Pod or WorkloadEntry.
 const workloadNameLabel = "service.istio.io/workload-name"
 
-// workloadName follows the controlling owner one step further than Kubernetes does: a ReplicaSet stands for its
-// Deployment (its name ends in the pod-template-hash), a Job of a CronJob for that.
+// workloadName returns the name of a Pod's workload: that of its controlling owner. A ReplicaSet is replaced by its
+// Deployment or Argo Rollout (the name without the pod-template-hash), and a Job of a CronJob by the CronJob.
 func workloadName(obj *object.Object, meta owned) string {
 	if name := obj.Labels[workloadNameLabel]; name != "" {
 		return name
@@ -175,7 +178,7 @@ func workloadName(obj *object.Object, meta owned) string {
 		}
 		switch o.Kind {
 		case "ReplicaSet":
-			if hash := obj.Labels["pod-template-hash"]; hash != "" {
+			if hash := cmp.Or(obj.Labels["pod-template-hash"], obj.Labels["rollouts-pod-template-hash"]); hash != "" {
 				return strings.TrimSuffix(o.Name, "-"+hash)
 			}
 		case "Job":
@@ -188,7 +191,7 @@ func workloadName(obj *object.Object, meta owned) string {
 	return obj.ID.Name
 }
 
-// ParseNode reads what is needed of a Node. A status that cannot be read has no address.
+// ParseNode parses a Node. With an invalid status it has no external address.
 func ParseNode(obj *object.Object) *Node {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -215,20 +218,21 @@ func ParseNode(obj *object.Object) *Node {
 	return n
 }
 
-// ParseNamespace reads what endpoints, Services and ServiceEntries need of a Namespace. All problems are warnings.
+// ParseNamespace parses a Namespace. All problems are warnings.
 func ParseNamespace(obj *object.Object) (*Namespace, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	preferred, _ := annotatedDistribution(r, obj)
 	return &Namespace{Network: obj.Labels[model.NetworkLabel], Distribution: preferred, Labels: obj.Labels}, r.problems
 }
 
-// namespace looks up the Namespace of an object, of the object's own source and cluster; nil: there is none.
+// namespace returns the Namespace of an object, in the object's own source and cluster; nil: it does not exist.
 func (r *report) namespace(of *object.Object, ctx Lookup) *Namespace {
 	id := of.ID.SameOrigin(object.ID{Kind: "Namespace", Name: of.ID.Namespace})
 	r.ref(id)
 	return ctx.Namespace(id)
 }
 
+// locality joins the parts of a locality, without trailing empty ones.
 func locality(region, zone, subzone string) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
 }

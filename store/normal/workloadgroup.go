@@ -11,9 +11,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// workloadGroupRecords keeps what WorkloadEntries are made of (push/machines): the template, with labels and annotations of the entries. The
-// service account of its machines is "default" where it names none, as for `istioctl x workload entry configure`
-// (https://istio.io/latest/docs/reference/config/networking/workload-group/). The probe is the agent's to read, in the mesh.yaml of the machine.
+// workloadGroupRecords returns the record of a WorkloadGroup, from which push/machines makes WorkloadEntries: the
+// template, with labels and annotations of the entries. The default service account is "default", as for `istioctl x
+// workload entry configure` (https://istio.io/latest/docs/reference/config/networking/workload-group/). The probe is
+// omitted: agents read it from the mesh.yaml of the machine.
 func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	group := &networkingv1.WorkloadGroup{}
 	if !r.spec(obj, group) {
@@ -39,7 +40,8 @@ func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup
 	return r.record(model.KindWorkloadGroup, obj, obj.ID.Name, group)
 }
 
-// checkReadinessProbe holds the rules of Istio's webhook (validateReadinessProbe in pkg/config/validation), and takes probes by gRPC.
+// checkReadinessProbe validates a probe by the rules of Istio's webhook (validateReadinessProbe in
+// pkg/config/validation); in addition, probes by gRPC are valid. nil is valid.
 func checkReadinessProbe(r *report, at string, probe *networkingv1.ReadinessProbe) {
 	if probe == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Of a WorkloadGroup what WorkloadEntries are made of is kept; the address and the probe are not.
+// The record of a WorkloadGroup has the fields from which WorkloadEntries are made, without address and probe.
 func TestWorkloadGroup(t *testing.T) {
 	group := func(spec string) *object.Object {
 		return read(t, "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: vms, namespace: shop}\nspec: {"+spec+"}\n")

@@ -156,7 +156,7 @@ type Problem struct {
 	Location string
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code; empty without such a code
+	Analyzer problem.Analyzer // empty without such a code
 	Severity problem.Severity
 	Message  string
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Levels are taken in Istio's syntax; of several scopes that of the whole counts, and the others are given back.
+// Levels are parsed in Istio's syntax; of several scopes the level for all has precedence, and the others are returned.
 func TestLevel(t *testing.T) {
 	for text, want := range map[string]struct {
 		level  slog.Level

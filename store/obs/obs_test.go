@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Every metric, and every key of a log line, is used by some package: a metric that nobody feeds says that all is well.
+// Every metric, and every key of a log line, is used by some package: a metric that is never set reports that all is
+// well.
 func TestEveryMetricIsUsed(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "obs.go", nil, 0)
 	if err != nil {
@@ -40,7 +41,7 @@ func TestEveryMetricIsUsed(t *testing.T) {
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 			if err != nil {
-				return nil // the compiler says it better
+				return nil // the compiler reports it better
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				if use, ok := n.(*ast.SelectorExpr); ok {

@@ -30,7 +30,7 @@ const maxSampledText = 512
 
 type sampledCause struct{ message, cause string }
 
-// sample holds the events of one cause that wait for the end of the interval.
+// sample contains the events of one cause that wait for the end of the interval.
 type sample struct {
 	args  []any // of the first event of the interval; nil: there was none
 	count int

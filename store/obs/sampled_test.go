@@ -85,7 +85,7 @@ func TestSampled(t *testing.T) {
 	})
 }
 
-// Neither causes nor texts are without bound, and what a client may overwrite later is copied.
+// The number of causes and texts is bounded, and texts that a client may overwrite later are copied.
 func TestSampledIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSampled()

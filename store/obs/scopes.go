@@ -20,7 +20,7 @@ const (
 	ScopeIngest  = "ingest"
 )
 
-// Levels holds the least level of the log lines of each scope. Its methods may be called from any goroutine.
+// Levels contains the least level of the log lines of each scope. Its methods may be called from any goroutine.
 type Levels struct{ scopes []*Scope }
 
 // Scope is a part of a process's log lines.

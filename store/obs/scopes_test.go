@@ -17,8 +17,7 @@ func held(l *Levels) string {
 	return strings.Join(all, " ")
 }
 
-// A scope has its own level, else that of default; that of all counts before both. Scopes that do not exist are given
-// back.
+// A scope has its own level, otherwise that of default; a level for all precedes both. Unknown scopes are returned.
 func TestNewLevels(t *testing.T) {
 	for text, want := range map[string]struct {
 		levels  string
@@ -44,8 +43,8 @@ func TestNewLevels(t *testing.T) {
 	}
 }
 
-// Lines are written by the level that their scope has now, whenever their logger was made, and name the scope. Reset
-// brings back the first level.
+// Lines are written by the present level of their scope, whenever their logger was created, and contain the scope.
+// Reset restores the first level.
 func TestScoped(t *testing.T) {
 	l, _, err := NewLevels("warn")
 	if err != nil {

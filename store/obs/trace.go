@@ -126,7 +126,7 @@ func (t *Tracer) root(revision int64) (sum [24]byte, traceID trace.TraceID, span
 	return sum, traceID, spanID
 }
 
-// ids gives a first span the ids of root, and other spans random ones.
+// ids assigns the ids of root to a first span, and random ones to other spans.
 type ids struct{}
 
 type rootKey struct{}

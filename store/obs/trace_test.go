@@ -51,7 +51,7 @@ func TestTraceIsShared(t *testing.T) {
 	}
 }
 
-// However many proxies acknowledge a revision, the spans are few; what is not known yet is not traced.
+// For any number of proxies that acknowledge a revision, there are few spans; an unknown revision is not traced.
 func TestTraceIsBounded(t *testing.T) {
 	tracer, spans := traced(t, "default", 7)
 	now := time.Now()

@@ -1,64 +1,168 @@
 package problem
 
-// Analyzer is the code of Istio's analyzers (istioctl analyze) for a problem, in addition to our Code; empty if they
-// have no code for it (https://istio.io/latest/docs/reference/config/analysis/). deploy/docs/analysis.md explains each
-// code and its remedy.
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Analyzer is a second code of a problem, in addition to its Code: that of Istio's analyzers (istioctl analyze), or one
+// of ours that begins with NAV1. It is empty if neither exists. deploy/docs/analysis.md explains each code and its
+// remedy (https://istio.io/latest/docs/reference/config/analysis/).
 type Analyzer string
 
 // The codes, by Istio's names.
 const (
-	ReferencedResourceNotFound                  Analyzer = "IST0101"
-	MisplacedAnnotation                         Analyzer = "IST0107"
-	UnknownAnnotation                           Analyzer = "IST0108"
-	ConflictingMeshGatewayVirtualServiceHosts   Analyzer = "IST0109"
-	ConflictingSidecarWorkloadSelectors         Analyzer = "IST0110"
-	MultipleSidecarsWithoutWorkloadSelectors    Analyzer = "IST0111"
-	NoMatchingWorkloadsFound                    Analyzer = "IST0127"
-	VirtualServiceUnreachableRule               Analyzer = "IST0130"
-	VirtualServiceIneffectiveMatch              Analyzer = "IST0131"
-	VirtualServiceHostNotFoundInGateway         Analyzer = "IST0132"
-	ServiceEntryAddressesRequired               Analyzer = "IST0134"
-	InvalidApplicationUID                       Analyzer = "IST0144"
-	EnvoyFilterUsesReplaceOperationIncorrectly  Analyzer = "IST0152"
-	EnvoyFilterUsesAddOperationIncorrectly      Analyzer = "IST0153"
-	EnvoyFilterUsesRemoveOperationIncorrectly   Analyzer = "IST0154"
-	InvalidTelemetryProvider                    Analyzer = "IST0157"
-	ConflictingTelemetryWorkloadSelectors       Analyzer = "IST0159"
-	MultipleTelemetriesWithoutWorkloadSelectors Analyzer = "IST0160"
-	ReferencedInternalGateway                   Analyzer = "IST0165"
-	DestinationRuleSubsetNotSelectPods          Analyzer = "IST0173"
-	UnknownDestinationRuleHost                  Analyzer = "IST0174"
-	ConflictingServiceEntryProtocol             Analyzer = "IST0177"
+	ReferencedResourceNotFound                       Analyzer = "IST0101"
+	NamespaceNotInjected                             Analyzer = "IST0102"
+	PodMissingProxy                                  Analyzer = "IST0103"
+	SchemaValidationError                            Analyzer = "IST0106"
+	MisplacedAnnotation                              Analyzer = "IST0107"
+	UnknownAnnotation                                Analyzer = "IST0108"
+	ConflictingMeshGatewayVirtualServiceHosts        Analyzer = "IST0109"
+	ConflictingSidecarWorkloadSelectors              Analyzer = "IST0110"
+	MultipleSidecarsWithoutWorkloadSelectors         Analyzer = "IST0111"
+	VirtualServiceDestinationPortSelectorRequired    Analyzer = "IST0112"
+	DeploymentAssociatedToMultipleServices           Analyzer = "IST0116"
+	PortNameIsNotUnderNamingConvention               Analyzer = "IST0118"
+	NamespaceMultipleInjectionLabels                 Analyzer = "IST0123"
+	InvalidAnnotation                                Analyzer = "IST0125"
+	UnknownMeshNetworksServiceRegistry               Analyzer = "IST0126"
+	NoMatchingWorkloadsFound                         Analyzer = "IST0127"
+	NoServerCertificateVerificationDestinationLevel  Analyzer = "IST0128"
+	NoServerCertificateVerificationPortLevel         Analyzer = "IST0129"
+	VirtualServiceUnreachableRule                    Analyzer = "IST0130"
+	VirtualServiceIneffectiveMatch                   Analyzer = "IST0131"
+	VirtualServiceHostNotFoundInGateway              Analyzer = "IST0132"
+	SchemaWarning                                    Analyzer = "IST0133"
+	ServiceEntryAddressesRequired                    Analyzer = "IST0134"
+	DeprecatedAnnotation                             Analyzer = "IST0135"
+	AlphaAnnotation                                  Analyzer = "IST0136"
+	DeploymentConflictingPorts                       Analyzer = "IST0137"
+	GatewayDuplicateCertificate                      Analyzer = "IST0138"
+	InvalidWebhook                                   Analyzer = "IST0139"
+	IngressRouteRulesNotAffected                     Analyzer = "IST0140"
+	InvalidApplicationUID                            Analyzer = "IST0144"
+	ConflictingGateways                              Analyzer = "IST0145"
+	ImageAutoWithoutInjectionWarning                 Analyzer = "IST0146"
+	ImageAutoWithoutInjectionError                   Analyzer = "IST0147"
+	NamespaceInjectionEnabledByDefault               Analyzer = "IST0148"
+	JwtClaimBasedRoutingWithoutRequestAuthN          Analyzer = "IST0149"
+	ExternalNameServiceTypeInvalidPortName           Analyzer = "IST0150"
+	EnvoyFilterUsesRelativeOperation                 Analyzer = "IST0151"
+	EnvoyFilterUsesReplaceOperationIncorrectly       Analyzer = "IST0152"
+	EnvoyFilterUsesAddOperationIncorrectly           Analyzer = "IST0153"
+	EnvoyFilterUsesRemoveOperationIncorrectly        Analyzer = "IST0154"
+	EnvoyFilterUsesRelativeOperationWithProxyVersion Analyzer = "IST0155"
+	UnsupportedGatewayAPIVersion                     Analyzer = "IST0156"
+	InvalidTelemetryProvider                         Analyzer = "IST0157"
+	PodsIstioProxyImageMismatchInNamespace           Analyzer = "IST0158"
+	ConflictingTelemetryWorkloadSelectors            Analyzer = "IST0159"
+	MultipleTelemetriesWithoutWorkloadSelectors      Analyzer = "IST0160"
+	InvalidGatewayCredential                         Analyzer = "IST0161"
+	GatewayPortNotDefinedOnService                   Analyzer = "IST0162"
+	ReferencedInternalGateway                        Analyzer = "IST0165"
+	IneffectiveSelector                              Analyzer = "IST0166"
+	MultiClusterInconsistentService                  Analyzer = "IST0170"
+	NegativeConditionStatus                          Analyzer = "IST0171"
+	FutureUnsupportedGatewayAPIVersion               Analyzer = "IST0172"
+	DestinationRuleSubsetNotSelectPods               Analyzer = "IST0173"
+	UnknownDestinationRuleHost                       Analyzer = "IST0174"
+	JwksUriFetchUnrestricted                         Analyzer = "IST0175"
+	GatewayAPICRDVersionBelowMinimum                 Analyzer = "IST0176"
+	ConflictingServiceEntryProtocol                  Analyzer = "IST0177"
 )
 
-// analyzerNames are Istio's names of the codes (istio: pkg/config/analysis/msg/messages.yaml).
-var analyzerNames = map[Analyzer]string{
-	ReferencedResourceNotFound:                  "ReferencedResourceNotFound",
-	MisplacedAnnotation:                         "MisplacedAnnotation",
-	UnknownAnnotation:                           "UnknownAnnotation",
-	ConflictingMeshGatewayVirtualServiceHosts:   "ConflictingMeshGatewayVirtualServiceHosts",
-	ConflictingSidecarWorkloadSelectors:         "ConflictingSidecarWorkloadSelectors",
-	MultipleSidecarsWithoutWorkloadSelectors:    "MultipleSidecarsWithoutWorkloadSelectors",
-	NoMatchingWorkloadsFound:                    "NoMatchingWorkloadsFound",
-	VirtualServiceUnreachableRule:               "VirtualServiceUnreachableRule",
-	VirtualServiceIneffectiveMatch:              "VirtualServiceIneffectiveMatch",
-	VirtualServiceHostNotFoundInGateway:         "VirtualServiceHostNotFoundInGateway",
-	ServiceEntryAddressesRequired:               "ServiceEntryAddressesRequired",
-	InvalidApplicationUID:                       "InvalidApplicationUID",
-	EnvoyFilterUsesReplaceOperationIncorrectly:  "EnvoyFilterUsesReplaceOperationIncorrectly",
-	EnvoyFilterUsesAddOperationIncorrectly:      "EnvoyFilterUsesAddOperationIncorrectly",
-	EnvoyFilterUsesRemoveOperationIncorrectly:   "EnvoyFilterUsesRemoveOperationIncorrectly",
-	InvalidTelemetryProvider:                    "InvalidTelemetryProvider",
-	ConflictingTelemetryWorkloadSelectors:       "ConflictingTelemetryWorkloadSelectors",
-	MultipleTelemetriesWithoutWorkloadSelectors: "MultipleTelemetriesWithoutWorkloadSelectors",
-	ReferencedInternalGateway:                   "ReferencedInternalGateway",
-	DestinationRuleSubsetNotSelectPods:          "DestinationRuleSubsetNotSelectPods",
-	UnknownDestinationRuleHost:                  "UnknownDestinationRuleHost",
-	ConflictingServiceEntryProtocol:             "ConflictingServiceEntryProtocol",
+// The codes that Istio does not have.
+const (
+	RouteWithoutEndpoints Analyzer = "NAV1001"
+	CertificateEnds       Analyzer = "NAV1002"
+	PolicyCloses          Analyzer = "NAV1003"
+	ImportedHostNotFound  Analyzer = "NAV1004"
+)
+
+// analyzers has the name and the severity of each code. Those of Istio's codes are Istio's
+// (istio: pkg/config/analysis/msg/messages.yaml).
+var analyzers = map[Analyzer]struct {
+	name     string
+	severity Severity
+}{
+	ReferencedResourceNotFound:                       {"ReferencedResourceNotFound", Error},
+	NamespaceNotInjected:                             {"NamespaceNotInjected", Info},
+	PodMissingProxy:                                  {"PodMissingProxy", Warning},
+	SchemaValidationError:                            {"SchemaValidationError", Error},
+	MisplacedAnnotation:                              {"MisplacedAnnotation", Warning},
+	UnknownAnnotation:                                {"UnknownAnnotation", Warning},
+	ConflictingMeshGatewayVirtualServiceHosts:        {"ConflictingMeshGatewayVirtualServiceHosts", Error},
+	ConflictingSidecarWorkloadSelectors:              {"ConflictingSidecarWorkloadSelectors", Error},
+	MultipleSidecarsWithoutWorkloadSelectors:         {"MultipleSidecarsWithoutWorkloadSelectors", Error},
+	VirtualServiceDestinationPortSelectorRequired:    {"VirtualServiceDestinationPortSelectorRequired", Error},
+	DeploymentAssociatedToMultipleServices:           {"DeploymentAssociatedToMultipleServices", Warning},
+	PortNameIsNotUnderNamingConvention:               {"PortNameIsNotUnderNamingConvention", Info},
+	NamespaceMultipleInjectionLabels:                 {"NamespaceMultipleInjectionLabels", Warning},
+	InvalidAnnotation:                                {"InvalidAnnotation", Warning},
+	UnknownMeshNetworksServiceRegistry:               {"UnknownMeshNetworksServiceRegistry", Error},
+	NoMatchingWorkloadsFound:                         {"NoMatchingWorkloadsFound", Warning},
+	NoServerCertificateVerificationDestinationLevel:  {"NoServerCertificateVerificationDestinationLevel", Warning},
+	NoServerCertificateVerificationPortLevel:         {"NoServerCertificateVerificationPortLevel", Warning},
+	VirtualServiceUnreachableRule:                    {"VirtualServiceUnreachableRule", Warning},
+	VirtualServiceIneffectiveMatch:                   {"VirtualServiceIneffectiveMatch", Info},
+	VirtualServiceHostNotFoundInGateway:              {"VirtualServiceHostNotFoundInGateway", Warning},
+	SchemaWarning:                                    {"SchemaWarning", Warning},
+	ServiceEntryAddressesRequired:                    {"ServiceEntryAddressesRequired", Warning},
+	DeprecatedAnnotation:                             {"DeprecatedAnnotation", Info},
+	AlphaAnnotation:                                  {"AlphaAnnotation", Info},
+	DeploymentConflictingPorts:                       {"DeploymentConflictingPorts", Warning},
+	GatewayDuplicateCertificate:                      {"GatewayDuplicateCertificate", Warning},
+	InvalidWebhook:                                   {"InvalidWebhook", Error},
+	IngressRouteRulesNotAffected:                     {"IngressRouteRulesNotAffected", Warning},
+	InvalidApplicationUID:                            {"InvalidApplicationUID", Warning},
+	ConflictingGateways:                              {"ConflictingGateways", Error},
+	ImageAutoWithoutInjectionWarning:                 {"ImageAutoWithoutInjectionWarning", Warning},
+	ImageAutoWithoutInjectionError:                   {"ImageAutoWithoutInjectionError", Error},
+	NamespaceInjectionEnabledByDefault:               {"NamespaceInjectionEnabledByDefault", Info},
+	JwtClaimBasedRoutingWithoutRequestAuthN:          {"JwtClaimBasedRoutingWithoutRequestAuthN", Error},
+	ExternalNameServiceTypeInvalidPortName:           {"ExternalNameServiceTypeInvalidPortName", Warning},
+	EnvoyFilterUsesRelativeOperation:                 {"EnvoyFilterUsesRelativeOperation", Warning},
+	EnvoyFilterUsesReplaceOperationIncorrectly:       {"EnvoyFilterUsesReplaceOperationIncorrectly", Error},
+	EnvoyFilterUsesAddOperationIncorrectly:           {"EnvoyFilterUsesAddOperationIncorrectly", Error},
+	EnvoyFilterUsesRemoveOperationIncorrectly:        {"EnvoyFilterUsesRemoveOperationIncorrectly", Error},
+	EnvoyFilterUsesRelativeOperationWithProxyVersion: {"EnvoyFilterUsesRelativeOperationWithProxyVersion", Warning},
+	UnsupportedGatewayAPIVersion:                     {"UnsupportedGatewayAPIVersion", Error},
+	InvalidTelemetryProvider:                         {"InvalidTelemetryProvider", Warning},
+	PodsIstioProxyImageMismatchInNamespace:           {"PodsIstioProxyImageMismatchInNamespace", Warning},
+	ConflictingTelemetryWorkloadSelectors:            {"ConflictingTelemetryWorkloadSelectors", Error},
+	MultipleTelemetriesWithoutWorkloadSelectors:      {"MultipleTelemetriesWithoutWorkloadSelectors", Error},
+	InvalidGatewayCredential:                         {"InvalidGatewayCredential", Error},
+	GatewayPortNotDefinedOnService:                   {"GatewayPortNotDefinedOnService", Warning},
+	ReferencedInternalGateway:                        {"ReferencedInternalGateway", Warning},
+	IneffectiveSelector:                              {"IneffectiveSelector", Warning},
+	MultiClusterInconsistentService:                  {"MultiClusterInconsistentService", Warning},
+	NegativeConditionStatus:                          {"NegativeConditionStatus", Warning},
+	FutureUnsupportedGatewayAPIVersion:               {"FutureUnsupportedGatewayAPIVersion", Warning},
+	DestinationRuleSubsetNotSelectPods:               {"DestinationRuleSubsetNotSelectPods", Error},
+	UnknownDestinationRuleHost:                       {"UnknownDestinationRuleHost", Warning},
+	JwksUriFetchUnrestricted:                         {"JwksUriFetchUnrestricted", Warning},
+	GatewayAPICRDVersionBelowMinimum:                 {"GatewayAPICRDVersionBelowMinimum", Warning},
+	ConflictingServiceEntryProtocol:                  {"ConflictingServiceEntryProtocol", Warning},
+	RouteWithoutEndpoints:                            {"RouteWithoutEndpoints", Warning},
+	CertificateEnds:                                  {"CertificateEnds", Warning},
+	PolicyCloses:                                     {"PolicyCloses", Error},
+	ImportedHostNotFound:                             {"ImportedHostNotFound", Warning},
 }
 
-// Name returns Istio's name of the code; empty if this build does not know the code.
-func (a Analyzer) Name() string { return analyzerNames[a] }
+// Analyzers returns every code, in order.
+func Analyzers() []Analyzer { return slices.Sorted(maps.Keys(analyzers)) }
+
+// Name returns the name of the code; empty if this build does not know the code.
+func (a Analyzer) Name() string { return analyzers[a].name }
+
+// Severity returns the severity of the code in navarchctl analyze; empty if this build does not know the code.
+// Elsewhere a problem has a severity of its own.
+func (a Analyzer) Severity() Severity { return analyzers[a].severity }
+
+// Own reports whether the code is not one of Istio's.
+func (a Analyzer) Own() bool { return strings.HasPrefix(string(a), "NAV") }
 
 // Suffix returns the code as the end of a message, " [IST0101]"; empty without a code.
 func (a Analyzer) Suffix() string {

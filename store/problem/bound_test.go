@@ -12,8 +12,8 @@ type one struct {
 
 func ofOne(o one) (string, string) { return o.namespace, o.object }
 
-// Whatever there is, a list has its bounds, in all, of each namespace and of each object; what it leaves out is
-// counted, the order stays, and a namespace that has few is listed whole beside those that have many.
+// For any problems, a list has its bounds, in all, of each namespace and of each object. Omitted ones are counted, the
+// order stays, and a namespace with few problems is listed completely beside those with many.
 func TestBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespaces, objects, each int

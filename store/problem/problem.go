@@ -38,6 +38,7 @@ type Severity string
 const (
 	Error   Severity = "error"   // the object, or the part that the field names, does not apply
 	Warning Severity = "warning" // the object applies nevertheless
+	Info    Severity = "info"    // the object applies, and may be meant as it is; only navarchctl analyze reports these
 )
 
 // At is an error at a path of fields. The paths of nested errors are joined.

@@ -86,14 +86,29 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 		return "", err
 	}
 	defer unlock()
-	root := filepath.Dir(filepath.Dir(filepath.Dir(dir)))
+	overlay, err := Overlay(dir, edits)
+	if err != nil {
+		return "", err
+	}
+	return dir, compile(dir, asMade, "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay,
+		module+"cmd/"+program)
+}
+
+// Overlay writes the edited files into a folder, and returns the file for the flag -overlay of the go command. An edit
+// without a text to replace writes before the start of its file, which may be missing. Errors: a file lacks the text to
+// replace, or cannot be read or written.
+func Overlay(dir string, edits []Edit) (overlay string, err error) {
+	root, err := root()
+	if err != nil {
+		return "", err
+	}
 	texts, replace := map[string]string{}, map[string]string{} // by path: the edited text, and the file that contains it
 	for i, e := range edits {
 		file := filepath.Join(root, e.File)
 		old, edited := texts[file]
 		if !edited {
 			read, err := os.ReadFile(file)
-			if err != nil {
+			if err != nil && (e.Text != "" || !errors.Is(err, os.ErrNotExist)) {
 				return "", fmt.Errorf("programs for tests: %w", err)
 			}
 			// .txt keeps the file out of Go's packages.
@@ -109,13 +124,12 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 			return "", fmt.Errorf("programs for tests: %w", err)
 		}
 	}
-	overlay := filepath.Join(dir, "overlay.json")
+	overlay = filepath.Join(dir, "overlay.json")
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err = errors.Join(err, os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("programs for tests: %w", err)
 	}
-	return dir, compile(dir, asMade, "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay,
-		module+"cmd/"+program)
+	return overlay, nil
 }
 
 // build builds the programs of one kind into out/programs/<kind>.

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Each finds what protowire finds, of all lengths at which the short way ends, and nothing where a field is cut off.
+// Each finds the same fields as protowire, for all lengths around its fast path, and none where a field is cut off.
 func TestEach(t *testing.T) {
 	var message []byte
 	var want []Field

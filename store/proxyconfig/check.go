@@ -76,6 +76,16 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 	}
 }
 
+// topology reads what stands before a gateway; nil: nothing does.
+func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
+	out.TrustedProxies, out.ProxyProtocol = t.GetNumTrustedProxies(), t.GetProxyProtocol() != nil
+	if _, known := meshv1.ForwardClientCertDetails_name[int32(t.GetForwardClientCertDetails())]; !known {
+		r.fault("gatewayTopology.forwardClientCertDetails", "%d is not known; left out", t.GetForwardClientCertDetails())
+		return
+	}
+	out.ClientCertificates = t.GetForwardClientCertDetails()
+}
+
 func (r *reading) tracing(t *meshv1.Tracing) {
 	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // nor NaN
 		r.fault("tracing.sampling", "%v is not in 0-100; left out", t.GetSampling())

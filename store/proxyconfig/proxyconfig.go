@@ -17,9 +17,12 @@ package proxyconfig
 
 import (
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
@@ -56,7 +59,47 @@ func (r Routes) String() string {
 // Listeners are the settings that listeners read. It is comparable.
 type Listeners struct {
 	Headers     Part // proxyHeaders, without the fields in Routes and HeaderCase
-	Connections Part // connectionSettings; empty: not stated
+	Connections Part // connectionSettings, without the profile; empty: not stated
+	Gateway     Gateway
+}
+
+// Gateway are the settings that listeners of gateways read. It is comparable. The zero Gateway are Istio's defaults.
+type Gateway struct {
+	Edge           bool   // connectionSettings.profile is EDGE: limits for clients outside of the mesh
+	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: hops before the gateway whose X-Forwarded-For counts
+	// ClientCertificates is gatewayTopology.forwardClientCertDetails.
+	ClientCertificates meshv1.ForwardClientCertDetails
+	ProxyProtocol      bool // gatewayTopology.proxyProtocol: each connection begins with a PROXY header
+}
+
+// edge are the connection settings that the profile EDGE states
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig).
+var edge = &meshv1.ProxyConfig_ConnectionSettings{
+	ListenerPerConnectionBufferLimitBytes: wrapperspb.Int32(32 << 10),
+	HttpIdleTimeout:                       durationpb.New(time.Hour),
+	HttpStreamIdleTimeout:                 durationpb.New(5 * time.Minute),
+	HttpRequestTimeout:                    durationpb.New(5 * time.Minute),
+	HttpRequestHeadersTimeout:             durationpb.New(time.Minute),
+	HttpMaxConcurrentStreams:              wrapperspb.Int32(100),
+	Http2InitialStreamWindowSize:          wrapperspb.Int32(64 << 10),
+	Http2InitialConnectionWindowSize:      wrapperspb.Int32(1 << 20),
+	HttpHeadersWithUnderscoresAction:      meshv1.ProxyConfig_ConnectionSettings_HEADERS_WITH_UNDERSCORES_REJECT_REQUEST,
+	HttpMergeSlashes:                      wrapperspb.Bool(true),
+	HttpPathWithEscapedSlashesAction:      meshv1.ProxyConfig_ConnectionSettings_UNESCAPE_AND_REDIRECT,
+}
+
+// OfGateway returns the settings of a gateway: its connection settings are those of its profile, unless it states them.
+func (l Listeners) OfGateway() Listeners {
+	if l.Gateway.Edge {
+		s := proto.CloneOf(edge)
+		stated := l.Connections.Config().GetConnectionSettings()
+		stated.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			s.ProtoReflect().Set(fd, v)
+			return true
+		})
+		l.Connections = partOf(&meshv1.ProxyConfig{ConnectionSettings: s})
+	}
+	return l
 }
 
 // String names the fields that are set; empty without such fields.
@@ -71,6 +114,18 @@ func (l Listeners) String() string {
 	}
 	name("proxyHeaders", l.Headers.Config().GetProxyHeaders().ProtoReflect())
 	name("connectionSettings", l.Connections.Config().GetConnectionSettings().ProtoReflect())
+	for _, of := range []struct {
+		set   bool
+		field string
+	}{
+		{l.Gateway.Edge, "connectionSettings.profile"}, {l.Gateway.TrustedProxies > 0, "gatewayTopology.numTrustedProxies"},
+		{l.Gateway.ClientCertificates != 0, "gatewayTopology.forwardClientCertDetails"},
+		{l.Gateway.ProxyProtocol, "gatewayTopology.proxyProtocol"},
+	} {
+		if of.set {
+			fields = append(fields, of.field)
+		}
+	}
 	return strings.Join(fields, ", ")
 }
 
@@ -137,11 +192,13 @@ func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	}
 	if c.GetConnectionSettings() != nil {
 		s := proto.CloneOf(c.GetConnectionSettings())
-		// The profile EDGE is for gateways alone. The other fields are reported as not supported (store/normal/fields).
+		out.Listeners.Gateway.Edge = s.Profile == meshv1.ProxyConfig_ConnectionSettings_EDGE
+		// The other fields are reported as not supported (store/normal/fields).
 		s.Profile, s.ClusterPerConnectionBufferLimitBytes, s.ListenerConnectionLimit, s.GlobalDownstreamConnectionLimit = 0, nil, nil, nil
 		r.connections(s)
 		out.Listeners.Connections = partOf(&meshv1.ProxyConfig{ConnectionSettings: s})
 	}
+	r.topology(c.GetGatewayTopology(), &out.Listeners.Gateway)
 	if c.GetTracing() != nil {
 		t := proto.CloneOf(c.GetTracing())
 		t.Tracer, t.TlsSettings = nil, nil // read from the bootstrap

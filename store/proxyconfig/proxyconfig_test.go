@@ -23,7 +23,6 @@ func config(t *testing.T, text string) *meshv1.ProxyConfig {
 // unread are the fields that make no other Settings: they are for gateways, for agents, or reported
 // (store/normal/fields).
 var unread = []protoreflect.FullName{
-	"istio.mesh.v1alpha1.ProxyConfig.ConnectionSettings.profile",
 	"istio.mesh.v1alpha1.ProxyConfig.ConnectionSettings.cluster_per_connection_buffer_limit_bytes",
 	"istio.mesh.v1alpha1.ProxyConfig.ConnectionSettings.listener_connection_limit",
 	"istio.mesh.v1alpha1.ProxyConfig.ConnectionSettings.global_downstream_connection_limit",
@@ -31,10 +30,10 @@ var unread = []protoreflect.FullName{
 	"istio.mesh.v1alpha1.Tracing.stackdriver", "istio.mesh.v1alpha1.Tracing.open_census_agent", "istio.mesh.v1alpha1.Tracing.tls_settings",
 }
 
-// Every field of what is acted on is a part of the Settings, by which plans tell proxies apart: also one that a later
-// version of the API brings.
+// Every field of the supported messages is part of the Settings, by which plans distinguish proxies, including fields
+// of later versions of the API.
 func TestSettingsHaveEveryField(t *testing.T) {
-	for _, of := range []protoreflect.Name{"proxy_headers", "connection_settings", "tracing"} {
+	for of, least := range map[protoreflect.Name]int{"proxy_headers": 8, "connection_settings": 8, "tracing": 8, "gateway_topology": 3} {
 		base := &meshv1.ProxyConfig{}
 		field := base.ProtoReflect().Descriptor().Fields().ByName(of)
 		base.ProtoReflect().Mutable(field)
@@ -45,9 +44,9 @@ func TestSettingsHaveEveryField(t *testing.T) {
 			for i := range md.Fields().Len() {
 				fd := md.Fields().Get(i)
 				want := !slices.Contains(unread, fd.FullName())
-				if below := fd.Message(); below != nil && !fd.IsMap() && below.ParentFile() == md.ParentFile() && want {
+				if below := fd.Message(); below != nil && !fd.IsMap() && below.Fields().Len() > 0 && below.ParentFile() == md.ParentFile() && want {
 					each(below, func(c *meshv1.ProxyConfig) protoreflect.Message { return in(c).Mutable(fd).Message() })
-					continue // the message alone may say nothing
+					continue // the empty message may have no effect
 				}
 				c := proto.CloneOf(base)
 				set(in(c), fd)
@@ -62,13 +61,13 @@ func TestSettingsHaveEveryField(t *testing.T) {
 			}
 		}
 		each(field.Message(), func(c *meshv1.ProxyConfig) protoreflect.Message { return c.ProtoReflect().Mutable(field).Message() })
-		if count < 8 {
+		if count < least {
 			t.Errorf("%s: %d fields", of, count)
 		}
 	}
 }
 
-// set gives a field a value that Envoy takes.
+// set sets a field to a value that Envoy accepts.
 func set(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	switch {
 	case fd.IsMap():
@@ -105,6 +104,7 @@ func TestWhatEnvoyRefusesIsLeftOut(t *testing.T) {
 		`{"connectionSettings": {"listenerPerConnectionBufferLimitBytes": -1}}`:                      "connectionSettings.listenerPerConnectionBufferLimitBytes",
 		`{"connectionSettings": {"httpMaxConcurrentStreams": 0}}`:                                    "connectionSettings.httpMaxConcurrentStreams",
 		`{"connectionSettings": {"http2InitialConnectionWindowSize": 65534}}`:                        "connectionSettings.http2InitialConnectionWindowSize",
+		`{"gatewayTopology": {"numTrustedProxies": 1, "forwardClientCertDetails": 9}}`:               "gatewayTopology.forwardClientCertDetails",
 		`{"tracing": {"sampling": 100.5}}`:                                                           "tracing.sampling",
 		`{"tracing": {"sampling": "NaN"}}`:                                                           "tracing.sampling",
 		`{"tracing": {"customTags": {"a": {"header": {"name": "x\n"}}}}}`:                            "tracing.customTags[a]",
@@ -145,6 +145,13 @@ func TestNamesOfFields(t *testing.T) {
 	s, _ := Of(config(t, `{"proxyHeaders": {"server": {"value": "a"}, "attemptCount": {"disabled": true}, "xForwardedHost": {"enabled": true}}, "connectionSettings": {"httpIdleTimeout": "1s"}}`))
 	if got, want := s.Routes.String()+"; "+s.Listeners.String(), "proxyHeaders.attemptCount, proxyHeaders.xForwardedHost; proxyHeaders.server, connectionSettings.httpIdleTimeout"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	s, _ = Of(config(t, `{"connectionSettings": {"profile": "EDGE"},
+		"gatewayTopology": {"numTrustedProxies": 1, "forwardClientCertDetails": "SANITIZE", "proxyProtocol": {}}}`))
+	const all = "connectionSettings.profile, gatewayTopology.numTrustedProxies, gatewayTopology.forwardClientCertDetails, " +
+		"gatewayTopology.proxyProtocol"
+	if got, want := s.Listeners.String(), all; got != want {
+		t.Errorf("of gateways: got %q, want %q", got, want)
 	}
 	if none := (Listeners{}).String() + (Routes{}).String(); none != "" {
 		t.Errorf("nothing is said, and the name is %q", none)

@@ -1,6 +1,8 @@
-// Package remote says which host a connection comes from, for what is bounded by hosts (leaf).
+// Package remote returns the host of a connection's peer, for limits for each host (leaf).
 //
-// Owns: nothing.  Reads: addresses of peers.  Never: believes what a client says.
+// Owns: nothing.
+// Reads: addresses of peers.
+// Never: trusts data of a client.
 package remote
 
 import (
@@ -8,7 +10,8 @@ import (
 	"net/netip"
 )
 
-// Host is the host of an address. What has no IP address is one host, the zero Prefix.
+// Host returns the network of an address's host: the IPv4 address, or the /64 of the IPv6 address. All addresses
+// without an IP share the zero Prefix.
 func Host(a net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// IPv4 addresses, in either notation, and the /64 of IPv6 addresses are hosts; a socket has none.
+// IPv4 addresses in either notation, and the /64 of IPv6 addresses, are hosts; a Unix socket has no host.
 func TestHost(t *testing.T) {
 	of := func(address string) string {
 		a, err := net.ResolveTCPAddr("tcp", address)

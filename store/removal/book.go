@@ -60,7 +60,7 @@ func (h Hold) KindCounts() string {
 	return strings.Join(parts, ", ")
 }
 
-// Book holds the removals of one leader.
+// Book contains the removals of one leader.
 type Book struct {
 	after time.Duration // how long a removal is held if it does not wait for an operator; 0: all wait
 	holds map[Scope]*hold
@@ -92,7 +92,7 @@ func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 // Objects lists all held objects, in order.
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
-// Add holds objects. everything reports whether no other object of a kind is left.
+// Add records objects whose removal is held. everything reports whether no other object of a kind is left.
 func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
@@ -127,7 +127,7 @@ func (b *Book) Begin(there func(object.ID) bool) {
 	}
 }
 
-// Keep holds an object again that this leader or its predecessor held, and reports whether it did.
+// Keep records an object again that this leader or its predecessor held, and reports whether it did.
 func (b *Book) Keep(id object.ID) bool {
 	for scope, h := range b.holds {
 		if scope.Covers(id) && !Never(id) && (h.was == nil || h.was[id]) {

@@ -25,7 +25,7 @@ func some(o origin.Origin, kind, namespace string, from, n int) (all []object.ID
 	return all
 }
 
-// without are the sizes of what was there, and of the same without what is lost and with what is new.
+// without returns the sizes before a loss, and those without the lost and with the added objects.
 func without(was, lost []object.ID, added ...object.ID) func() Sizes {
 	s := Sizes{Before: map[object.ID]int{}, After: map[object.ID]int{}}
 	for _, id := range was {
@@ -182,8 +182,8 @@ func TestLossesAreAddedUp(t *testing.T) {
 	}
 }
 
-// A removal is accepted once, by an ID that names exactly its objects; what is back is held no more; policies and whole
-// kinds wait for that word.
+// A removal is accepted once, by an ID that identifies exactly its objects. A returned object is held no longer.
+// Policies and whole kinds wait for acceptance.
 func TestBook(t *testing.T) {
 	b := NewBook(time.Minute, nil)
 	scope := func(kind string) Scope { return Scope{object.ID{Origin: kube, Kind: kind}, object.Rewound} }

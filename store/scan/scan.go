@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"navarch.io/navarch/store/loop"
 )
 
 // MaxDepth bounds the nesting of objects and lists.
@@ -72,10 +74,15 @@ type Scanner struct {
 	text          []byte
 	at, start     int // of the next byte; of the last value that was skipped
 	values, depth int
+	read          int // members, for yielder
+	yielder       loop.Yielder
 }
 
-// New returns a Scanner at the beginning of a text.
-func New(text []byte) *Scanner { return &Scanner{text: text} }
+// New returns a Scanner at the beginning of a text. It yields to other goroutines while it reads a large one.
+func New(text []byte) *Scanner { return &Scanner{text: text, yielder: loop.NewYielder()} }
+
+// yieldEvery is the number of members between two looks at the clock, a power of two.
+const yieldEvery = 1 << 10
 
 // Counted returns the number of values so far.
 func (s *Scanner) Counted() int { return s.values }
@@ -176,6 +183,9 @@ func (s *Scanner) members(open, end byte, each func() error) error {
 		return nil
 	}
 	for {
+		if s.read++; s.read%yieldEvery == 0 {
+			s.yielder.Yield()
+		}
 		if err := each(); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// A scanner that goes into some members counts what is in all of them.
+// A scanner that descends into some members counts the values of all of them.
 func TestObject(t *testing.T) {
 	s := New([]byte(`{"a": [1, 2], "\u0062": {"c": "d"}, "e": 3}`))
 	var seen []string
@@ -88,8 +88,8 @@ func decoded(tree any) int {
 	return n
 }
 
-// FuzzValues: what is valid here is valid to encoding/json and the other way round, but for the nesting; and there are
-// at least as many values as that makes of it.
+// FuzzValues: a text is valid here if and only if it is valid for encoding/json, except for the bound of nesting; the
+// number of values is at least that of the decoded text.
 func FuzzValues(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e3,"x\u00e9\n",true,false,null,{}]}`, `{"a":1,"a":{"b":[]}}`, "[[[[]]]]", "\"\xff\"", "0", "-", "1.e", " [ 1 , 2 ] ", "{\"a\" :1}", "tru", "[1,]"} {
 		f.Add([]byte(seed))
@@ -116,7 +116,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// Aliases count as what they name.
+// Aliases count as the values to which they refer.
 func TestYAML(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for _, level := range []string{"1", "2", "3", "4", "5", "6", "7"} {

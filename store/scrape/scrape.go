@@ -54,6 +54,9 @@ var reserved = map[uint16]string{
 	15020: "the agent's merged metrics", 15021: "the agent's readiness", 15053: "the agent's DNS", 15090: "Envoy's metrics",
 }
 
+// Own returns the use of a port that Istio's proxies and agents bind themselves; empty for all other ports.
+func Own(port uint16) string { return reserved[port] }
+
 // Parse parses the annotation. Empty parts and repeated targets are ignored, and an empty path becomes /metrics.
 // Errors: a port is invalid or the proxy's own, a path is invalid, or there are more than 16 targets.
 func Parse(text string) (all []Target, err error) {

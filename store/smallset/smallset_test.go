@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A set has what was added and not removed, few or many.
+// A set contains the added elements that were not removed, few or many.
 func TestSet(t *testing.T) {
 	s, want := &Set[string]{}, map[string]bool{}
 	for i := range 5000 {

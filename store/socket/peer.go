@@ -83,7 +83,7 @@ func (a Access) admits(p Peer) bool {
 	return a.Group != nil && (p.GID == *a.Group || slices.Contains(p.Groups, *a.Group))
 }
 
-// peerOf asks the kernel for the process that connected.
+// peerOf requests from the kernel the process that connected.
 func peerOf(c net.Conn) (p Peer) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

@@ -86,10 +86,10 @@ func TestModes(t *testing.T) {
 	defer shared.Close()
 	modes(t, folder, 0o710, int(group))
 	modes(t, filepath.Join(folder, "g"), 0o660, int(group))
-	modes(t, filepath.Join(folder, "s"), 0o600, own) // what is ours alone stays so
+	modes(t, filepath.Join(folder, "s"), 0o600, own) // files without a group stay private
 }
 
-// A folder that somebody else could change is not used.
+// A folder that another user could change is not used.
 func TestFolderIsOurs(t *testing.T) {
 	dir := t.TempDir()
 	file, link, foreign := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "foreign")
@@ -173,7 +173,7 @@ func as(t *testing.T, uid, gid uintptr, groups []uint32, f func()) {
 	}
 }
 
-// connects says whether a connection is let in: the listener answers those that are.
+// connects returns nil if a connection is admitted: the listener answers those.
 func connects(path string) error {
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -187,15 +187,15 @@ func connects(path string) error {
 	return err
 }
 
-// Others than the user, and the group if there is one, are kept out: by the folder, and where that does not, by who
-// they are.
+// Processes of other users, outside of the group if there is one, are refused: by the mode of the folder, and otherwise
+// by their credentials.
 func TestForeignersAreRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be several users")
 	}
 	group := uint32(4321)
 	many := []uint32{group}
-	for i := range uint32(200) { // more than are asked for at first
+	for i := range uint32(200) { // more than the first request returns
 		many = append(many, 10000+i)
 	}
 	for _, shared := range []bool{false, true} {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Addresses are written whole where they differ, and whatever else a status says stays.
+// Addresses are written as a whole if they differ, and the rest of the status stays.
 func TestAddresses(t *testing.T) {
 	key := Key{"shop", "e"}
 	want := Addresses(map[Key]map[string][]string{key: {"b": {"240.240.0.2"}, "a": {"240.240.0.1", "2001:2::1"}}, {"shop", "none"}: {}})

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Somebody writes an object each time between its being read and written: after the first conflict it is written again
-// at once, then after pauses as after any other failure. A problem says so meanwhile, another object is written all the
-// same, and when they stop this one is written too.
+// Another writer changes an object each time between our read and write: after the first conflict the write is retried
+// at once, then after pauses as after any other failure. Meanwhile a problem reports it and another object is written.
+// When the other writer stops, this object is written too.
 func TestConflictsAreNotRaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -49,8 +49,8 @@ func TestConflictsAreNotRaced(t *testing.T) {
 	})
 }
 
-// An object that waits is not compared again each time that another one changes: it may have a megabyte. One that
-// changes itself is, and what became right meanwhile is no problem any more.
+// A waiting object, which may have a megabyte, is not compared again each time that another one changes. One that
+// changes itself is compared, and if it has the target state by then, its problem ends.
 func TestWaitingObjectsAreNotDrawnAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -88,8 +88,8 @@ func TestWaitingObjectsAreNotDrawnAgain(t *testing.T) {
 	})
 }
 
-// A namespace has thousands of objects whose status is to be written: another's is the second to be written, and not
-// the last.
+// A namespace has thousands of objects to write: the object of another namespace is the second to be written, not the
+// last.
 func TestNamespacesTakeTurns(t *testing.T) {
 	q := newQueue[unstructured.Unstructured](1)
 	there, want := map[Key]Found[unstructured.Unstructured]{}, map[Key]Desired[unstructured.Unstructured]{}

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/events"
 )
 
-// With the documented rights, and no others: an API server takes the Events, of an object and of a namespace, and their
-// newer messages; kubectl shows them.
+// With the documented rights only: an API server accepts the Events of an object and of a namespace, and their newer
+// messages; kubectl shows them.
 func TestKubeEvents(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace := c.Namespace(t)

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/events"
 )
 
-// unlisted is an API server of which Events are neither listed nor watched.
+// unlisted is an API server whose Events are neither listed nor watched.
 type unlisted struct {
 	*played[corev1.Event, *corev1.Event]
 }
@@ -26,9 +26,8 @@ func warning(name, uid, message string, generation int64) events.Warning {
 	return w
 }
 
-// An Event is written once, counts up as its message or its object's generation changes, and is not written again by a
-// leader that finds it said already. Another object of the name has its own. Nothing is remembered of warnings that are
-// over.
+// An Event is written once, its count increases as its message or its object's generation changes, and the next leader
+// does not write an equal one again. Another object of the same name has its own. Ended warnings leave no state.
 func TestEventsAreWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := unlisted{play[corev1.Event]()}

@@ -42,8 +42,10 @@ func (r receiver[O]) session(ctx context.Context, plain *cache.ListWatch, like r
 	_ = loop.Pause(ctx, time.Second)
 }
 
+// Add implements cache.ReflectorStore.
 func (r receiver[O]) Add(o any) error { return r.Update(o) }
 
+// Update implements cache.ReflectorStore: it reports the present state of an object.
 func (r receiver[O]) Update(o any) error {
 	if k, f, ok := r.read(o); ok {
 		r.seen.Observe(k, f)
@@ -51,6 +53,7 @@ func (r receiver[O]) Update(o any) error {
 	return nil
 }
 
+// Delete implements cache.ReflectorStore: it reports the deletion of an object.
 func (r receiver[O]) Delete(o any) error {
 	if k, gone, ok := r.read(o); ok { // in its state at the deletion
 		gone.Object = nil
@@ -59,6 +62,7 @@ func (r receiver[O]) Delete(o any) error {
 	return nil
 }
 
+// Replace implements cache.ReflectorStore: it reports a complete list.
 func (r receiver[O]) Replace(list []any, _ string) error {
 	all := make(map[Key]Found[O], len(list))
 	for _, o := range list {
@@ -71,6 +75,7 @@ func (r receiver[O]) Replace(list []any, _ string) error {
 	return nil
 }
 
+// Resync implements cache.ReflectorStore; it has no effect.
 func (r receiver[O]) Resync() error { return nil }
 
 func versionOf(resourceVersion string) Version {

@@ -15,15 +15,15 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// seenNames is a Seen that takes names down.
+// seenNames is a Seen that records names.
 type seenNames struct{ names map[string]bool }
 
 func (s seenNames) Replace(all map[Key]Found[corev1.ConfigMap]) {}
 
 func (s seenNames) Observe(k Key, f Found[corev1.ConfigMap]) { s.names[k.Name] = true }
 
-// A watch that says nothing, not even a bookmark, is opened again within listwatch.Silence, long before the next list:
-// what came meanwhile is seen then.
+// A watch without any event or bookmark is reopened within listwatch.Silence, long before the next list, and delivers
+// the changes since.
 func TestSilentWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watches, lists int

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/rights"
 )
 
-// specs are of the least objects that the definitions take.
+// specs has a minimal valid spec for each kind.
 var specs = map[string]string{
 	"DestinationRule": `{host: a.b}`, "ServiceEntry": `{hosts: [a.b]}`, "VirtualService": `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`,
 	"WorkloadEntry": `{address: 192.0.2.7}`, "WorkloadGroup": `{template: {}}`, "TrafficExtension": `{lua: {inlineCode: "x = 1"}}`, "WasmPlugin": `{url: "oci://example.com/x"}`,

@@ -26,9 +26,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 
-// With the documented rights, and no others: the ConfigMap comes, is put back when it is edited or deleted, follows a
-// rotation, and takes the place of one that somebody else made. One that may not be changed (immutable) is a problem
-// that names it.
+// With the documented rights only: the ConfigMap is created, restored after edits and deletions, follows a rotation,
+// and replaces one of another author. An immutable one is reported by name.
 func TestKubeRootCerts(t *testing.T) {
 	c := controlplane.Shared(t)
 	api, err := NewConfigMaps(rights.Documented(t, c), metav1.NamespaceAll, RootCertName)
@@ -74,7 +73,7 @@ func TestKubeRootCerts(t *testing.T) {
 	}
 }
 
-// delayed holds up writes to the API server: after they were encoded, before they are sent.
+// delayed delays writes to the API server: after they were encoded, before they are sent.
 type delayed struct {
 	API[unstructured.Unstructured]
 	mu   sync.Mutex
@@ -97,9 +96,9 @@ func (d *delayed) Write(_ context.Context, k Key, o *unstructured.Unstructured) 
 	return d.API.Write(context.Background(), k, o) // a process that was stopped sends after its deadline, too
 }
 
-// With the documented rights, and no others. A second controller writes its condition 300 times (1,000 times:
-// TestSecondControllerLosesNothing) while ours changes, and neither loses any; a leader that was stopped between
-// encoding and sending sends late, and what its successor says is there.
+// With the documented rights only. A second controller writes its condition 300 times (1,000 times:
+// TestSecondControllerLosesNothing) while ours changes, and no write is lost. A leader that was stopped between
+// encoding and sending sends late, and the state of its successor remains.
 func TestKubeObjectStatus(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace := c.Namespace(t)
@@ -194,7 +193,7 @@ func read(t *testing.T, objects dynamic.ResourceInterface, name string) *unstruc
 	return o
 }
 
-// says returns the text of a condition; empty if it is absent.
+// says returns the message of a condition; empty if it is absent.
 func says(o *unstructured.Unstructured, of string) (said string) {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, one := range list {

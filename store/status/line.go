@@ -4,7 +4,7 @@ import "slices"
 
 // line is the queue of waiting keys, each once. Turns alternate, and so do the keys within a turn: an owner of many
 // keys delays only its own.
-type line struct { // those with keys, the next one first
+type line struct {
 	turns []string // those that have keys, the next one first
 	keys  map[string][]Key
 }
@@ -36,23 +36,23 @@ func (l *line) emptied(turn string) bool {
 	return true
 }
 
-// said is the result of look in line.each.
-type said uint8
+// outcome is the result of visit in line.each.
+type outcome uint8
 
 const (
-	waits said = iota // the key moves behind the others of its turn
+	waits outcome = iota // the key moves behind the others of its turn
 	leaves
 	stops // the key stays first, and so does its turn
 )
 
-// each calls look with each key once, in the order of turns, until one returns stops. A turn without a key that stops
+// each calls visit with each key once, in the order of turns, until visit returns stops. A turn without such a key
 // moves behind the others.
-func (l *line) each(look func(Key) said) {
+func (l *line) each(visit func(Key) outcome) {
 	for range len(l.turns) {
 		turn := l.turns[0]
 		for range len(l.keys[turn]) {
 			k := l.keys[turn][0]
-			is := look(k)
+			is := visit(k)
 			if is == stops {
 				return
 			}
@@ -66,8 +66,8 @@ func (l *line) each(look func(Key) said) {
 	}
 }
 
-// took moves the key that stopped each behind the others of its turn, and the turn behind the other turns.
-func (l *line) took() {
+// rotate moves the key that stopped each behind the others of its turn, and the turn behind the other turns.
+func (l *line) rotate() {
 	turn := l.turns[0]
 	l.keys[turn] = append(l.keys[turn][1:], l.keys[turn][0])
 	l.turns = append(l.turns[1:], turn)

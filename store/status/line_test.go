@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// Those who take turns get as much each, whoever asked for more and earlier; an object that has failed waits without
-// keeping its turn's others.
+// Turns get equal shares, whatever their number and order of requests. A failed object waits without delaying the
+// others of its turn.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -49,39 +49,39 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Each key is looked at once, and what stays does so in order.
+// Each key is visited once, and remaining keys keep their order.
 func TestLine(t *testing.T) {
 	l := newLine()
 	for i, turn := range []string{"a", "a", "b", "a", "b", "c"} {
 		l.push(turn, Key{turn, fmt.Sprint(i)})
 	}
-	looked := func(say func(Key) said) (all []string) {
-		l.each(func(k Key) said { all = append(all, k.Namespace+k.Name); return say(k) })
+	looked := func(say func(Key) outcome) (all []string) {
+		l.each(func(k Key) outcome { all = append(all, k.Namespace+k.Name); return say(k) })
 		return all
 	}
 	for i, c := range []struct {
-		say  func(Key) said
+		say  func(Key) outcome
 		took bool
 		want []string
 	}{
-		{func(Key) said { return waits }, false, []string{"a0", "a1", "a3", "b2", "b4", "c5"}},
-		{func(Key) said { return stops }, false, []string{"a0"}},
-		{func(Key) said { return stops }, true, []string{"a0"}},
-		{func(Key) said { return stops }, true, []string{"b2"}},
-		{func(k Key) said {
+		{func(Key) outcome { return waits }, false, []string{"a0", "a1", "a3", "b2", "b4", "c5"}},
+		{func(Key) outcome { return stops }, false, []string{"a0"}},
+		{func(Key) outcome { return stops }, true, []string{"a0"}},
+		{func(Key) outcome { return stops }, true, []string{"b2"}},
+		{func(k Key) outcome {
 			if k.Namespace == "c" {
 				return leaves
 			}
 			return waits
 		}, false, []string{"c5", "a1", "a3", "a0", "b4", "b2"}},
-		{func(Key) said { return leaves }, false, []string{"a1", "a3", "a0", "b4", "b2"}},
-		{func(Key) said { return waits }, false, nil},
+		{func(Key) outcome { return leaves }, false, []string{"a1", "a3", "a0", "b4", "b2"}},
+		{func(Key) outcome { return waits }, false, nil},
 	} {
 		if got := looked(c.say); !slices.Equal(got, c.want) {
 			t.Errorf("%d: %v, want %v", i, got, c.want)
 		}
 		if c.took {
-			l.took()
+			l.rotate()
 		}
 	}
 	if len(l.turns)+len(l.keys) != 0 {
@@ -89,8 +89,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Service accounts take turns in having the entries of their machines written; where the machine is not known its
-// namespace does.
+// Service accounts alternate in the writing of their machines' entries; for an unknown machine its namespace does.
 func TestTurnsOfMachines(t *testing.T) {
 	name := machines.Name{Namespace: "shop", Name: "vms-10.0.0.1"}
 	for want, w := range map[string]machines.Wanted{"shop/vm": wantedMachine(nil), "shop": {Gone: true}} {

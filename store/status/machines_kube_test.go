@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// term is one leader's: what it decides of machines, and the writer of that. Its clock is the test's.
+// term is one leader's term: its decisions about machines, and the writer that executes them. Its clock is the test's.
 type term struct {
 	t        *testing.T
 	objects  dynamic.ResourceInterface
@@ -85,10 +85,10 @@ func istioObject(kind, name string, spec map[string]any) *unstructured.Unstructu
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}}
 }
 
-// With the documented rights, and no others: the entry of a machine is made, with its WorkloadGroup as the owner; its
-// health is in the status; the next leader takes the same object over, and deletes it when the grace is over. One that
-// somebody wrote by hand under the name of a machine's, and one whose WorkloadGroup is not there, are problems. An
-// object that has changed since it was read is not deleted.
+// With the documented rights only: the entry of a machine is created, with its WorkloadGroup as owner, and its health
+// in the status. The next leader adopts the same object, and deletes it after the grace. An entry written by hand under
+// a machine's name, and one without its WorkloadGroup, are problems. An object that has changed since it was read is
+// not deleted.
 func TestKubeMachines(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace, kubeconfig := c.Namespace(t), rights.Documented(t, c)

@@ -87,8 +87,8 @@ func TestMachineEntries(t *testing.T) {
 	}
 }
 
-// An entry that somebody wrote by hand under the name of a machine's is theirs. One whose machine reports its health
-// keeps everything else, and when the machine is gone it is as it was.
+// An entry that a user wrote under a machine's name stays the user's. If its machine reports health, everything else
+// stays; after the machine is gone, it is as before.
 func TestEntriesOfOthers(t *testing.T) {
 	theirs := func(annotations map[string]string) *WorkloadEntry {
 		e := &WorkloadEntry{Unstructured: unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": "10.9.9.9", "serviceAccount": "vm"}}}}
@@ -117,8 +117,8 @@ func TestEntriesOfOthers(t *testing.T) {
 	}
 }
 
-// The entry that somebody wrote under a machine's name is a problem for as long as it and the machine are there; then
-// the machine's is made.
+// An entry that a user wrote under a machine's name is a problem while it and the machine exist; then the machine's
+// entry is created.
 func TestEntryByHandIsAProblem(t *testing.T) {
 	q, k, now := newQueue[WorkloadEntry](7), Key{"shop", "vms-10.0.0.1"}, time.Unix(1_700_000_000, 0)
 	want := func(change func(*machines.Wanted)) {

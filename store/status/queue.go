@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits for restoring an object that somebody else changes too: patience times within contest, then after a pause that
-// doubles each time from contest to maxPause.
+// Limits for restoring an object that another writer changes too: patience times within contest, then after a pause
+// that doubles each time from contest to maxPause.
 const (
 	patience = 3
 	contest  = time.Minute
@@ -119,7 +119,7 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	if !q.listed {
 		return Key{}, nil, wait
 	}
-	q.line.each(func(k Key) said {
+	q.line.each(func(k Key) outcome {
 		e, want, there := q.entries[k], q.want[k], q.there[k].Object
 		due := e.notBefore.Sub(now)
 		if due > 0 && e.compared { // Draw is not repeated for each change of another object: an object may have a megabyte
@@ -150,7 +150,7 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 func (q *queue[O]) take(now time.Time) (Key, *O) {
 	k, object, _ := q.next(now)
 	if object != nil {
-		q.line.took()
+		q.line.rotate()
 	}
 	return k, object
 }

@@ -30,7 +30,7 @@ type Report struct {
 // contains it.
 type Message struct {
 	Code     problem.Code
-	Analyzer problem.Analyzer // Istio's code, which replaces ours; empty without such a code
+	Analyzer problem.Analyzer // replaces Code; empty without such a code
 	Severity problem.Severity
 }
 
@@ -77,8 +77,11 @@ func (m Message) entry() map[string]any {
 		level = "ERROR"
 	}
 	if name := m.Analyzer.Name(); name != "" {
-		return map[string]any{"type": map[string]any{"code": string(m.Analyzer), "name": name}, "level": level,
-			"documentationUrl": documentation + strings.ToLower(string(m.Analyzer)) + ownReference}
+		entry := map[string]any{"type": map[string]any{"code": string(m.Analyzer), "name": name}, "level": level}
+		if !m.Analyzer.Own() {
+			entry["documentationUrl"] = documentation + strings.ToLower(string(m.Analyzer)) + ownReference
+		}
+		return entry
 	}
 	code, known := codes[m.Code]
 	if !known {

@@ -71,6 +71,7 @@ func TestReportIsMerged(t *testing.T) {
 			`{"addresses":[{"value":"240.240.0.1"}],"conditions":[` + theirs + `,` + ours("True", t1, "2") + `,{"type":"Last"}],"validationMessages":[` + theirMessage + `,` + message + `],"observedGeneration":2}`},
 		{"messages come", `{"conditions":[` + ours("True", t0, "2") + `]}`, report("True", invalid, unused), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + message + `,` + warning + `],"observedGeneration":2}`},
 		{"Istio's code comes", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + theirMessage + `]}`, report("True", unreachable), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + theirMessage + `,` + istios + `],"observedGeneration":2}`},
+		{"a code of ours with a number", `{"conditions":[` + ours("True", t0, "2") + `]}`, report("True", Message{Analyzer: problem.RouteWithoutEndpoints, Severity: problem.Warning}), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[{"type":{"code":"NAV1001","name":"RouteWithoutEndpoints"},"level":"WARNING"}],"observedGeneration":2}`},
 		{"Istio's code stays", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + istios + `]}`, report("True", unreachable), ``},
 		{"Istio's code goes, and theirs stays", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + istios + `,` + theirMessage + `]}`, report("True"), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + theirMessage + `],"observedGeneration":2}`},
 		{"messages stay", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + message + `,` + theirMessage + `,` + warning + `]}`, report("True", invalid, unused), ``},
@@ -159,8 +160,8 @@ func condition(t *testing.T, c *played[unstructured.Unstructured, *unstructured.
 	return ""
 }
 
-// A second controller writes its own condition 1,000 times while ours changes all the time, each reading before it
-// writes: neither loses any of it, and nobody counts as writing against the other.
+// A second controller writes its own condition 1,000 times while ours changes all the time, each after a read: no write
+// is lost, and neither counts as a conflicting writer.
 func TestSecondControllerLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := play[unstructured.Unstructured]()
@@ -242,9 +243,9 @@ func TestWantedMeanwhile(t *testing.T) {
 	}
 }
 
-// A leader is stopped (SIGSTOP) between encoding an object and sending it, and goes on at any time after its successor
-// has begun, 1,000 times: 30 s later what the successor says is there, and within that the status has changed three
-// times at most: by the late write, by the successor's, and where the late one came in after that was compared, back
+// A leader is stopped (SIGSTOP) between encoding an object and sending it, and continues at any time after its
+// successor has begun, 1,000 times: 30 s later the successor's state is there. Until then the status has changed at
+// most three times: by the late write, by the successor's, and, if the late one arrived after the comparison, back
 // again.
 func TestStoppedLeaderConverges(t *testing.T) {
 	for seed := range uint64(1000) {
@@ -276,7 +277,7 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	wants(w, says)
 	began := time.Now()
 	pass(time.Duration(random.IntN(20_000)) * time.Millisecond)
-	old.Want(nil) // its term is over, which it finds out after what it is about to send
+	old.Want(nil) // its term has ended, which it notices after its next write
 	close(resumed)
 	stopOld()
 	pass(30*time.Second - time.Since(began))
@@ -293,9 +294,9 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// An object has hundreds of conditions and messages of others, a megabyte of them: what is written is the same once it
-// is read again, has all of theirs as they were and in their order, and is larger by our entries alone, however long
-// ago and often ours were written.
+// An object has hundreds of conditions and messages of other writers, one megabyte: the written status is the same
+// after it is read again, has all of theirs unchanged and in order, and is larger only by our entries, for any age and
+// number of our writes.
 func TestReportInLargeStatus(t *testing.T) {
 	var conditions, messages []any
 	for i := range 700 {

@@ -37,7 +37,7 @@ type served struct {
 	at        atomic.Pointer[schema.GroupVersionResource] // nil: unknown, or not served
 }
 
-// find looks for the version; false if the kind is not served. After an error the previous version stays.
+// find requests the served version; false if the kind is not served. After an error the previous version stays.
 func (s *served) find(ctx context.Context) (bool, error) {
 	for _, version := range versions[s.kind.Group] {
 		gvr := schema.GroupVersionResource{Group: s.kind.Group, Version: version, Resource: s.kind.resource()}

@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// definitions is an API server that serves WorkloadEntries and WorkloadGroups in some versions, of which there is the
-// group vms; what is made is given.
+// definitions returns a client for an API server that serves WorkloadEntries and WorkloadGroups in some versions, and
+// has the group vms; created objects are sent to made.
 func definitions(t *testing.T, made chan<- *WorkloadEntry, versions ...string) *WorkloadEntries {
 	t.Helper()
 	kubeconfig := apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func definitions(t *testing.T, made chan<- *WorkloadEntry, versions ...string) *
 				t.Error(err)
 			}
 			made <- e
-			_, _ = w.Write(raw) // whoever asked may have gone
+			_, _ = w.Write(raw) // the client may have disconnected
 		case path == "namespaces/shop/workloadgroups/vms":
 			fmt.Fprintf(w, `{"kind": "WorkloadGroup", "apiVersion": %q, "metadata": {"name": "vms", "namespace": "shop", "uid": "u"}}`, at)
 		case r.URL.Query().Get("watch") != "":
@@ -50,7 +50,7 @@ func definitions(t *testing.T, made chan<- *WorkloadEntry, versions ...string) *
 	return entries
 }
 
-// heardOf is a Seen that is told once that everything was listed.
+// heardOf is a Seen that records the complete list.
 type heardOf struct{ all chan int }
 
 func (h heardOf) Replace(all map[Key]Found[WorkloadEntry]) { h.all <- len(all) }

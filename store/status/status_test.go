@@ -32,10 +32,10 @@ type played[O any, P object[O]] struct {
 	watchers map[Seen[O]]bool
 	writes   []time.Time
 	refuse   error              // writes fail
-	hang     bool               // writes take until their deadline
-	before   func(k Key)        // called as a write arrives, before it is looked at
-	unseen   bool               // watches do not say what changes
-	after    map[Key]func(o *O) // somebody who writes after each write of ours
+	hang     bool               // writes block until their deadline
+	before   func(k Key)        // called when a write arrives, before it is processed
+	unseen   bool               // watches do not deliver changes
+	after    map[Key]func(o *O) // another writer after each write of ours
 }
 
 func play[O any, P object[O]]() *played[O, P] {
@@ -115,7 +115,7 @@ func (c *played[O, P]) changes() Version {
 	return c.version
 }
 
-// put stores an object, nil: deletes it, and tells watchers.
+// put stores an object (nil: deletes it), and notifies watchers.
 func (c *played[O, P]) put(k Key, by string, o *O) Found[O] {
 	f, _ := c.store(k, by, o, func(P) bool { return true })
 	return f
@@ -196,9 +196,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// The target state is written within a second, after the leader's first Deadline. It is restored when somebody edits or
-// deletes the object, and follows a rotation. Objects that have the target state, whoever wrote it, are not written,
-// nor are those in namespaces that istiod leaves out.
+// The target state is written within a second, after the leader's first Deadline. It is restored after an edit or
+// deletion, and follows a rotation. Objects that have the target state, by any writer, are not written, nor are those
+// in namespaces that istiod omits.
 func TestRootsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -278,9 +278,9 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Somebody else writes another root whenever ours is written: after a few times it is left to them for longer and
-// longer, a problem names the object and them, and other objects are written all the same. When they stop the object is
-// put back, and the problem goes.
+// Another writer changes the root after each of our writes. After a few times we write at growing intervals, a problem
+// names the object and the writer, and other objects are written. When the writer stops, the object is restored, and
+// the problem ends.
 func TestOthersAreNotFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -322,8 +322,8 @@ func TestOthersAreNotFought(t *testing.T) {
 	})
 }
 
-// A leader that was stopped and goes on sends what it had in hand: it is refused where its successor has written since,
-// and put back where the successor had nothing to write.
+// A leader that was stopped, and continues, sends its pending write: it is refused if its successor has written since,
+// and reverted if the successor had nothing to write.
 func TestSecondLeader(t *testing.T) {
 	for _, wants := range []string{"new", "one"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestSecondLeader(t *testing.T) {
 			old.Want(RootCerts([]string{"shop"}, "one"))
 			pass(old.Deadline + time.Second)
 			stopped := make(chan struct{})
-			c.play(func() { c.before = func(Key) { <-stopped } }) // with what it is about to write
+			c.play(func() { c.before = func(Key) { <-stopped } }) // with a pending write
 			old.Want(RootCerts([]string{"shop"}, "old"))
 			synctest.Wait()
 			c.play(func() { c.before = nil })
@@ -352,9 +352,8 @@ func TestSecondLeader(t *testing.T) {
 	}
 }
 
-// Nothing is written unless it is known that this process still leads; no write goes on after its lease; one that
-// another write came before is made again from what is there; one that fails is made again, and a problem says so
-// meanwhile.
+// A write starts only if this process certainly leads, and ends before its lease. A write that conflicts with another
+// one is computed again from the present object. A failed write is retried, and a problem reports it meanwhile.
 func TestWritesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

@@ -23,15 +23,15 @@ const (
 	Mutating   WebhookKind = "MutatingWebhookConfiguration"
 )
 
-// resources are the kinds' names in paths.
+// resources maps each kind to its resource name in API paths.
 var resources = map[WebhookKind]string{Validating: "validatingwebhookconfigurations", Mutating: "mutatingwebhookconfigurations"}
 
-// Webhooks reads and writes the objects of one kind with the label istio.io/rev, which all webhook configurations of
-// Istio have.
+// Webhooks reads and writes the webhook configurations of one kind with the label istio.io/rev. All webhook
+// configurations of Istio have this label.
 type Webhooks struct {
 	kind   WebhookKind
 	client dynamic.ResourceInterface
-	clings atomic.Bool // the API server has kept a claim that was given up: do not try again
+	clings atomic.Bool // the API server kept navarchd's managedFields after a write without them: do not try again
 }
 
 var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
@@ -40,7 +40,8 @@ var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
 const RevisionLabel = "istio.io/rev"
 
 // NewWebhooks returns the API for one kind of webhook configuration. An empty kubeconfig path stands for the service
-// account of this process's Pod. No request is sent. An error means that the kubeconfig is invalid.
+// account of this process's Pod. No request is sent. An error means that the kubeconfig is invalid, or that the path is
+// empty and the process does not run in a Pod.
 func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	client, err := dynamicOf(kubeconfig)
 	if err != nil {
@@ -80,8 +81,8 @@ func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured]
 	return ctx.Err()
 }
 
-// found returns an object as read. It keeps managedFields only if this process has claims to give up. It changes its
-// argument.
+// found wraps an object that was read, and changes it. It clears managedFields, unless navarchd's entries in them are
+// still to be removed (WithoutClaims).
 func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstructured] {
 	f := Found[unstructured.Unstructured]{Object: u, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "")}
 	if WithoutClaims(u) == nil || w.clings.Load() {
@@ -90,9 +91,10 @@ func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstru
 	return f
 }
 
-// WithoutClaims returns a copy of an object in which navarchd owns no field; nil if it owns none already, or is the
-// only owner. A later server-side apply then has no conflict in fields that navarchd has written, as Helm 4 had in
-// failurePolicy when it returned to the first version of a release
+// WithoutClaims returns a copy of an object without navarchd's entries in managedFields. It returns nil if
+// managedFields has no entry of navarchd, or only such entries. Without the entries, a later server-side apply of
+// another manager has no conflict in fields that navarchd has written. With them, Helm 4 failed to roll a release back
+// to its first version, with a conflict in failurePolicy
 // (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields).
 func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
 	all := u.GetManagedFields()
@@ -119,8 +121,9 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 	return w.found(out), nil
 }
 
-// Write implements API. It never creates configurations; the installation of Istio's webhooks does. An object with
-// managedFields gives claims up.
+// Write implements API. It never creates configurations: only an installation of Istio does. managedFields of the
+// object replace the stored managedFields; without them, the stored managedFields stay. ErrConflict: the object has
+// another version, or is absent.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Update(ctx, o, metav1.UpdateOptions{})
 	switch {

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/rights"
 )
 
-// A client that applied a webhook configuration with failurePolicy Ignore may apply it again after navarchd has set
-// Fail and given its claim up: the API server then reports no conflict, and keeps the roots, which have no owner.
+// A client that applied a webhook configuration with failurePolicy Ignore can apply it again after navarchd has set
+// Fail and released its field ownership: the API server reports no conflict, and keeps the roots, which have no owner.
 func TestKubeClaimsAreGivenUp(t *testing.T) {
 	c := controlplane.Shared(t)
 	hooks, err := NewWebhooks(rights.Documented(t, c), Validating)

@@ -1,8 +1,8 @@
-// Package tenants tells every replica which namespaces belong to one tenant. Records do not contain the labels of
-// namespaces, so the leader writes the labels that the ingester has read to etcd, and all replicas follow them there.
+// Package tenants distributes the tenants of namespaces to all replicas. Records do not contain the labels of
+// namespaces. So the leader copies the labels from its ingester to etcd, and all replicas follow the copy in etcd.
 //
 // Owns: tenants/labels in etcd (the leader), and this process's copy. Reads: labels, from store/ingest. Never: joins
-// two namespaces without knowing that their label is equal.
+// two namespaces unless their labels are known to be equal.
 package tenants
 
 import (
@@ -26,10 +26,10 @@ const (
 	tenantsPath   = tenantsFolder + "labels"
 )
 
-// Tenants are the namespaces that have isolation.TenantLabel, as etcd says. A namespace of which nothing is known is a tenant
-// of its own, so that nobody sees too much.
+// Tenants maps namespaces to tenants, by the values of isolation.TenantLabel in etcd. A namespace without a known label
+// is a tenant of its own, so that a missing label never shows a tenant more than its own objects.
 type Tenants struct {
-	mu      sync.Mutex // a leaf: guards what follows
+	mu      sync.Mutex // a leaf: guards the fields below
 	raw     []byte
 	values  map[string]string // immutable
 	listed  bool
@@ -39,13 +39,13 @@ type Tenants struct {
 // New returns a Tenants without labels.
 func New() *Tenants { return &Tenants{changed: make(chan struct{})} }
 
-// Of returns the tenant of a namespace. It is equal for all namespaces of one tenant.
+// Of returns the tenant of a namespace. The result is equal for all namespaces of one tenant.
 func (t *Tenants) Of(namespace string) string {
 	name, _ := t.Find(namespace)
 	return name
 }
 
-// Find is Of; known is false until etcd was read.
+// Find returns the result of Of. known is false until the labels have been read from etcd.
 func (t *Tenants) Find(namespace string) (name string, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,8 @@ func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {
 	return t.raw, t.listed, t.changed
 }
 
-// take stores the labels that the leader wrote. Invalid content leaves the previous labels; a leader will replace it.
+// take applies the labels in etcd. After an error, which means invalid JSON, the previous labels stay in effect, and
+// the leader replaces the JSON.
 func (t *Tenants) take(f kv.Folder) (err error) {
 	var raw []byte
 	for _, blob := range f.Blobs {
@@ -80,8 +81,8 @@ func (t *Tenants) take(f kv.Folder) (err error) {
 	return err
 }
 
-// Follow updates the labels from etcd until the context ends. While etcd is away the last labels stay. An error means
-// that the store is closed.
+// Follow updates the labels from etcd until ctx ends, and then returns nil. While etcd does not answer, the last labels
+// stay in effect. An error means that kv.Store.Follow does not allow the folder.
 func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	folders, err := store.Follow(ctx, tenantsFolder)
 	if err != nil {
@@ -89,19 +90,19 @@ func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 	}
 	for folder := range folders {
 		if err := t.take(folder); err != nil {
-			log.Warn("the tenants' namespaces cannot be read", obs.KeyError, err)
+			log.Warn("stored tenant labels cannot be decoded; the previous labels stay in effect", obs.KeyError, err)
 		}
 	}
 	return nil
 }
 
-// Labels returns the tenant labels by namespace, and a channel that is closed at the next change. nil labels are not
-// known yet.
+// Labels is the source of the labels. Tenants returns the values of isolation.TenantLabel by namespace, and a channel
+// that is closed at the next change. labels is nil until the values are known.
 type Labels interface {
 	Tenants() (labels map[string]string, changed <-chan struct{})
 }
 
-// Lead writes changed labels to etcd while this process leads. It returns when ctx ends or another process leads.
+// Lead writes changed labels to etcd. It returns when ctx ends, or when a write fails because epoch no longer leads.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()
@@ -110,7 +111,7 @@ func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, sou
 		var again <-chan time.Time
 		if listed && labels != nil && !bytes.Equal(raw, stored) && !(len(labels) == 0 && stored == nil) {
 			if len(raw) > kv.MaxRecordBytes/2 {
-				err = fmt.Errorf("%d namespaces with the label are %d bytes, at most %d fit", len(labels), len(raw), kv.MaxRecordBytes/2)
+				err = fmt.Errorf("tenant labels of %d namespaces have %d bytes, more than the limit of %d", len(labels), len(raw), kv.MaxRecordBytes/2)
 			}
 			if err == nil {
 				_, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: tenantsPath, Raw: raw}}})
@@ -119,7 +120,7 @@ func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, sou
 				return
 			}
 			if again = time.After(5 * time.Second); err != nil && ctx.Err() == nil {
-				log.Warn("the tenants' namespaces cannot be written to etcd; trying again", obs.KeyError, err)
+				log.Warn("tenant labels cannot be written to etcd; trying again", obs.KeyError, err)
 			}
 		}
 		select {

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A namespace is a tenant of its own but for what the leader says; what cannot be read leaves what was known.
+// A namespace is a tenant of its own, unless the leader's labels join it with others; unreadable labels leave the
+// previous ones.
 func TestTenants(t *testing.T) {
 	known := New()
 	alike := func(want bool, what string) {
@@ -47,7 +48,7 @@ func TestTenants(t *testing.T) {
 	alike(false, "gone")
 }
 
-// labels are those that an ingester knows.
+// labels are the labels that an ingester has read.
 type labels struct {
 	mu      sync.Mutex
 	now     map[string]string
@@ -67,8 +68,8 @@ func (l *labels) set(now map[string]string) {
 	l.now, l.changed = now, make(chan struct{})
 }
 
-// The labels of the leader's ingester reach all replicas through etcd, and are written again if somebody removes them.
-// A process that no longer leads writes nothing, and returns.
+// The labels of the leader's ingester reach all replicas through etcd, and are written again if another writer removes
+// them. A process that no longer leads writes nothing, and returns.
 func TestLeaderWritesWhatReplicasRead(t *testing.T) {
 	etcd := kvtest.Start(t)
 	quiet := slog.New(slog.DiscardHandler)

@@ -41,7 +41,7 @@ type part struct {
 
 func (t Turn) part() part { return part{t.Host, t.Part} }
 
-// queue holds the waiting requests of one host.
+// queue contains the waiting requests of one host.
 type queue struct {
 	host  netip.Prefix
 	ahead bool
@@ -49,7 +49,7 @@ type queue struct {
 	order list.List // of *row, the next part first; no row is empty
 }
 
-// row holds the waiting requests of one part.
+// row contains the waiting requests of one part.
 type row struct {
 	name string
 	wait list.List // of chan struct{}, closed when the turn is granted
@@ -126,7 +126,7 @@ func (l *Line) Waiting() int {
 	return l.waiting
 }
 
-// wait adds a request to the row of its part. The caller holds the lock.
+// wait adds a request to the row of its part. The caller has the lock.
 func (l *Line) wait(t Turn, turn chan struct{}) (*row, *list.Element) {
 	at := l.hosts[t.Host]
 	if at == nil {
@@ -148,17 +148,17 @@ func (l *Line) wait(t Turn, turn chan struct{}) (*row, *list.Element) {
 	return own, own.wait.PushBack(turn)
 }
 
-// room reports whether a part may have one more turn. The caller holds the lock.
+// room reports whether a part may have one more turn. The caller has the lock.
 func (l *Line) room(p part) bool { return l.running[p.host] < l.perHost && l.parts[p] < l.perPart }
 
-// begin occupies a free turn. The caller holds the lock.
+// begin occupies a free turn. The caller has the lock.
 func (l *Line) begin(p part) {
 	l.free--
 	l.running[p.host]++
 	l.parts[p]++
 }
 
-// end frees a turn and grants it to the next request. The caller holds the lock.
+// end frees a turn and grants it to the next request. The caller has the lock.
 func (l *Line) end(p part) {
 	l.free++
 	if l.running[p.host]--; l.running[p.host] == 0 {
@@ -173,7 +173,7 @@ func (l *Line) end(p part) {
 }
 
 // next grants the free turn to the next host, with ahead only to hosts that are ahead. It reports whether it did. The
-// caller holds the lock.
+// caller has the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)
@@ -198,7 +198,7 @@ func (l *Line) next(ahead bool) bool {
 	return false
 }
 
-// tidy removes a part without waiting requests, and its host if it was the last part. The caller holds the lock.
+// tidy removes a part without waiting requests, and its host if it was the last part. The caller has the lock.
 func (l *Line) tidy(p part, own *row) {
 	if own.wait.Len() > 0 {
 		return

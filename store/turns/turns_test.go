@@ -117,7 +117,7 @@ func TestPartOfAHost(t *testing.T) {
 		expect(2, 3, 0)
 		enter(3)
 		expect(2, 3, 0)
-		l.Leave(host(1)) // the first host's own, who waited longest
+		l.Leave(host(1)) // the first host's next, which has waited longest
 		expect(3, 3, 0)
 		l.Leave(host(2))
 		expect(3, 4, 0)
@@ -137,8 +137,8 @@ func TestPartOfAHost(t *testing.T) {
 	})
 }
 
-// A host's parts have its turns one after the other, none more than its bound; what another host calls its parts
-// changes nothing; and who is ahead of other hosts has the next turn.
+// The parts of a host alternate, each within its bound; names of another host's parts have no effect; and a host that
+// is ahead of others gets the next turn.
 func TestPartsAndHostsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewOfParts(2, 2, 1)

@@ -38,7 +38,7 @@ func TestCall(t *testing.T) {
 				before := counted(t, "loop: hook")
 				for _, takes := range c.calls {
 					func() {
-						defer func() { _ = recover() }() // of what panics on purpose
+						defer func() { _ = recover() }() // for the intended panic
 						w.Call(func() {
 							time.Sleep(takes)
 							if c.fails {

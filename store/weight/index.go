@@ -1,57 +1,67 @@
 package weight
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/smallset"
 )
 
-// Index has what weights read of other records, and follows these record by record. It belongs to one goroutine.
+// Index contains the facts of records on which weights depend, and is updated record by record. It is not safe for
+// concurrent use.
 type Index struct {
-	// Changed is called with each Read whose answer may be another since; nil: is not called.
+	// Changed is called with each Read (fact) that may have a new value; nil: not called.
 	Changed func(Read)
 
-	together  bool              // rules count for services and delegates of every namespace
-	clusters  map[target]int    // by host, and of all hosts below a domain; namespace "": of all namespaces
+	together  bool              // rules of every namespace count for all services and delegates
+	clusters  map[target]int    // by host, and by domain for all hosts below it; namespace "": in all namespaces
 	http      map[uint32]int    // ports of HTTP services, by number: each number has one listener
 	opaque    int               // listeners of other ports: one for each address
-	sniffed   int               // of these, those that may have HTTP
-	rules     map[target]*rules // by what they are for
+	sniffed   int               // those of opaque that may carry HTTP
+	rules     map[target]*rules // by the hosts that they cover
 	applied   map[model.Key]applied
 	delegates map[model.Key]Load
-	roots     map[model.Key]*roots            // of each delegate, whether the delegate is there or not
-	endpoints map[target]int                  // by ports: stated, and selected as they were weighed; targets as of clusters
-	points    map[model.Key]int               // of each record that endpoints counts, those of each of its hosts
-	machines  map[label]int                   // WorkloadEntries
-	selectors map[string]map[label]*selectors // by namespace: ServiceEntries that select them
+	roots     map[model.Key]*roots // of each delegate, whether the delegate is there or not
+	gateways  map[model.Key]gateway
+	bound     map[model.Key]*bound
+	// endpoints times ports, by target (see clusters): those of Endpoints records, and the selected WorkloadEntries
+	// with the number at the time of weighing
+	endpoints map[target]int
+	points    map[model.Key]int                   // endpoints that each record adds to each of its hosts in endpoints
+	machines  map[label]int                       // WorkloadEntries
+	selectors map[label]*selectors                // services that select them
+	choices   map[model.Key][]label               // labels in selectors of each service and DestinationRule
+	hosts     map[target]*smallset.Set[model.Key] // services in selectors, by target, only in their own namespace
 }
 
-// target is a host of a namespace; of a wildcard, what follows the star.
+// target is a host in a namespace; for a wildcard, the part after the star.
 type target struct {
 	namespace, host string
 	wildcard        bool
 }
 
-// Read is one fact about the mesh that the weight of a record depends on.
+// Read is one fact about the mesh on which the weight of a record depends.
 type Read struct {
 	target
-	delegate model.Key
+	delegate model.Key // or a Gateway
 	label    label
 }
 
-// every is the Read of what the whole mesh has.
+// every is the Read that depends on the whole mesh.
 var every = Read{target: target{wildcard: true}}
 
-// rules sums up the rules of one target: the KiB for each cluster, and those that their own weights have counted.
+// rules holds sums over the rules of one target: each is KiB per cluster; counted is the KiB that the rules' own
+// weights already contain.
 type rules struct {
 	each, counted   int
-	subsets, copied int               // the endpoints of their hosts that their own weights have counted, once for each subset
+	subsets, copied int               // copied: number of endpoints in the rules' own weights, once for each subset
 	uses            map[model.Key]int // matches that name a delegate
 }
 
-// roots sums up the rules that name one delegate: matches by target, those that are for no service, and the KiB that
-// their own weights have counted.
+// roots holds sums over the rules that name one delegate: matches, by target; copies without a service, by namespace;
+// and the KiB that the rules' weights already contain, by namespace.
 type roots struct {
 	matches         map[target]int
 	copies, counted map[string]int // by namespace
@@ -60,28 +70,31 @@ type roots struct {
 // applied is one rule as it was added.
 type applied struct {
 	load    Load
-	counted []int // KiB of its hosts
-	copied  []int // endpoints of its hosts
-	named   []int // KiB of its uses
+	counted []int // KiB for each of its hosts, in its weight
+	copied  []int // endpoints of each of its hosts, in its weight
+	named   []int // KiB of each of its uses, in its weight
+	at      []int // virtual hosts at each of its Gateways, in its weight
 }
 
-// NewIndex returns the index of no records.
+// NewIndex returns an index without records.
 func NewIndex() *Index {
 	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
 		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{},
-		endpoints: map[target]int{}, points: map[model.Key]int{}, machines: map[label]int{}, selectors: map[string]map[label]*selectors{}}
+		gateways: map[model.Key]gateway{}, bound: map[model.Key]*bound{},
+		endpoints: map[target]int{}, points: map[model.Key]int{}, machines: map[label]int{},
+		selectors: map[label]*selectors{}, choices: map[model.Key][]label{}, hosts: map[target]*smallset.Set[model.Key]{}}
 }
 
-// NewTogether returns the index of no records for whoever has no tenants: what a rule multiplies counts whatever its
-// namespace is.
+// NewTogether returns an index without records for a mesh without tenants: rules count for the services of all
+// namespaces.
 func NewTogether() *Index {
 	x := NewIndex()
 	x.together = true
 	return x
 }
 
-// Order returns the place of a record among others that are added: multiplied records, the lowest, come before the
-// records that multiply them. It returns Ignored if no weight depends on the record.
+// Order returns the phase in which a record must be added. Services come before the rules whose weight is a multiple of
+// the number of services. It returns Ignored if no weight depends on the record.
 func Order(r model.Record) int {
 	switch t := r.(type) {
 	case *model.Workload:
@@ -94,6 +107,8 @@ func Order(r model.Record) int {
 		}
 	case *model.Service:
 		return 1
+	case *model.Gateway:
+		return 2
 	case *model.VirtualService:
 		if len(t.Spec.GetHosts()) == 0 {
 			return 2
@@ -108,7 +123,8 @@ func Order(r model.Record) int {
 // Ignored is the last Order.
 const Ignored = 4
 
-// Replace follows a change: old records are no longer there, and now is.
+// Replace applies a change: the records in old are removed, and those in now are added. The caller passes now in
+// ascending Order.
 func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {
@@ -119,6 +135,9 @@ func (x *Index) Replace(old, now []model.Record) {
 		case *model.Service:
 			x.serve(t, -1)
 			x.removeSelecting(t.Key)
+		case *model.Gateway:
+			delete(x.gateways, t.Key)
+			x.changed(Read{delegate: t.Key})
 		case *model.DestinationRule, *model.VirtualService:
 			x.withdraw(r.Meta().Key)
 		}
@@ -135,6 +154,9 @@ func (x *Index) Replace(old, now []model.Record) {
 		case *model.Service:
 			x.serve(t, 1)
 			x.addSelecting(Measure(t))
+		case *model.Gateway:
+			x.gateways[t.Key] = Measure(t).gateway
+			x.changed(Read{delegate: t.Key})
 		case *model.DestinationRule, *model.VirtualService:
 			if l := Measure(r); l.delegate {
 				x.delegates[l.key] = l
@@ -152,10 +174,11 @@ func (x *Index) changed(r Read) {
 	}
 }
 
-// maxLabels bounds the domains that a host counts for.
+// maxLabels is the largest number of domains in which a host is counted.
 const maxLabels = 6
 
-// indexed is the domain, of those that a host counts for, below which is all that is below this one.
+// indexed returns the longest suffix of domain that begins with a dot and has at most maxLabels labels, or an empty
+// string.
 func indexed(domain string) string {
 	at := strings.IndexByte(domain, '.')
 	if at < 0 {
@@ -173,7 +196,21 @@ func targetOf(namespace, host string) target {
 	return target{namespace, rest, wildcard}
 }
 
-// counted is the target whose clusters are counted for those of a host: of a wildcard, the domain that it is below.
+// targetsOver yields the targets of a namespace that cover a host: the host itself, and wildcards.
+func targetsOver(namespace, host string) iter.Seq[target] {
+	return func(yield func(target) bool) {
+		if !yield(target{namespace, host, false}) {
+			return
+		}
+		for i := range len(host) + 1 {
+			if (i == len(host) || host[i] == '.' || host[i] == '-') && !yield(target{namespace, host[i:], true}) {
+				return
+			}
+		}
+	}
+}
+
+// counted returns the target in which the clusters of a host are counted: for a wildcard, the domain that contains it.
 func counted(namespace, host string) target {
 	t := targetOf(namespace, host)
 	if t.wildcard {
@@ -190,7 +227,7 @@ func (x *Index) serve(s *model.Service, sign int) {
 	x.spread(x.clusters, s.Key.Namespace, s.Spec.GetHosts(), ports)
 }
 
-// spread counts n for each target of hosts.
+// spread adds n to each target of the hosts.
 func (x *Index) spread(to map[target]int, namespace string, hosts []string, n int) {
 	count := func(t target) {
 		for _, of := range []string{"", namespace} {
@@ -201,19 +238,16 @@ func (x *Index) spread(to map[target]int, namespace string, hosts []string, n in
 		x.changed(Read{target: t})
 	}
 	for _, h := range hosts {
-		count(target{host: h})
-		count(target{wildcard: true})
-		for domain := indexed("." + h); domain != ""; domain = indexed(domain[1:]) {
-			if len(domain) < len(h) {
-				count(target{host: domain, wildcard: true})
-			}
+		for _, t := range targets("", h) {
+			count(t)
 		}
 	}
 }
 
-// listen counts the listeners of a port: HTTP ports of one number share one, others have one for each address.
+// listen adds the listeners of a port to the sums: HTTP ports of one number share one, others have one for each
+// address. sign is 1 or -1.
 func (x *Index) listen(p *model.ServicePort, addresses, sign int) {
-	if isHTTP(p) {
+	if p.GetProtocol().IsHTTP() {
 		add(x.http, p.GetNumber(), sign)
 		return
 	}
@@ -223,7 +257,7 @@ func (x *Index) listen(p *model.ServicePort, addresses, sign int) {
 	x.opaque += sign * addresses
 }
 
-// copies returns how many resources of each family the mesh has.
+// copies returns the number of resources of each family in the mesh.
 func (x *Index) copies() [families]int {
 	return [families]int{once: 1, perCluster: x.clusters[every.target], perListener: len(x.http) + x.opaque, perHTTP: len(x.http) + x.sniffed}
 }
@@ -234,10 +268,15 @@ func add[K comparable](to map[K]int, key K, n int) {
 	}
 }
 
-// apply adds a rule. For which hosts of a wildcard it has been weighed is not known: it counts for each that comes.
+// apply adds a rule. The weight of a wildcard rule is not split by host, so nothing is subtracted for the hosts that it
+// already contains.
 func (x *Index) apply(l Load) {
 	a := applied{load: l, named: make([]int, len(l.uses)), counted: make([]int, len(l.hosts)), copied: make([]int, len(l.hosts))}
-	copies := l.copies
+	for _, key := range l.gateways {
+		a.at = append(a.at, max(len(l.names), x.met(x.gateways[key], l)))
+	}
+	a.load.copies = x.copiesOf(l, nil)
+	copies := a.load.copies
 	for i, h := range l.hosts {
 		covered := x.covered(h, l, nil)
 		copies += covered.all
@@ -251,6 +290,7 @@ func (x *Index) apply(l Load) {
 		a.named[i] = times(times(x.eachOf(u.delegate, l.key.Namespace), u.matches), copies)
 	}
 	x.addSubsets(l)
+	x.bind(l, true)
 	x.applied[l.key] = a
 	x.count(a, 1)
 }
@@ -263,11 +303,12 @@ func (x *Index) withdraw(key model.Key) {
 	}
 	a := x.applied[key]
 	x.removeSelecting(key)
+	x.bind(a.load, false)
 	delete(x.applied, key)
 	x.count(a, -1)
 }
 
-// count adds a rule to the sums of its hosts and of the delegates that it names.
+// count adds a rule to the sums of its hosts and delegates (sign 1), or removes it (-1).
 func (x *Index) count(a applied, sign int) {
 	namespace := x.space(a.load.key.Namespace)
 	for i, h := range a.load.hosts {
@@ -305,7 +346,7 @@ func (x *Index) count(a applied, sign int) {
 	}
 }
 
-// space is the namespace whose rules count together.
+// space returns the namespace in which rules are summed up: the given one, or one for all with NewTogether.
 func (x *Index) space(namespace string) string {
 	if x.together {
 		return ""
@@ -313,8 +354,7 @@ func (x *Index) space(namespace string) string {
 	return namespace
 }
 
-// delegateChanged reports what weighs otherwise once a delegate has come or gone: rules that name it, and services that
-// these are for.
+// delegateChanged reports the facts that change with a delegate: rules that name it, and the services that they cover.
 func (x *Index) delegateChanged(key model.Key) {
 	x.changed(Read{delegate: key})
 	if sum := x.roots[key]; sum != nil && x.Changed != nil {

@@ -9,32 +9,35 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Load holds what one record multiplies. Measure reads the whole record. Index.Weigh multiplies the Load by what the
-// mesh has, and does not read the record.
+// Load contains the factors by which one record multiplies. Measure computes them from the record. Index.Weigh
+// multiplies them by facts of the mesh, without the record.
 type Load struct {
 	key      model.Key
 	exported bool
-	fixed    int              // KiB, whatever else the mesh has
-	each     int              // KiB of a rule for each cluster of its hosts, or for each of copies
-	hosts    []string         // of a rule for sidecars: it has a copy for each cluster
-	copies   int              // of a rule whose copies depend on no service
-	uses     []use            // of a VirtualService: delegates whose routes it has beside its own
-	delegate bool             // it is a VirtualService that others have the routes of
+	fixed    int              // KiB independent of the rest of the mesh
+	each     int              // KiB of a rule for each cluster of its hosts, and for each of copies
+	hosts    []string         // hosts of a rule for sidecars, which has a copy for each of their clusters
+	copies   int              // copies of a rule that are independent of services and Gateways
+	gateways []model.Key      // Gateways that a VirtualService names
+	names    []string         // hosts of a VirtualService with gateways
+	gateway  gateway          // hosts of a Gateway's servers
+	uses     []use            // delegates of a VirtualService, whose routes are added to its own
+	delegate bool             // the record is a delegate
 	exportTo []string         // of a delegate
 	served   []string         // hosts of a service
 	ports    int              // of a service
-	subsets  int              // of a DestinationRule: each has the endpoints of its host
-	stated   []string         // hosts of endpoints that a ServiceEntry states
-	points   int              // of each of these hosts: endpoints by ports
-	selects  label            // of a ServiceEntry whose endpoints are WorkloadEntries; empty: it selects none
+	subsets  int              // of a DestinationRule; each contains the endpoints of its host
+	stated   []string         // hosts of the endpoints in a ServiceEntry's spec
+	points   int              // number of endpoints by ports, for each of these hosts
+	selects  label            // of a ServiceEntry with WorkloadEntries as endpoints; empty: it selects none of them
 	machine  []label          // of a WorkloadEntry
-	patched  [families]copied // by what the patches of an EnvoyFilter change
+	patched  [families]copied // patches of an EnvoyFilter, by the family of resources that they change
 }
 
 // label is one of the labels by which ServiceEntries of a namespace select its WorkloadEntries.
 type label struct{ namespace, key, value string }
 
-// use is a delegate that some routes of a VirtualService name, and how many matches these have.
+// use is a delegate of a VirtualService, with the number of matches of the routes that name it.
 type use struct {
 	delegate model.Key
 	matches  int
@@ -43,16 +46,16 @@ type use struct {
 // copied sums up the patches of one family of resources.
 type copied struct{ patches, bytes int }
 
-// The families of resources that patches change.
+// Families of the resources that patches change.
 const (
-	once        = iota // a single resource, or some that are made for the patch
+	once        = iota // one resource, or resources that the patch creates
 	perCluster         // a resource for each cluster of the mesh
 	perListener        // every listener
 	perHTTP            // every listener with an HTTP connection manager, or its route configuration
 	families
 )
 
-// Measure reads what a record multiplies.
+// Measure computes the factors of a record.
 func Measure(r model.Record) Load {
 	l := Load{key: r.Meta().Key}
 	namespace := l.key.Namespace
@@ -61,7 +64,7 @@ func Measure(r model.Record) Load {
 		l.served, l.ports, l.exported = t.Spec.GetHosts(), Ports(t), elsewhere(t.Spec.GetExportTo(), namespace)
 		hosts, addresses, listeners := len(l.served), len(t.Spec.GetAddresses()), 0
 		for _, p := range t.Spec.GetPorts() {
-			if !isHTTP(p) {
+			if !p.GetProtocol().IsHTTP() {
 				listeners += addresses
 			}
 		}
@@ -82,6 +85,8 @@ func Measure(r model.Record) Load {
 		l.exported = everywhere(t.Spec.GetExportTo(), namespace) && t.Spec.GetWorkloadSelector() == nil
 	case *model.VirtualService:
 		l.virtualService(t.Spec)
+	case *model.Gateway:
+		l.gatewayLoad(t.Spec)
 	case *model.EnvoyFilter:
 		for _, p := range t.Spec.GetConfigPatches() {
 			to := &l.patched[family(p)]
@@ -99,24 +104,14 @@ func Measure(r model.Record) Load {
 	return l
 }
 
-// isHTTP reports whether services share the listener of a port.
-func isHTTP(p *model.ServicePort) bool {
-	switch p.GetProtocol() {
-	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
-		return true
-	default:
-		return false
-	}
-}
-
 // eachSubset returns the KiB that a DestinationRule adds to each cluster of its host.
 func eachSubset(d *networkingv1.DestinationRule) int {
 	return 1 + len(d.GetSubsets())*subset + bytes(d)
 }
 
-// virtualService measures a rule: a route for each match, in a virtual host for each cluster. A rule for gateways alone
-// has one for each of its hosts. A delegate has no hosts: by itself it weighs what it becomes in one rule of one
-// virtual host.
+// virtualService measures a rule: a route for each match, in a virtual host for each cluster, and at each Gateway that
+// it names one for each host of a server that its hosts intersect with. A delegate has no hosts: its own weight is that
+// of one copy, in one virtual host.
 func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	l.exported = everywhere(vs.GetExportTo(), l.key.Namespace)
 	routes := len(vs.GetTls()) + len(vs.GetTcp()) // at least one for each rule
@@ -144,29 +139,29 @@ func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	}
 	slices.SortFunc(l.uses, func(a, b use) int { return a.delegate.Compare(b.delegate) })
 	l.each = routes*route + bytes(vs)
-	switch {
-	case len(vs.GetHosts()) == 0:
+	if l.gateways = gatewaysOf(vs, l.key); len(l.gateways) > 0 {
+		l.names = vs.GetHosts()
+	}
+	if len(vs.GetHosts()) == 0 {
 		l.delegate, l.exportTo, l.copies = true, vs.GetExportTo(), 1
-	case ofSidecars(vs):
+	} else if ofSidecars(vs) {
 		l.hosts = vs.GetHosts()
-	default:
-		l.copies = len(vs.GetHosts())
 	}
 }
 
-// Stated reports whether a key is that of Endpoints which a ServiceEntry states. EndpointSlices of Pods weigh nothing.
+// Stated reports whether a key is that of Endpoints in a ServiceEntry's spec. EndpointSlices of Pods have no weight.
 func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }
 
-// ofSidecars reports whether a rule is for sidecars, which have a virtual host for each host that it covers. One that
-// is bound to gateways alone is for the hosts that it names.
+// ofSidecars reports whether a rule applies to sidecars, which have a virtual host for each covered host. A rule bound
+// to gateways only applies to the hosts that it names.
 func ofSidecars(vs *networkingv1.VirtualService) bool {
 	return len(vs.GetGateways()) == 0 || slices.Contains(vs.GetGateways(), "mesh")
 }
 
-// family returns what a patch changes. A patch is applied to every resource of a family if it changes what is there, on
-// the outbound side, and names no resource.
+// family returns the family of a patch. A patch applies to every resource of a family if it changes existing resources
+// on the outbound side, and names no resource.
 func family(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) int {
 	match := p.GetMatch()
 	switch match.GetContext() {
@@ -199,7 +194,7 @@ func family(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) int {
 	return all(perListener, listener) // filters and chains of listeners
 }
 
-// everywhere reads exportTo of Istio's messages, where an empty list means all namespaces.
+// everywhere reports whether an exportTo list of Istio's messages contains all namespaces; an empty list does.
 func everywhere(exportTo []string, namespace string) bool {
 	return len(exportTo) == 0 || elsewhere(exportTo, namespace)
 }

@@ -2,7 +2,8 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// setEndpoints counts the endpoints, by ports, that a record gives each of its hosts; none: it is gone.
+// setEndpoints sets the number of endpoints, by ports, that a record adds to each of its hosts; 0: the record is
+// removed.
 func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	was := x.points[key]
 	if was == points {
@@ -12,7 +13,7 @@ func (x *Index) setEndpoints(key model.Key, hosts []string, points int) {
 	x.spread(x.endpoints, key.Namespace, hosts, points-was)
 }
 
-// endpointsOf returns the endpoints of the host of a rule: those of its own namespace, and all.
+// endpointsOf returns the number of endpoints of a rule's host: those in the rule's namespace, and all.
 func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	t := counted("", host)
 	all = x.endpoints[t]
@@ -20,8 +21,8 @@ func (x *Index) endpointsOf(host string, l Load) (near, all int) {
 	return x.endpoints[t], all
 }
 
-// repeated returns the KiB that subsets of the same namespace add to the endpoints of a record: each subset has all of
-// them, beyond those that the rules have counted of their hosts, whatever record they are from.
+// repeated returns the KiB that subsets of the same namespace add for the endpoints of a record: each subset contains
+// all endpoints of its host. The amount in the weights of the rules is subtracted.
 func (x *Index) repeated(l Load, hosts []string, points int, read func(Read)) (sum int) {
 	for _, h := range hosts {
 		t := target{namespace: l.key.Namespace, host: h}

@@ -5,17 +5,18 @@ import (
 	"strings"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/smallset"
 )
 
-// selectors sums up the ServiceEntries that select WorkloadEntries by one label, and the subsets of their hosts. Each
-// is weighed with as many as there are when it comes. A WorkloadEntry that comes later, beyond these, weighs one
-// endpoint for each host and port.
+// selectors sums up the services that select WorkloadEntries by one label (ServiceEntries and Kubernetes Services), and
+// the subsets of their hosts. Each is weighed with as many as there are when it comes. A WorkloadEntry that comes
+// later, beyond these, weighs one endpoint for each host and port.
 type selectors struct {
 	chosen map[model.Key]choice
 	sums   map[int]Weight // hosts by ports, by the WorkloadEntries that they are weighed with
 }
 
-// choice is one ServiceEntry as it was added, or a DestinationRule whose subsets have the endpoints of some.
+// choice is one service as it was added, or a DestinationRule whose subsets have the endpoints of some.
 type choice struct {
 	room   int
 	copies Weight // hosts by ports, and by subsets
@@ -23,10 +24,10 @@ type choice struct {
 	ports  int
 }
 
-// selected returns the label that counts for a ServiceEntry, the first of its selector: whatever it selects has it.
-// Selectors of Kubernetes Services are not weighed.
+// selected returns the label that counts for a service, the first of its selector: whatever it selects has it. A
+// Kubernetes Service selects by the same label the WorkloadEntries of its own cluster.
 func selected(s *model.Service) (first label) {
-	if s.Key.Kind != model.KindServiceEntry || s.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE {
+	if s.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE {
 		return label{}
 	}
 	for k, v := range s.Spec.GetSelector() {
@@ -55,17 +56,17 @@ func step(n int) int {
 	return (n + 1<<zeros - 1) >> zeros << zeros
 }
 
-// room returns the WorkloadEntries that a ServiceEntry is weighed with: those that have its label, and at least one
+// room returns the WorkloadEntries that a service is weighed with: those that have its label, and at least one
 // more.
 func (x *Index) room(at label) int { return step(x.machines[at] + 1) }
 
-// selecting returns the KiB of the endpoints that a ServiceEntry selects.
+// selecting returns the KiB of the endpoints that a service selects.
 func selecting(l Load, room int) int { return times(len(l.served)*l.ports, room) / perEndpoint }
 
-// selected returns the weight that a WorkloadEntry adds to the ServiceEntries that were weighed with fewer. Parts of a
+// selected returns the weight that a WorkloadEntry adds to the services that were weighed with fewer. Parts of a
 // KiB count as one: there may be many.
 func (x *Index) selected(at label) Weight {
-	s := x.selectors[at.namespace][at]
+	s := x.selectors[at]
 	if s == nil {
 		return Weight{}
 	}
@@ -85,7 +86,7 @@ func (x *Index) countMachine(w *model.Workload, sign int) {
 		before := x.room(at)
 		add(x.machines, at, sign)
 		if room := x.room(at); room != before {
-			if s := x.selectors[at.namespace][at]; s != nil {
+			if s := x.selectors[at]; s != nil {
 				for key, c := range s.chosen {
 					x.setEndpoints(key, c.hosts, c.ports*room)
 				}
@@ -95,7 +96,7 @@ func (x *Index) countMachine(w *model.Workload, sign int) {
 	}
 }
 
-// addSelecting adds a ServiceEntry to those that select by its label.
+// addSelecting adds a service to those that select by its label.
 func (x *Index) addSelecting(l Load) {
 	if l.selects == (label{}) {
 		return
@@ -110,63 +111,82 @@ func (x *Index) addSelecting(l Load) {
 
 // addChoice counts a choice of a label.
 func (x *Index) addChoice(at label, key model.Key, c choice) {
-	all := x.selectors[at.namespace]
-	if all == nil {
-		all = map[label]*selectors{}
-		x.selectors[at.namespace] = all
-	}
-	s := all[at]
+	s := x.selectors[at]
 	if s == nil {
 		s = &selectors{map[model.Key]choice{}, map[int]Weight{}}
-		all[at] = s
+		x.selectors[at] = s
 	}
 	s.chosen[key], s.sums[c.room] = c, s.sums[c.room].Plus(c.copies)
+	x.choices[key] = append(x.choices[key], at)
+	for _, h := range c.hosts {
+		for _, t := range targets(at.namespace, h) {
+			if x.hosts[t] == nil {
+				x.hosts[t] = &smallset.Set[model.Key]{}
+			}
+			x.hosts[t].Add(key)
+		}
+	}
 	x.changed(Read{label: at})
 }
 
-// addSubsets adds a DestinationRule to those whose endpoints grow with each WorkloadEntry that ServiceEntries of its
-// hosts select.
+// targets returns the targets that a host of a namespace counts for: itself, and each domain that it is below.
+func targets(namespace, host string) []target {
+	all := []target{{namespace: namespace, host: host}, {namespace: namespace, wildcard: true}}
+	for domain := indexed("." + host); domain != ""; domain = indexed(domain[1:]) {
+		if len(domain) < len(host) {
+			all = append(all, target{namespace, domain, true})
+		}
+	}
+	return all
+}
+
+// addSubsets adds a DestinationRule to those whose endpoints grow with each WorkloadEntry that services of its hosts
+// select.
 func (x *Index) addSubsets(l Load) {
 	if l.subsets == 0 {
 		return
 	}
-	for at, s := range x.selectors[l.key.Namespace] {
-		ports := 0
-		for _, c := range s.chosen {
+	services := x.hosts[counted(l.key.Namespace, l.hosts[0])]
+	if services == nil {
+		return
+	}
+	t, ports := targetOf("", l.hosts[0]), map[label]int{}
+	for key := range services.All() {
+		for _, at := range x.choices[key] {
+			c := x.selectors[at].chosen[key]
 			for _, h := range c.hosts {
-				if t := targetOf("", l.hosts[0]); h == t.host || t.wildcard && strings.HasSuffix(h, t.host) {
-					ports = min(most, ports+times(l.subsets, c.ports))
+				if h == t.host || t.wildcard && strings.HasSuffix(h, t.host) {
+					ports[at] = min(most, ports[at]+times(l.subsets, c.ports))
 				}
 			}
 		}
-		if ports > 0 {
-			x.addChoice(at, l.key, choice{room: x.room(at), copies: of(ports, l.exported)})
-		}
+	}
+	for at, n := range ports {
+		x.addChoice(at, l.key, choice{room: x.room(at), copies: of(n, l.exported)})
 	}
 }
 
-// removeSelecting removes a ServiceEntry or a DestinationRule from all that it counts for.
+// removeSelecting removes a service or a DestinationRule from all that it counts for.
 func (x *Index) removeSelecting(key model.Key) {
-	if key.Kind != model.KindServiceEntry && key.Kind != model.KindDestinationRule {
-		return
-	}
-	all := x.selectors[key.Namespace]
-	for at, s := range all {
-		c, is := s.chosen[key]
-		if !is {
-			continue
-		}
+	for _, at := range x.choices[key] {
+		s := x.selectors[at]
+		c := s.chosen[key]
 		delete(s.chosen, key)
+		for _, h := range c.hosts {
+			for _, t := range targets(at.namespace, h) {
+				if of := x.hosts[t]; of != nil && of.Remove(key) {
+					delete(x.hosts, t)
+				}
+			}
+		}
 		x.setEndpoints(key, c.hosts, 0)
 		if s.sums[c.room] = s.sums[c.room].Minus(c.copies); s.sums[c.room] == (Weight{}) {
 			delete(s.sums, c.room)
 		}
 		if len(s.chosen) == 0 {
-			delete(all, at)
+			delete(x.selectors, at)
 		}
 		x.changed(Read{label: at})
 	}
-	if len(all) == 0 {
-		delete(x.selectors, key.Namespace)
-	}
+	delete(x.choices, key)
 }

@@ -2,8 +2,8 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// Weigh estimates what a record becomes beside the records of the index. It calls read, where that is not nil, with
-// each fact that the weight depends on.
+// Weigh estimates the memory for a record beside the records of the index. It calls read, if not nil, with each fact on
+// which the weight depends.
 func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	if read == nil {
 		read = func(Read) {}
@@ -29,13 +29,14 @@ func (x *Index) Weigh(l Load, read func(Read)) Weight {
 		near, all := x.endpointsOf(h, l)
 		sum = sum.Plus(of(times(l.subsets, near)/perEndpoint, l.exported)).Plus(of(times(l.subsets, all-near)/perEndpoint, false))
 	}
-	sum = sum.Plus(of(times(each, l.copies), l.exported))
+	sum = sum.Plus(of(times(each, x.copiesOf(l, read))+x.multiplied(l, read), l.exported))
 	if l.delegate {
 		sum = sum.Plus(of(x.beyond(l, read), true))
 	}
 	return sum.Plus(of(x.patches(l, read), false))
 }
 
+// of returns a weight of some KiB, exported or not, within its bounds.
 func of(kib int, exported bool) Weight {
 	if kib = min(max(kib, 0), most); exported {
 		return Weight{Exported: kib}
@@ -43,7 +44,7 @@ func of(kib int, exported bool) Weight {
 	return Weight{Own: kib}
 }
 
-// times multiplies within the bound of a weight.
+// times multiplies, and limits the result to most.
 func times(kib, n int) int {
 	if n > 0 && kib > most/n {
 		return most
@@ -51,11 +52,12 @@ func times(kib, n int) int {
 	return kib * n
 }
 
-// covering counts the clusters of a rule: those that proxies of other namespaces get too, and all.
+// covering has the numbers of clusters that a rule covers: near, those that proxies of other namespaces receive too,
+// and all.
 type covering struct{ near, all int }
 
-// of returns how many of the clusters a rule has other namespaces get too. Theirs is what a VirtualService changes of
-// every host, and what a DestinationRule changes of hosts of its own namespace.
+// of returns the number of clusters through which a rule affects other namespaces. A VirtualService affects them for
+// every host, a DestinationRule for hosts of its own namespace.
 func (c covering) of(l Load) int {
 	if l.key.Kind == model.KindDestinationRule {
 		return c.near
@@ -63,7 +65,7 @@ func (c covering) of(l Load) int {
 	return c.all
 }
 
-// covered is at least one: a rule whose host is not there yet counts as one for a service of one port.
+// covered returns the clusters of a host. Without any, a rule counts as one for a service of one port.
 func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	t := counted("", host)
 	if read != nil {
@@ -76,8 +78,8 @@ func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	return covering{x.clusters[t], all}
 }
 
-// dependent returns the KiB that rules of the same namespace add if a host gets so many ports, beyond what their own
-// weights have counted.
+// dependent returns the KiB that rules of the same namespace add if a host gets this number of ports, beyond the amount
+// in their own weights.
 func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
 	x.rulesOf(namespace, host, read, func(r *rules) {
 		each := r.each
@@ -89,24 +91,17 @@ func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (s
 	return sum
 }
 
-// rulesOf calls each with the sums of rules of a namespace that a host has.
+// rulesOf calls each with the sums of the rules of a namespace that cover a host.
 func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rules)) {
-	beyond := func(t target) {
+	for t := range targetsOver(x.space(namespace), host) {
 		read(Read{target: t})
 		if r := x.rules[t]; r != nil {
 			each(r)
 		}
 	}
-	namespace = x.space(namespace)
-	beyond(target{namespace, host, false})
-	for i := range len(host) + 1 {
-		if i == len(host) || host[i] == '.' || host[i] == '-' {
-			beyond(target{namespace, host[i:], true})
-		}
-	}
 }
 
-// delegated returns the KiB of what a rule's delegates add to each of its copies.
+// delegated returns the KiB that a rule's delegates add to each of its copies.
 func (x *Index) delegated(l Load, read func(Read)) (sum int) {
 	for _, u := range l.uses {
 		if read != nil {
@@ -117,8 +112,8 @@ func (x *Index) delegated(l Load, read func(Read)) (sum int) {
 	return sum
 }
 
-// eachOf returns the KiB of a delegate in one rule of a namespace. One that is not there, or not exported to the
-// namespace, counts as one route.
+// eachOf returns the KiB of a delegate in one rule of a namespace. A missing delegate, or one that is not exported to
+// the namespace, counts as one route.
 func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	l, is := x.delegates[delegate]
 	if !is || !x.together && !reaches(l.exportTo, delegate.Namespace, namespace) {
@@ -127,8 +122,8 @@ func (x *Index) eachOf(delegate model.Key, namespace string) int {
 	return max(route, l.each)
 }
 
-// beyond returns the KiB that a delegate adds to rules of its own namespace, beyond what these rules have counted. A
-// rule of another namespace counts itself what it becomes of the delegates that exist when the rule comes.
+// beyond returns the KiB that a delegate adds to rules of its own namespace, beyond the amount in their weights. The
+// weight of a rule in another namespace includes the delegates that exist when the rule is added.
 func (x *Index) beyond(l Load, read func(Read)) int {
 	read(Read{delegate: l.key})
 	sum := x.roots[l.key]
@@ -150,7 +145,8 @@ func (x *Index) beyond(l Load, read func(Read)) int {
 	return times(l.each, copies) - sum.counted[namespace]
 }
 
-// patches: applied to each resource that they match, which has their bytes then.
+// patches returns the KiB of the patches of a record: each is applied to every resource that it matches, and adds its
+// bytes.
 func (x *Index) patches(l Load, read func(Read)) (sum int) {
 	copies := x.copies()
 	for family, p := range l.patched {

@@ -1,35 +1,43 @@
-// Package weight estimates the memory that each replica needs for what one record becomes, from what the record
-// multiplies: hosts by ports, selected WorkloadEntries by hosts and ports, subsets by clusters and endpoints, routes by
-// virtual hosts, patches by what they match. A record of a few hundred bytes may become 65,536 clusters. A record is
-// read once (Measure); weighing it beside others (Index.Weigh) costs no more than what it depends on in them.
+// Package weight estimates the memory that each replica needs because of one record. The estimate follows the factors
+// by which a record multiplies: hosts by ports, selected WorkloadEntries by hosts and ports, subsets by clusters and
+// endpoints, routes by virtual hosts, patches by the resources that they match. A record of a few hundred bytes may
+// become 65,536 clusters.
 //
-// Owns: nothing, it is pure.  Reads: store/model.  Never: what proxies are connected, so that every process comes to
-// the same.
+// A record is read once (Measure). Its weight beside other records (Index.Weigh) needs time in proportion to the facts
+// on which it depends.
+//
+// Owns: nothing; it is pure.
+// Reads: store/model.
+// Never: depends on the connected proxies, so every process computes the same weights.
 package weight
 
 import "navarch.io/navarch/store/model"
 
-// Estimates in KiB: what lives of one, and what planning and sending it needs meanwhile. They were measured with 500 services: a cluster of a
-// ServiceEntry with its assignment and virtual host takes 2 to 4 KiB, and 10 KiB while it is planned and sent.
+// Estimates in KiB for one resource: its permanent memory, and the memory for planning and sending it. They were
+// measured with 500 services: a cluster of a ServiceEntry with its assignment and virtual host needs 2 to 4 KiB, and 10
+// KiB while it is planned and sent.
 const (
 	cluster = 8
-	subset  = 8 // of one cluster
+	subset  = 8 // in each cluster
 	route   = 4
-	scope   = 80 // of a Sidecar: what a further scope has of its own
+	scope   = 80 // of a Sidecar
+
+	server     = 16 // of a Gateway
+	serverHost = 1
 )
 
-// Fractions of an estimate, as divisors.
+// Divisors of an estimate.
 const (
-	perAddress  = 8    // domains of a virtual host that are addresses, in KiB for each host and port
+	perAddress  = 8    // addresses among the domains of a virtual host, in KiB for each host and port
 	perEndpoint = 8    // endpoints of an assignment, in KiB for each cluster
 	perPatch    = 4    // applying a patch, in KiB for each resource that it changes
-	perByte     = 1024 // bytes of a record that each copy has, in KiB
+	perByte     = 1024 // bytes of a record that each copy contains, in KiB
 )
 
-// Weight is an estimate in KiB. Its parts are bounded, so sums of many do not overflow.
+// Weight is an estimate in KiB. Both parts are bounded, so sums do not overflow.
 type Weight struct {
-	Exported int // what proxies of other namespaces get too
-	Own      int // what proxies of its own namespace alone get
+	Exported int // for configuration that proxies of other namespaces receive too
+	Own      int // for configuration that only proxies of its own namespace receive
 }
 
 // Plus returns the sum of two weights.
@@ -38,25 +46,26 @@ func (w Weight) Plus(o Weight) Weight { return Weight{w.Exported + o.Exported, w
 // Minus returns the difference of two weights.
 func (w Weight) Minus(o Weight) Weight { return Weight{w.Exported - o.Exported, w.Own - o.Own} }
 
-// Each KiB that one object exports beyond freeOfExcess counts excess times: very much that comes at once holds up the
-// whole mesh, while honest tenants, however large, have many objects that become little each. Configuration for
-// proxies of its own namespace holds up these proxies alone.
+// Each exported KiB of one object above freeOfExcess counts excess times. A large amount at once delays the whole mesh,
+// and ordinary tenants, however large, have many objects of small weight. Configuration for proxies of its own
+// namespace delays these proxies only.
 const (
 	freeOfExcess = 256
 	excess       = 4
 )
 
-// Counted returns what the weight of one object counts for in a budget.
+// Counted returns the amount that the weight of one object uses of a budget.
 func (w Weight) Counted() Weight {
 	w.Exported += max(0, w.Exported-freeOfExcess) * (excess - 1)
 	return w
 }
 
-// most bounds each weight, in KiB.
+// most is the upper bound of each weight, in KiB.
 const most = 1 << 40
 
-// Of weighs a record in a mesh. Kinds that no proxy is told of, and those that controllers make of Pods, weigh nothing.
+// Of returns the weight of a record in a mesh. It is zero for kinds that proxies do not receive, and for records of
+// Pods and EndpointSlices.
 func Of(r model.Record, mesh *Index) Weight { return mesh.Weigh(Measure(r), nil) }
 
-// Ports returns the clusters that a service has for each of its hosts.
+// Ports returns the number of clusters of a service for each of its hosts.
 func Ports(s *model.Service) int { return len(s.Spec.GetPorts()) }

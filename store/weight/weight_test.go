@@ -90,6 +90,49 @@ func TestOfSelected(t *testing.T) {
 	}
 }
 
+// asService is a Kubernetes Service that selects the machines of a ServiceEntry.
+func asService(t testing.TB, entry model.Record) model.Record {
+	return record(t, model.KindService, entry.Meta().Key.Name, entry.(*model.Service).Spec)
+}
+
+// The WorkloadEntries that Kubernetes Services select weigh as those of ServiceEntries do, whatever comes first. They
+// count once, also after the Service has gone and come back.
+func TestOfSelectedByServices(t *testing.T) {
+	var services, machines []model.Record
+	for i := range 40 {
+		services = append(services, asService(t, selectorOf(t, fmt.Sprint("s", i), 1, 4)))
+	}
+	for i := range 1000 {
+		machines = append(machines, machineOf(t, fmt.Sprint("m", i)))
+	}
+	const want = 40*4*cluster + 40*4*1000/perEndpoint
+	for what, records := range map[string][]model.Record{
+		"machines first": slices.Concat(machines, services),
+		"services first": slices.Concat(services, machines),
+		"in between":     slices.Concat(machines[:500], services, machines[500:]),
+	} {
+		x, sum := NewIndex(), 0
+		for _, r := range records {
+			sum += Of(r, x).Exported
+			x.Replace(nil, []model.Record{r})
+		}
+		if sum < want*99/100 || sum > want*5/4+100 { // each Service's parts of a KiB do not count
+			t.Errorf("%s: %d KiB, want about %d", what, sum, want)
+		}
+		heavy := Of(services[0], x).Exported
+		x.Replace(services[:1], nil)
+		if got := Of(services[0], x).Exported; got != heavy {
+			t.Errorf("%s: a Service that comes back weighs %d KiB, and weighed %d", what, got, heavy)
+		}
+		for _, r := range records {
+			x.Replace([]model.Record{r}, nil)
+		}
+		if n := len(x.selectors) + len(x.choices) + len(x.hosts) + len(x.endpoints) + len(x.points) + len(x.machines); n > 0 {
+			t.Errorf("%s: %d entries are left of nothing", what, n)
+		}
+	}
+}
+
 // Each subset of a host has its endpoints, those that a ServiceEntry states and those that it selects, whatever comes
 // first. They count once.
 func TestOfSubsetsOfEndpoints(t *testing.T) {
@@ -100,6 +143,7 @@ func TestOfSubsetsOfEndpoints(t *testing.T) {
 	entry, endpoints := serviceOf(t, "e", 1, 1, "*"), record(t, model.KindEndpoints, model.ServiceEntryPrefix+"e", stated)
 	more := record(t, model.KindEndpoints, model.ServiceEntryPrefix+"e:1", stated)
 	selector := selectorOf(t, "e", 1, 1)
+	service := asService(t, selector)
 	var machines []model.Record
 	for i := range 1000 {
 		machines = append(machines, machineOf(t, fmt.Sprint("m", i)))
@@ -123,6 +167,9 @@ func TestOfSubsetsOfEndpoints(t *testing.T) {
 		"the machines after":      {append([]model.Record{selector, rule}, machines...), each},
 		"after a wildcard":        {append([]model.Record{selector, wide}, machines...), each},
 		"the machines last":       {append([]model.Record{rule, selector}, machines...), each},
+		"selected by a Service":   {append(slices.Clone(machines), service, rule), each},
+		"a Service's after":       {append([]model.Record{service, rule}, machines...), each},
+		"a wildcard's after":      {append([]model.Record{service, wide}, machines...), each},
 	} {
 		x, sum := NewIndex(), 0
 		for _, r := range test.records {
@@ -164,7 +211,7 @@ func filter(context networkingv1.EnvoyFilter_PatchContext, to networkingv1.Envoy
 		Patch: &networkingv1.EnvoyFilter_Patch{Operation: networkingv1.EnvoyFilter_Patch_MERGE, Value: value}}}}
 }
 
-// What a record multiplies is what it weighs, on the side of those who get it.
+// The weight of a record is the number of resources that it causes, at the proxies that receive them.
 func TestOf(t *testing.T) {
 	mesh := NewIndex()
 	mesh.Replace(nil, []model.Record{serviceOf(t, "a", 10, 100, "*")}) // 1,000 clusters
@@ -178,7 +225,7 @@ func TestOf(t *testing.T) {
 	}
 	for what, test := range map[string]struct {
 		record    model.Record
-		near, own int // KiB, in all and of what only its own proxies get; near by a tenth
+		near, own int // KiB: near within a tenth; own is the part for its own proxies only
 	}{
 		"hosts by ports":                  {serviceOf(t, "b", 256, 5, "*"), 256 * 5 * cluster, 0},
 		"of its own namespace":            {serviceOf(t, "b", 256, 5, "shop"), 0, 256 * 5 * cluster},
@@ -264,7 +311,7 @@ func make20() (all []*networkingv1.Subset) {
 	return all
 }
 
-// The index ends as it began when all goes that came, and says the same as a fresh one.
+// The index is empty again after everything was removed, and agrees with a new one.
 func TestIndexFollows(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Clusters verifies tokens and rights of other clusters. Each cluster's own API server is asked for its issuer and
-// keys, and for access reviews, as that of the config cluster is. Safe for concurrent use.
+// Clusters provides the token keys and access reviews of other clusters. Both come from each cluster's own API server,
+// as for the config cluster. Safe for concurrent use.
 type Clusters struct {
 	memory string // folder for saved keys; empty: they are not saved
 	gone   func()
@@ -36,8 +36,8 @@ type otherCluster struct {
 }
 
 // NewClusters returns an empty Clusters. memory is a folder that keeps the keys of each cluster for the next start;
-// empty: they are not saved. Run calls gone whenever a cluster is removed, so that callers admitted by its tokens can
-// be checked again.
+// empty: they are not saved. Run calls gone after clusters were removed, so that callers admitted by their tokens can
+// be checked again. gone and log must not be nil.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	c := &Clusters{memory: memory, gone: gone, log: log}
 	c.taken = loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })
@@ -45,10 +45,11 @@ func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	return c
 }
 
-// Take sets the other clusters and their API servers, by name. It does not block.
+// Take sets the API servers of all other clusters, by cluster name. It does not block; Run applies the newest map. The
+// map must not be modified afterwards.
 func (c *Clusters) Take(servers map[string]*apiserver.Client) { c.taken.Put(servers) }
 
-// Run refreshes the keys of all clusters until ctx ends, and returns the error of ctx.
+// Run applies the maps of Take and refreshes the keys of all clusters until ctx ends. It returns the error of ctx.
 func (c *Clusters) Run(ctx context.Context) error {
 	var refreshing sync.WaitGroup
 	defer refreshing.Wait()
@@ -76,6 +77,7 @@ func (c *Clusters) Run(ctx context.Context) error {
 		for name, b := range before {
 			if now[name] != b {
 				b.stop()
+				b.keys.EndSaving() // a fetch under way outlasts stop
 			}
 			if now[name] == nil {
 				c.forget(name)
@@ -89,7 +91,7 @@ func (c *Clusters) Run(ctx context.Context) error {
 }
 
 // open prepares fetching a cluster's keys from its API server. Keys known before stay valid until the server has
-// answered once, so that wrong credentials of ours break no identity.
+// answered once, so that wrong credentials in a changed Secret break no identity.
 func (c *Clusters) open(name string, api *apiserver.Client, before *otherCluster) (*otherCluster, error) {
 	cfg := attest.KeysConfig{Ask: Keys(api), Whose: fmt.Sprintf("cluster %s at %s", name, api.Address()), Log: c.log}
 	if before != nil {
@@ -108,19 +110,19 @@ func (c *Clusters) file(name string) string {
 	return filepath.Join(c.memory, "token-keys-"+hex.EncodeToString(sum[:8])+".json")
 }
 
-// forget deletes the saved keys of a cluster that no Secret names any more.
+// forget deletes the saved keys of a removed cluster.
 func (c *Clusters) forget(name string) {
 	if c.memory == "" {
 		return
 	}
 	if err := os.Remove(c.file(name)); err != nil && !os.IsNotExist(err) {
-		c.log.Warn("the saved token keys of a cluster that is no longer configured cannot be deleted; they are not used",
+		c.log.Warn("saved token keys of a removed cluster cannot be deleted; they are not used",
 			obs.KeyName, name, obs.KeyError, err)
 	}
 }
 
-// Issuer returns the issuer of a cluster's tokens, whose name is fetched with its keys. false: no Secret names the
-// cluster.
+// Issuer returns the issuer of a cluster's tokens. Its Name is empty, since the name is fetched with the keys. false:
+// the cluster is unknown.
 func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	r := (*c.now.Load())[cluster]
 	if r == nil {
@@ -129,7 +131,7 @@ func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	return attest.TokenIssuer{Cluster: cluster, Keys: r.keys}, true
 }
 
-// Access returns the access reviews of a cluster's API server; nil: no Secret names the cluster.
+// Access returns the access reviews of a cluster's API server; nil: the cluster is unknown.
 func (c *Clusters) Access(cluster string) *Access {
 	if r := (*c.now.Load())[cluster]; r != nil {
 		return r.access

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +26,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// played is an API server with an issuer of its own, whose name all of them have. While it is away it answers nothing.
+// played is an API server with its own keys, and an issuer's name that all of them share. While it is away it answers
+// no request.
 type played struct {
 	key  *ecdsa.PrivateKey
 	away atomic.Bool
@@ -75,9 +77,9 @@ func (p *played) token(t *testing.T) string {
 	return token
 }
 
-// Tokens of other clusters count by the keys of these clusters' own API servers, for calls of that cluster alone. A cluster whose API server is away keeps
-// its last keys, also where its credentials are others meanwhile, and in a process that starts then; one whose Secret is gone is not known any more, and what
-// was kept of it is removed.
+// Tokens of other clusters are verified with the keys of those clusters' own API servers, for calls of that cluster
+// only. A cluster whose API server is away keeps its last keys, also with new credentials, and in a process that starts
+// then. A cluster without a Secret is unknown, and its stored keys are deleted.
 func TestTokensOfOtherClusters(t *testing.T) {
 	east, west, dir := play(t), play(t), t.TempDir()
 	gone := make(chan struct{}, 1)
@@ -102,7 +104,7 @@ func TestTokensOfOtherClusters(t *testing.T) {
 	}
 	becomes := func(what string, tokens *attest.Tokens, cluster string, of *played, want error) {
 		t.Helper()
-		for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // what was taken is told to nobody
+		for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // applied credentials are not reported
 			err := verify(tokens, cluster, of)
 			if errors.Is(err, want) && (err == nil) == (want == nil) {
 				return
@@ -157,6 +159,46 @@ func TestTokensOfOtherClusters(t *testing.T) {
 	}
 	if c.Access("west") != nil || c.Access("other") == nil {
 		t.Error("who is asked for rights")
+	}
+}
+
+// A fetch that was under way when its cluster was removed does not save keys again.
+func TestRemovedClustersAreForgotten(t *testing.T) {
+	asked, hold := make(chan struct{}, 1), make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: play(t).key.Public(), KeyID: "k", Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/openid/v1/jwks" {
+			fmt.Fprint(w, `{"issuer": "https://kubernetes.default.svc"}`)
+			return
+		}
+		asked <- struct{}{}
+		<-hold
+		_, _ = w.Write(keys)
+	})
+	gone := make(chan struct{}, 1)
+	c := NewClusters(t.TempDir(), func() { gone <- struct{}{} }, slog.New(slog.DiscardHandler))
+	go func() { _ = c.Run(t.Context()) }()
+	c.Take(map[string]*apiserver.Client{"west": api})
+	<-asked
+	west, known := c.Issuer("west")
+	for ; !known; west, known = c.Issuer("west") {
+		time.Sleep(time.Millisecond) // the fetch begins before the cluster is known
+	}
+	c.Take(map[string]*apiserver.Client{})
+	<-gone
+	fetched := make(chan error, 1)
+	go func() { fetched <- west.Keys.Refresh(t.Context()) }() // waits for the fetch under way
+	release()
+	if err := <-fetched; err != nil || !west.Keys.Loaded() {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(c.file("west")); !os.IsNotExist(err) {
+		t.Errorf("the keys of a removed cluster are saved: %v", err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// verifier takes tokens of a cluster's API server.
+// verifier returns a verifier of tokens of a cluster's API server.
 func verifier(t *testing.T, cluster, memory string, api *apiserver.Client) (*attest.Tokens, *attest.Keys) {
 	t.Helper()
 	keys, err := attest.NewKeys(attest.KeysConfig{Ask: Keys(api), Whose: "cluster " + cluster, Memory: memory})
@@ -30,14 +30,14 @@ func verifier(t *testing.T, cluster, memory string, api *apiserver.Client) (*att
 	return tokens, keys
 }
 
-// token asks an API server for a token of service account shop/web; more are further flags of kubectl.
+// token requests a token of service account shop/web from an API server; more are further flags of kubectl.
 func token(t *testing.T, c *controlplane.ControlPlane, more ...string) string {
 	t.Helper()
 	return strings.TrimSpace(c.Kubectl(t, "", append([]string{"create", "token", "web", "-n", "shop"}, more...)...))
 }
 
-// Two real API servers have one issuer's name, and each one's tokens are of its own cluster; also in a process that starts while both are
-// away. Of what is not for the mesh, or has ended, nothing is accepted.
+// If two real API servers have the same issuer, the tokens of each belong to its own cluster, also in a process that
+// starts while both are away. Tokens for other audiences and expired tokens are refused.
 func TestKubeTokens(t *testing.T) {
 	east, west := controlplane.Start(t, controlplane.Options{}), controlplane.Start(t, controlplane.Options{})
 	for _, c := range []*controlplane.ControlPlane{east, west} {

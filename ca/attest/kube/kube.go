@@ -1,10 +1,10 @@
-// Package kube asks Kubernetes API servers about the identities of their clusters: the issuer and keys of their tokens,
-// and whether a service account may list Secrets. Each cluster is asked by its own API server, including the config
-// cluster.
+// Package kube queries Kubernetes API servers about the identities of their clusters. It requests the issuer and keys
+// of tokens, reviews of tokens, and reviews of the right to list Secrets. Each cluster's own API server is queried,
+// also that of the config cluster.
 //
-// Owns: the pace of its requests, the keys of other clusters.
-// Reads: the API servers.
-// Never: decides how long a result is valid; sends a token anywhere else.
+// Owns: the pace of its requests, the keys of other clusters, the results of token reviews.
+// Reads: the API servers; files of saved keys.
+// Never: decides how long an access review is valid; sends a token anywhere else.
 package kube
 
 import (
@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Pace of one process's SubjectAccessReviews. There is usually one per gateway service account in minutes. A change of
-// a binding causes one too, and its writer may change it often.
+// Pace of one Access's SubjectAccessReviews. There is usually one per gateway service account in minutes. Each change
+// of a binding causes one too, and a user may change a binding often.
 const (
 	accessRate    = 50 // per second
 	accessBurst   = 100
@@ -27,7 +27,7 @@ const (
 	accountsKnown = 4096 // accounts whose pace is remembered
 )
 
-// Access asks whether service accounts may list Secrets. Safe for concurrent use.
+// Access queries an API server whether service accounts may list Secrets. Safe for concurrent use.
 type Access struct {
 	api  *apiserver.Client
 	pace *paces
@@ -65,10 +65,11 @@ type reviewStatus struct {
 	EvaluationError string `json:"evaluationError"`
 }
 
-// MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It asks
-// as istiod does (istio: pilot/pkg/credentials/kube/secrets.go, Authorize), with the groups that the API server gives
-// the account's tokens (kubernetes: apiserver/pkg/authentication/serviceaccount/util.go, MakeGroupNames). It waits for
-// its pace until ctx ends. An error means that the right is unknown.
+// MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It sends
+// the same review as istiod (istio: pilot/pkg/credentials/kube/secrets.go, Authorize), with the groups that the API
+// server gives the account's tokens (kubernetes: apiserver/pkg/authentication/serviceaccount/util.go, MakeGroupNames).
+// It waits for its pace, and fails at once if the wait would exceed the deadline of ctx. An error means that the right
+// is unknown.
 func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
 		return false, "", fmt.Errorf("subject access review: too many are asked for: %w", err)
@@ -92,5 +93,5 @@ func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) 
 	case s.Reason != "":
 		why = ": " + s.Reason
 	}
-	return false, fmt.Sprintf("the API server does not let it list Secrets of namespace %s%.300s", namespace, why), nil
+	return false, fmt.Sprintf("the API server does not let the account list Secrets of namespace %s%.300s", namespace, why), nil
 }

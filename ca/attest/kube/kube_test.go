@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 
-// patience is how long a real control plane may take for anything.
+// patience is the time limit for any answer of a real control plane.
 const patience = time.Minute
 
 // connect is a client with the documented rights and no more.
@@ -28,7 +28,7 @@ func connect(t *testing.T, c *controlplane.ControlPlane) *apiserver.Client {
 	return api
 }
 
-// until asks until something is so.
+// until repeats check until it succeeds.
 func until(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	limit := time.Now().Add(patience)
@@ -36,12 +36,12 @@ func until(t *testing.T, what string, check func() bool) {
 		if time.Now().After(limit) {
 			t.Fatalf("not after %v: %s", patience, what)
 		}
-		time.Sleep(20 * time.Millisecond) // the API server tells nobody when it has taken a binding over
+		time.Sleep(20 * time.Millisecond) // the API server does not report when a binding takes effect
 	}
 }
 
-// The API server says who may list Secrets, by all that it knows: by name, by group, in one namespace and not in another; and without the right to ask, and while it is
-// away, that is an error, never a no.
+// The API server decides who may list Secrets, by all its rules: by name, by group, in one namespace and not in
+// another. Without the right to request that, and while it is away, the result is an error, never a refusal.
 func TestKubeMayListSecrets(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	access := NewAccess(connect(t, c))

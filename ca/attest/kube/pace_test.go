@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// Somebody who asks without end waits for their own turn, and not in the way of others.
+// A client that sends requests without end waits for its own pace, and does not delay others.
 func TestPaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(rate.NewLimiter(10, 10), 1, 2, 100)
@@ -47,8 +47,8 @@ func TestPaces(t *testing.T) {
 	})
 }
 
-// The API server is asked about one service account no more often than its pace lets, and about others meanwhile: changing the bindings of an account without end
-// keeps it busy with nothing.
+// The API server receives requests about one service account at a bounded rate, and about others meanwhile: an account
+// whose bindings change all the time causes no further load.
 func TestRightsAreAskedAtAPace(t *testing.T) {
 	asked := map[string]int{}
 	access := NewAccess(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {

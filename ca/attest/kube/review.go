@@ -18,22 +18,22 @@ import (
 	"navarch.io/navarch/store/remote"
 )
 
-// Bounds of TokenReviews. A caller beyond them must try again.
+// Bounds of TokenReviews. Beyond them, only tokens with a remembered result are accepted.
 const (
 	reviewRate   = 50 // per second, in all
 	reviewBurst  = 100
 	sourceRate   = 5 // of one source: an IPv4 address, an IPv6 /64
 	sourceBurst  = 20
 	sourcesKnown = 4096
-	reviewsKept  = 16384 // accepted tokens whose last result is remembered
+	reviewsKept  = 16384 // accepted tokens with a remembered result
 	refusalsKept = 4096
-	// until an accepted token is reviewed again; its result stays valid while the API server does not answer
+	// time after which a token is reviewed again; a positive result stays valid while the API server does not answer
 	reviewStands   = 5 * time.Minute
 	refusalStands  = 30 * time.Second
-	reviewPatience = 5 * time.Second
+	reviewPatience = 5 * time.Second // bound of one request
 )
 
-// Reviews has an API server verify tokens (attest.Reviewer). Safe for concurrent use.
+// Reviews lets an API server verify tokens (attest.Reviewer). Safe for concurrent use.
 type Reviews struct {
 	api      *apiserver.Client
 	cluster  string
@@ -55,7 +55,7 @@ type refusedAt struct {
 	at  time.Time
 }
 
-// NewReviews returns a Reviews whose accepted callers belong to the cluster. It sends no request.
+// NewReviews returns the Reviews of a cluster's API server. All results have that cluster. It sends no request.
 func NewReviews(api *apiserver.Client, cluster string) *Reviews {
 	good, err := lru.New[[sha256.Size]byte, reviewedAt](reviewsKept)
 	if err != nil {
@@ -90,8 +90,9 @@ type tokenReview struct {
 	} `json:"status"`
 }
 
-// Review implements attest.Reviewer. An accepted result stays valid while the API server does not answer; the caller
-// checks the token's end.
+// Review implements attest.Reviewer. A token is reviewed every 5 minutes, a refused one after 30 s. A positive result
+// stays valid while the API server does not answer, or the bounds prevent a request. The caller checks the token's end.
+// Results do not depend on the audiences of later calls: each Reviews must always get the same audiences.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()
@@ -106,7 +107,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 		if known {
 			return before.answer, nil
 		}
-		return attest.Reviewed{}, fmt.Errorf("%w: too many tokens are asked about", attest.ErrUnavailable)
+		return attest.Reviewed{}, fmt.Errorf("%w: too many token reviews are requested", attest.ErrUnavailable)
 	}
 	answer, denied, err := r.ask(ctx, token, audiences)
 	switch {
@@ -123,7 +124,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	return answer, nil
 }
 
-// ask sends a TokenReview. denied is the API server's refusal; err means that it does not answer.
+// ask sends a TokenReview. denied is the API server's refusal; err means that there is no result.
 func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (answer attest.Reviewed, denied, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
@@ -137,7 +138,7 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	name := strings.Split(s.User.Username, ":")
 	switch {
 	case !s.Authenticated:
-		return answer, fmt.Errorf("%w: the API server says: %.200s", attest.ErrDenied, s.Error), nil
+		return answer, fmt.Errorf("%w: the API server refused the token: %.200s", attest.ErrDenied, s.Error), nil
 	case !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(audiences, a) }):
 		// An API server without support for audiences lists none (authentication.k8s.io/v1,
 		// TokenReviewStatus.audiences).
@@ -152,7 +153,8 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	return answer, nil, nil
 }
 
-// source returns the host that a call comes from; "" if unknown.
+// source returns the network that a call comes from: an IPv4 address, or an IPv6 /64. Calls from unknown addresses
+// share a value.
 func source(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

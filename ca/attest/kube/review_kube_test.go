@@ -18,9 +18,10 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// A real API server reviews tokens, with the documented rights: those that are for us name their account and Pod, others are refused, and so is the token of a
-// Pod that was deleted, whose last answer was good. While the API server is away the last answers stand, the good one until its token ends, and no more tokens
-// are asked about from one source than it may have; when it is back it is asked again.
+// A real API server reviews tokens, with the documented rights. Tokens for our audience yield their account and Pod.
+// Others are refused, and so is the token of a deleted Pod whose last review was positive. While the API server is away
+// the last results are used, a positive one until its token ends, and one source may have a bounded number of tokens
+// reviewed. When it is back, tokens are reviewed again.
 func TestKubeReviews(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	c.Kubectl(t, "", "create", "namespace", "shop")
@@ -40,7 +41,7 @@ func TestKubeReviews(t *testing.T) {
 		return token(t, c, append([]string{"--audience=istio-ca", "--bound-object-kind=Pod", "--bound-object-name=" + pod}, more...)...)
 	}
 	stays, goes := of("web-1", "--duration=1h"), of("web-2", "--duration=1h")
-	var later []string // issued while there is somebody who issues
+	var later []string // issued while the API server answers
 	for range sourceBurst + 5 {
 		later = append(later, of("web-1", "--duration=1h"))
 	}
@@ -118,7 +119,7 @@ func TestKubeReviews(t *testing.T) {
 	}
 }
 
-// forge is a token whose signature is another's.
+// forge returns the token with the signature of another one.
 func forge(t *testing.T, token string) string {
 	t.Helper()
 	head, rest, _ := strings.Cut(token, ".")

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// The last good answer about a token stands while the API server is away; a no ends it, and is remembered for a short while. Answers that do not
-// name an audience of ours are no good ones.
+// The last positive result for a token is used while the API server is away. A refusal ends it, and is cached for a
+// short time. A result that does not name one of our audiences is not positive.
 func TestReviews(t *testing.T) {
 	var asked atomic.Int32
 	var away atomic.Bool
@@ -89,7 +89,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// Who asks about tokens without end takes the room of their own address alone.
+// A client that requests token reviews without end uses the capacity of its own address only.
 func TestReviewsAreBounded(t *testing.T) {
 	r := NewReviews(apiservertest.Play(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"status": {"authenticated": false, "error": "no"}}`)

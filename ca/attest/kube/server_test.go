@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// Keys are asked of the API server alone: neither where its answer says that they are, nor where it redirects to.
+// Keys are requested from the API server only: neither from the URL in its response, nor from the target of a
+// redirection.
 func TestKeysOfTheAPIServerAlone(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("somebody else is asked for %s", r.URL)

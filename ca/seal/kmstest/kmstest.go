@@ -1,4 +1,4 @@
-// Package kmstest is a KMS v2 plugin for tests. It can be stopped and resumed, rotate its key, and count its calls.
+// Package kmstest is a KMS v2 plugin for tests. Tests can stop and resume it, rotate its key, and count its calls.
 //
 // Owns: a Unix socket in a temporary directory.
 // Reads: nothing of ours.
@@ -24,10 +24,11 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Plugin is one plugin; its keys survive Stop and Resume.
+// Plugin is one plugin. Its keys survive Stop and Resume.
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
-	Encrypts, Decrypts atomic.Int64
+	Encrypts, Decrypts atomic.Int64 // calls that arrived, also failed ones
+	Refuses            atomic.Bool  // Status and Encrypt fail with InvalidArgument
 
 	t       testing.TB
 	socket  string
@@ -39,7 +40,7 @@ type Plugin struct {
 	done    chan struct{}
 }
 
-// Start runs a plugin until the test ends.
+// Start runs a plugin with one key until the test ends.
 func Start(t testing.TB) *Plugin {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kms") // a test's own directory may be too long for a socket
@@ -56,7 +57,7 @@ func Start(t testing.TB) *Plugin {
 // Socket returns the path of the plugin's socket.
 func (p *Plugin) Socket() string { return p.socket }
 
-// RotateKey makes a new key for further encryptions; older keys still decrypt.
+// RotateKey makes a new key for later encryptions. Older keys still decrypt.
 func (p *Plugin) RotateKey() {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
@@ -74,7 +75,7 @@ func (p *Plugin) RotateKey() {
 	p.keys[p.newest] = gcm
 }
 
-// DropOldKeys makes the plugin forget every key except the newest. Data wrapped by another one is lost.
+// DropOldKeys deletes every key except the newest. Data under the deleted keys no longer decrypts.
 func (p *Plugin) DropOldKeys() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *Plugin) DropOldKeys() {
 	}
 }
 
-// Stop stops the plugin and closes its connections.
+// Stop stops the plugin, if it runs, and closes its connections.
 func (p *Plugin) Stop() {
 	if p.server != nil {
 		p.server.Stop()
@@ -95,7 +96,7 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// Resume starts the plugin again, with its keys.
+// Resume starts the stopped plugin again, with its keys.
 func (p *Plugin) Resume() {
 	p.t.Helper()
 	_ = os.Remove(p.socket)
@@ -109,23 +110,32 @@ func (p *Plugin) Resume() {
 	go func() { defer close(done); _ = server.Serve(listener) }()
 }
 
-// Status implements the protocol.
+var errRefused = status.Error(codes.InvalidArgument, "the plugin refuses")
+
+// Status implements the protocol. The plugin is healthy unless it Refuses.
 func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
+	if p.Refuses.Load() {
+		return nil, errRefused
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &kmsv2.StatusResponse{Version: "v2", Healthz: "ok", KeyId: p.newest}, nil
 }
 
-// Encrypt implements the protocol.
+// Encrypt implements the protocol. It uses the newest key, and adds two annotations.
 func (p *Plugin) Encrypt(_ context.Context, in *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
 	p.Encrypts.Add(1)
+	if p.Refuses.Load() {
+		return nil, errRefused
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &kmsv2.EncryptResponse{Ciphertext: p.keys[p.newest].Seal(nil, nil, in.Plaintext, nil), KeyId: p.newest,
 		Annotations: map[string][]byte{"b.kmstest.navarch.io": []byte("two"), "a.kmstest.navarch.io": []byte("one")}}, nil
 }
 
-// Decrypt implements the protocol.
+// Decrypt implements the protocol. NotFound: the key is unknown, or Encrypt's annotations are missing. InvalidArgument:
+// the ciphertext was changed.
 func (p *Plugin) Decrypt(_ context.Context, in *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
 	p.Decrypts.Add(1)
 	p.mu.Lock()

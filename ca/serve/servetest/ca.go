@@ -41,9 +41,9 @@ var TrustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 // ServerName is the DNS name in the CA's serving certificate.
 const ServerName = "istiod.istio-system.svc"
 
-// CA is a running CA. Safe for concurrent use.
+// CA is a running CA. Safe for concurrent use, except for Up.
 type CA struct {
-	Address string // host:port, unchanged by Down and Up
+	Address string // host:port, the same for the whole test
 
 	t       testing.TB
 	tokens  *ecdsa.PrivateKey
@@ -54,12 +54,14 @@ type CA struct {
 	entries []serve.Entry
 	holders []serve.Holder
 	revoked map[string]bool
+	signed  int
 	server  *grpc.Server
-	Service *serve.Server
+	Service *serve.Server               // made by Start
 	serving map[uint64]*tls.Certificate // by epoch
 }
 
-// Start runs a CA until the test ends. Required fields of cfg that are nil are set.
+// Start runs a CA until the test ends, with authority 1. The CA itself is the default of Authorities, Authenticator,
+// Journal, Revocations and Holders in cfg.
 func Start(t testing.TB, cfg serve.Config) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -91,7 +93,7 @@ func Start(t testing.TB, cfg serve.Config) *CA {
 	return ca
 }
 
-// NewAuthority makes a root.
+// NewAuthority makes a self-signed root of TrustDomain for ten years. The CA does not use it before Sign.
 func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	a, err := issue.SelfSigned(TrustDomain, epoch, 10*365*24*time.Hour, time.Now(), rand.Reader)
 	if err != nil {
@@ -100,7 +102,8 @@ func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	return a
 }
 
-// Sign puts authority a in force, with a bundle of its root and others. The server's own certificate follows.
+// Sign puts authority a in force, with a bundle of its root and those of others. It also replaces the server's own
+// certificate, and increments Publication.
 func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	bundle := []*x509.Certificate{a.Certificate}
 	for _, o := range others {
@@ -127,7 +130,7 @@ func (ca *CA) Roots() []byte {
 	return issue.EncodeCertificates(ca.current.Bundle...)
 }
 
-// Up starts the server at its previous address.
+// Up starts the stopped server at the same address.
 func (ca *CA) Up() {
 	if ca.Address == "" {
 		ca.Address = loopback.For(ca.t)
@@ -144,7 +147,7 @@ func (ca *CA) Up() {
 	go server.Serve(l) //nolint:errcheck // ends with Down
 }
 
-// Down stops the server, if it runs, and aborts its calls.
+// Down stops the server, if it runs, and aborts its calls. State is kept for Up.
 func (ca *CA) Down() {
 	ca.mu.Lock()
 	server := ca.server
@@ -167,23 +170,23 @@ func (ca *CA) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
 		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
 }
 
-// Seal makes the CA unable to sign, for err; nil unseals.
+// Seal makes the CA unable to sign, with err as the reason; nil ends that.
 func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
 
 // BreakJournal makes Append fail with err; nil ends that.
 func (ca *CA) BreakJournal(err error) { ca.mu.Lock(); ca.journal = err; ca.mu.Unlock() }
 
-// Revoke revokes a serial number or a SPIFFE ID.
+// Revoke revokes a serial number (serve.Serial) or a SPIFFE ID.
 func (ca *CA) Revoke(what string) { ca.mu.Lock(); ca.revoked[what] = true; ca.mu.Unlock() }
 
-// Entries returns the journalled entries.
+// Entries returns a copy of the journalled entries, in order of time.
 func (ca *CA) Entries() []serve.Entry {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return append([]serve.Entry(nil), ca.entries...)
 }
 
-// Reports returns the agents' reports of held bundles.
+// Reports returns a copy of the agents' reports of root bundles, in order of time.
 func (ca *CA) Reports() []serve.Holder {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -194,7 +197,15 @@ func (ca *CA) Reports() []serve.Holder {
 func (ca *CA) Current() (*serve.Current, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
+	ca.signed++
 	return ca.current, ca.sealed
+}
+
+// Signed counts the calls of Current: one for each certificate that is signed.
+func (ca *CA) Signed() int {
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	return ca.signed
 }
 
 // Append implements serve.Journal.
@@ -226,7 +237,8 @@ func (ca *CA) RevokedSerial(serial string) bool {
 	return ca.revoked[serial]
 }
 
-// Token makes a token for ns and sa: a payload and its ECDSA signature, as expensive to verify as an ES256 JWT.
+// Token makes a token for a service account in a namespace. It is a payload with its ECDSA signature, as expensive to
+// verify as an ES256 JWT.
 func (ca *CA) Token(ns, sa string) string {
 	payload := ns + "/" + sa
 	sum := sha256.Sum256([]byte(payload))
@@ -237,7 +249,8 @@ func (ca *CA) Token(ns, sa string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// Authenticate implements attest.Authenticator: by the token if there is one, else by the connection's certificate.
+// Authenticate implements attest.Authenticator. It uses the token if the call has one, else the connection's
+// certificate.
 func (ca *CA) Authenticate(ctx context.Context) (attest.Caller, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if values := md.Get("authorization"); len(values) > 0 {

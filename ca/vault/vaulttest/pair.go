@@ -1,4 +1,4 @@
-// Package vaulttest is a test kit that makes the content of TLS Secrets.
+// Package vaulttest is a test kit for the content of TLS Secrets.
 //
 // Owns: nothing.
 // Reads: nothing of ours.
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Pair returns a new private key and its self-signed certificate, which ends in an hour, as PEM (PKCS #8), and the key
-// itself.
+// Pair returns a self-signed certificate and its new P-256 key as PEM (PKCS #8), and the key itself. The certificate
+// expires in an hour. Errors fail the test.
 func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

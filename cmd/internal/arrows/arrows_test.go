@@ -1,6 +1,7 @@
-// Package arrows holds the arrows between our packages: who may import whom (packages_test.go), what tests import beside that
-// (kits_test.go), and which outside libraries belong to one place (libraries_test.go). What the tables do not list is refused. Its tests
-// also hold the pages to the code, and names and comments to plain words.
+// Package arrows checks the import arrows between our packages (packages_test.go), the further imports of tests
+// (kits_test.go), and the packages that may import certain outside libraries (libraries_test.go). An import that the
+// tables do not list is refused. Its tests also compare the pages with the code, and check names and comments for plain
+// words.
 package arrows
 
 import (
@@ -63,7 +64,7 @@ func row(table map[string][]string, name string) ([]string, bool) {
 	return nil, false
 }
 
-// allowed is what a package, or its tests, may import of ours; false: the package has no row.
+// allowed returns the packages of ours that a package, or its tests, may import; false: the package has no row.
 func allowed(from string, tests bool) ([]string, bool) {
 	patterns, known := row(may, from)
 	patterns = slices.Clone(patterns)
@@ -76,7 +77,7 @@ func allowed(from string, tests bool) ([]string, bool) {
 	return patterns, known
 }
 
-// refusals says what is wrong with one package's imports.
+// refusals returns the errors in one package's imports.
 func refusals(p listed) []string {
 	var bad []string
 	from := strings.TrimPrefix(p.ImportPath, module)
@@ -100,7 +101,7 @@ func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, name) })
 }
 
-// refusal says what is wrong with one import of a package that may have those of ours.
+// refusal returns the errors of one import by a package that may import the packages in own.
 func refusal(from, imported string, own []string) (bad []string) {
 	if to, ours := strings.CutPrefix(imported, module); ours {
 		if !matchesAny(own, to) {
@@ -116,7 +117,7 @@ func refusal(from, imported string, own []string) (bad []string) {
 	return bad
 }
 
-// unused lists arrows that nobody uses: a table that allows more than there is says nothing about the design.
+// unused lists unused arrows: a table that permits more than the code uses does not describe the design.
 func unused(all []listed) (bad []string) {
 	for _, t := range []struct {
 		name    string
@@ -172,7 +173,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// The test of the test: arrows that must be refused are.
+// This checks the check itself: imports that must be refused are refused.
 func TestArrowsRefuse(t *testing.T) {
 	for _, p := range []listed{
 		{ImportPath: module + "push/build/cluster", Imports: []string{module + "store/mirror"}},
@@ -193,7 +194,8 @@ func TestArrowsRefuse(t *testing.T) {
 	}
 }
 
-// Programs that plan link the types that EnvoyFilters may name; without, they would refuse such patches.
+// Programs that plan link the Go types that EnvoyFilters may name. Without a type they would refuse patches that name
+// it.
 func TestProgramsLinkEnvoyTypes(t *testing.T) {
 	programs := 0
 	for _, p := range packages(t) {

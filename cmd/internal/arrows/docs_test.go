@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// named finds packages and tests in the words of a page, as they stand there: `push/serve` `TestOne`, `TestOther`.
+// named matches packages and tests in a page, as in: `push/serve` `TestOne`, `TestOther`.
 var named = regexp.MustCompile("`([a-z0-9]+(?:/[a-z0-9-]+)+)`|`(Test[A-Za-z0-9]+)`")
 
-// Every test that the pages of promises and of security name is there, in the package that stands before it; and every
-// "cannot" of the security page names one: each row of a table that begins with "cannot", and each part of a cell below "cannot (test)".
+// Every test that the pages of promises and of security name exists in the package before it. Every "cannot" of the
+// security page names a test: each row of a table that begins with "cannot", and each part of a cell below "cannot
+// (test)".
 func TestPagesNameTestsThatExist(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	tests := map[string]map[string]bool{}
@@ -61,7 +62,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// cells are those of a row of a table.
+// cells returns the cells of a row of a table.
 func cells(row string) (all []string) {
 	for _, cell := range strings.Split(strings.Trim(row, "|"), "|") {
 		all = append(all, strings.TrimSpace(cell))
@@ -69,8 +70,8 @@ func cells(row string) (all []string) {
 	return all
 }
 
-// withoutTest are the parts of a cell that name no test. Parts end with a semicolon, but for those in brackets; "-" says that there is nothing
-// which cannot be done.
+// withoutTest returns the parts of a cell without the name of a test. A semicolon outside of brackets ends a part; "-"
+// is a cell without parts.
 func withoutTest(cell string) (missing []string) {
 	depth, part := 0, ""
 	for _, c := range cell + ";" {
@@ -107,7 +108,7 @@ func TestCellsWithoutTests(t *testing.T) {
 	}
 }
 
-// testsOf are the names of the tests in a folder.
+// testsOf returns the names of the tests in a folder.
 func testsOf(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
@@ -135,11 +136,11 @@ var (
 	pathLike = regexp.MustCompile(`^(?:[\w.-]+/)*[\w.-]+\.(?:go|md|txt|proto)$|^(?:store|push|shard|ca|cmd|loadtest|deploy)/[\w./*-]*$`)
 )
 
-// notThere are folders that ARCHITECTURE.md says are not there yet.
+// notThere are folders that ARCHITECTURE.md lists as planned.
 var notThere = []string{"store/source/kube"}
 
-// missingFiles are the files and folders that a paragraph (or a row of a table) names and that are not there. A name without a folder is of
-// one of the folders that the paragraph names.
+// missingFiles returns the files and folders that a paragraph (or a row of a table) names and that do not exist. A name
+// without a folder may be in any folder that the paragraph names.
 func missingFiles(root, paragraph string) (missing []string) {
 	folders := []string{"."}
 	exists := func(path string) bool {
@@ -166,7 +167,7 @@ func missingFiles(root, paragraph string) (missing []string) {
 	return missing
 }
 
-// ARCHITECTURE.md names no file that there is not.
+// Every file that ARCHITECTURE.md names exists.
 func TestArchitectureNamesFiles(t *testing.T) {
 	const root = "../../.."
 	raw, err := os.ReadFile(root + "/ARCHITECTURE.md")
@@ -205,7 +206,7 @@ func TestPackagesHavePages(t *testing.T) {
 	}
 }
 
-// ARCHITECTURE.md is read in one go: 40 KB at most.
+// ARCHITECTURE.md has at most 40 KB, so that it can be read at once.
 func TestArchitectureIsShort(t *testing.T) {
 	const most = 40 << 10
 	if page, err := os.Stat("../../../ARCHITECTURE.md"); err != nil || page.Size() > most {
@@ -213,7 +214,7 @@ func TestArchitectureIsShort(t *testing.T) {
 	}
 }
 
-// README leads to every page for operators, in at most 200 lines (issue 13).
+// README links every page for operators, and has at most 200 lines.
 func TestReadmeLeadsToEveryPage(t *testing.T) {
 	const root, most = "../../..", 200
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))

@@ -9,10 +9,12 @@ import (
 	"testing"
 )
 
-// saysErrors is how a comment says which errors there are. What implements an interface has the errors that the interface says.
+// saysErrors matches a comment that describes errors. A method that implements an interface has the errors that the
+// interface describes.
 var saysErrors = regexp.MustCompile(`(?i)\berr|error|fail|refus|wrong|invalid|denied|cannot|\bnil\b|says why|status\.|gRPC status|implements`)
 
-// silentErrors are the exported functions, and methods of exported types, of a file that return an error, and whose comment does not say which.
+// silentErrors returns the exported functions, and methods of exported types, of a file that return an error which
+// their comment does not describe.
 func silentErrors(t *testing.T, name string, source []byte) (silent []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -36,7 +38,7 @@ func silentErrors(t *testing.T, name string, source []byte) (silent []string) {
 	return silent
 }
 
-// Exported functions say which errors they return, and when (issue 13).
+// Comments of exported functions describe the returned errors and their causes.
 func TestErrorsAreSaid(t *testing.T) {
 	for name, source := range worktree(t, "../../..", "*.go") {
 		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".pb.go") {

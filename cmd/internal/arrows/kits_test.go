@@ -1,6 +1,7 @@
 package arrows
 
-// testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
+// testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests
+// alone.
 var testsMay = map[string][]string{
 	"ca/agent":       {"ca/issue", "ca/serve", "ca/serve/servetest", "push/envoytest", "store/loopback"},
 	"ca/attest/kube": {"store/apiserver/apiservertest"}, "ca/istioca": {"store/apiserver/apiservertest"}, "ca/registrar": {"store/apiserver/apiservertest"}, "store/status": {"store/apiserver/apiservertest"},
@@ -16,9 +17,13 @@ var testsMay = map[string][]string{
 	"push/build/extension":      {"push/build/patch/envoytypes", "push/envoytest", "store/loopback"},
 	"push/build/listener":       {"push/envoytest", "store/loopback"},
 	"push/build/patch":          {"push/build/patch/envoytypes"},
+	"push/build/secret":         {"push/envoytest", "store/credential"},
 	"push/build/vhost":          {"push/envoytest", "push/build/route", "push/traffic"},
+	"push/gateways":             {"push/envoytest"},
+	"push/meaning":              {"deploy/docs", "push/build/vhost", "push/envoytest", "push/plan", "push/resolve", "push/view", "store/ingest", "store/loopback", "store/mirror", "store/normal", "store/source/files"},
 	"push/inspect":              {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan", "store/normal"},
-	"push/plan":                 {"push/agentapi", "push/envoytest", "push/istiometrics", "store/loopback", "store/proxyconfig", "push/build/cluster", "push/build/endpoint", "push/build/secret"},
+	"push/preview":              {"push/resolve"},
+	"push/plan":                 {"push/agentapi", "push/envoytest", "push/istiometrics", "push/meaning", "push/preview", "store/loopback", "store/proxyconfig", "push/build/cluster", "push/build/endpoint", "push/build/secret", "push/walk"},
 	"push/plan/telemetry":       {"push/pool", "store/mirror"},
 	"push/quarantine/share":     {"store/kv/kvtest"},
 	"push/machines":             {"store/kv/kvtest"},

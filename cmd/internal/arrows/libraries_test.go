@@ -1,6 +1,6 @@
 package arrows
 
-// only lists outside libraries that belong to one place, and the place.
+// only maps outside libraries that a single place may import to that place.
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"go.etcd.io/etcd/server":       {"store/kv/embedded"},

@@ -3,7 +3,8 @@ package arrows
 // everywhere may be imported by every package that is not a leaf itself.
 var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/model", "store/origin", "store/problem", "push/xds"}
 
-// may lists what each package may import beside `everywhere`, layer by layer. "*" at the end stands for all below.
+// may lists the packages that each package may import in addition to `everywhere`, layer by layer. "*" at the end
+// matches all packages below.
 var may = map[string][]string{
 	// The configuration, from its sources to records in etcd and to snapshots of them.
 	"store/origin":                  {},
@@ -20,9 +21,10 @@ var may = map[string][]string{
 	"store/durable":                 {},
 	"store/protowalk":               {},
 	"store/pullsecret":              {},
+	"store/credential":              {},
 	"store/remote":                  {},
 	"store/turns":                   {},
-	"store/scan":                    {},
+	"store/scan":                    {"store/loop"},
 	"store/scrape":                  {},
 	"store/bypass":                  {},
 	"store/kv":                      {"store/model"},
@@ -35,15 +37,15 @@ var may = map[string][]string{
 	"store/clock":                   {"store/kv"},
 	"store/lead":                    {"store/kv"},
 	"store/isolation":               {},
-	"store/normal":                  {"store/bypass", "store/isolation", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret", "store/scan"},
+	"store/normal":                  {"store/bypass", "store/credential", "store/isolation", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret", "store/scan"},
 	"store/normal/fields":           {},
 	"store/source/files":            {"store/object", "store/scan"},
 	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object"},
 	"store/source/remote":           {"store/apiserver", "store/kv", "store/object", "store/source/kube"},
-	"store/ingest":                  {"store/analysis", "store/crash", "store/ingest/faults", "store/ingest/lookup", "store/isolation", "store/normal", "store/object", "store/kv", "store/removal", "store/smallset", "store/watchdog", "store/weight"},
+	"store/ingest":                  {"store/analysis", "store/crash", "store/ingest/faults", "store/ingest/lookup", "store/isolation", "store/normal", "store/object", "store/kv", "store/credential", "store/removal", "store/smallset", "store/watchdog", "store/weight"},
 	"store/ingest/faults":           {"store/normal", "store/object"},
 	"store/ingest/lookup":           {"store/isolation", "store/normal", "store/object", "store/smallset"},
-	"store/weight":                  {"store/model"},
+	"store/weight":                  {"store/model", "store/smallset"},
 	"store/analysis":                {"store/normal", "store/object", "store/smallset"},
 	"store/tenants":                 {"store/isolation", "store/kv"},
 	"store/mirror":                  {"store/durable", "store/kv", "store/watchdog"},
@@ -66,11 +68,14 @@ var may = map[string][]string{
 	// From snapshots to what proxies are sent.
 	"push/xds":                    {"store/protowalk"},
 	"push/agentapi":               {},
-	"push/view":                   {"store/mirror", "store/normal/fields", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
+	"push/view":                   {"store/mirror", "store/normal/fields", "store/protowalk", "store/proxyconfig", "push/extension", "push/gateways", "push/traffic", "push/virtualservice"},
 	"push/access":                 {"push/extension", "push/view", "store/mirror", "push/traffic"},
 	"push/resolve":                {"store/crash", "store/mirror"},
 	"push/traffic":                {},
 	"push/virtualservice":         {},
+	"push/walk":                   {"push/build/jwt"}, // the key set of an issuer whose keys are missing
+	"push/meaning":                {"push/inspect", "push/manifest", "push/walk"},
+	"push/gateways":               {"store/scrape"}, // the ports of the agent and of Envoy itself
 	"push/extension":              {"store/pullsecret"},
 	"push/istiometrics":           {},
 	"push/build/patch":            {},
@@ -93,12 +98,13 @@ var may = map[string][]string{
 	"push/pool":                   {},
 	"push/manifest":               {},
 	"push/plan":                   {"store/crash", "store/mirror", "store/watchdog", "store/weight", "push/access", "push/extension", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*", "push/virtualservice"},
+	"push/preview":                {"store/mirror", "store/normal", "store/object", "push/build/vhost", "push/inspect", "push/manifest", "push/meaning", "push/plan", "push/view"},
 	"push/plan/layer":             {"push/pool", "push/manifest"},
 	"push/plan/input":             {"store/mirror", "store/proxyconfig", "push/access", "push/view", "push/build/*", "push/pool", "push/plan/layer", "push/traffic", "push/virtualservice"},
-	"push/plan/host":              {"push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},
+	"push/plan/host":              {"push/gateways", "push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/front":             {"push/view", "push/plan/host", "push/plan/input", "push/plan/layer"},
 	"push/plan/routes":            {"store/proxyconfig", "push/view", "push/build/patch", "push/build/route", "push/build/vhost", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer"},
-	"push/plan/front/*":           {"push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/front/envoy", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/routes", "push/plan/telemetry", "push/traffic", "push/virtualservice"},
+	"push/plan/front/*":           {"push/gateways", "push/plan/inbound", "push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/front/envoy", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/routes", "push/plan/telemetry", "push/traffic", "push/virtualservice"},
 	"push/plan/telemetry":         {"push/istiometrics", "push/view", "push/build/telemetry", "push/plan/host", "push/plan/input"},
 	"push/plan/nametable":         {"push/agentapi", "push/manifest", "push/plan/host", "push/plan/layer", "push/pool"},
 	"push/plan/inbound":           {"push/extension", "push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry", "push/traffic"},
@@ -106,7 +112,8 @@ var may = map[string][]string{
 	"push/delta":                  {"push/manifest", "store/protowalk"},
 	"push/fanout":                 {"store/watchdog"},
 	"push/budget":                 {},
-	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
+	"push/ledger":                 {},
+	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/ledger", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
 	"push/inspect":                {"push/extension", "push/manifest", "store/mirror", "push/traffic"},
 	"push/identities":             {"push/build/identity", "ca/attest", "store/asof", "store/loop", "store/mirror"},
 	"push/machines":               {"push/view", "store/kv", "store/machines", "store/mirror"},
@@ -151,16 +158,19 @@ var may = map[string][]string{
 	"loadtest/report":      {"loadtest/gauge"},
 	"loadtest/report/page": {"loadtest/gauge", "loadtest/report"},
 	"loadtest/proxy":       {"loadtest/gauge"},
+	"loadtest/router":      {"loadtest/gauge", "store/loopback"},
 	"loadtest/attack":      {"store/protowalk"},
+	"loadtest/edge":        {},
 	"loadtest/cluster":     {"deploy/chart/files/injection", "deploy/testcluster/controlplane", "loadtest/gauge"},
-	"loadtest/scene":       {"loadtest/attack", "loadtest/cluster", "loadtest/gauge", "store/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
+	"loadtest/scene":       {"loadtest/attack", "loadtest/cluster", "loadtest/gauge", "store/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report", "loadtest/router"},
 
-	// Programs, and what is installed with them.
-	"cmd/*":               {"*"},
-	"cmd/navarchctl/dump": {"push/inspect"},
-	"cmd/navarchctl/show": {"cmd/navarchctl/dump"},
-	"deploy/*":            {"*"},
+	// Programs, and files that are installed with them.
+	"cmd/*":                    {"*"},
+	"cmd/navarchctl/accesslog": {},
+	"cmd/navarchctl/dump":      {"push/inspect"},
+	"cmd/navarchctl/show":      {"cmd/navarchctl/dump", "push/meaning", "push/preview"},
+	"deploy/*":                 {"*"},
 }
 
-// leaves import nothing of ours but what their row says.
+// leaves import only the packages of ours in their own row.
 var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "store/normal/fields", "push/xds", "push/agentapi", "shard/ring", "store/loopback", "store/programs", "store/remote", "store/turns", "store/smallset", "store/scan"}

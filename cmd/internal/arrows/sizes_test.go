@@ -45,8 +45,8 @@ func oversized(name string, source []byte) (found []string) {
 	return found
 }
 
-// worktree are the files of this worktree whose names match a pattern of git's (none: all), new ones among them, with what is in them. Where there is no
-// worktree the test is skipped.
+// worktree yields the files of this worktree whose names match a git pattern (no pattern: all), including new ones,
+// with their contents. It skips the test outside of a worktree.
 func worktree(t *testing.T, root string, patterns ...string) iter.Seq2[string, []byte] {
 	t.Helper()
 	list := exec.Command("git", append([]string{"ls-files", "-co", "--exclude-standard"}, patterns...)...)
@@ -66,7 +66,7 @@ func worktree(t *testing.T, root string, patterns ...string) iter.Seq2[string, [
 	}
 }
 
-// Files and functions are small, because concepts are.
+// Files and functions are below the size limits.
 func TestSizes(t *testing.T) {
 	const root = "../../.."
 	for name, source := range worktree(t, root, "*.go") {

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// declared are the functions, methods and types of Go files: as Name, Type.Name, and package.Name, package.Type.Name.
+// declared returns the names of the functions, methods and types of Go files, each in the forms Name, Type.Name,
+// package.Name and package.Type.Name.
 func declared(t *testing.T, files []string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -52,8 +53,8 @@ func declared(t *testing.T, files []string) map[string]bool {
 	return names
 }
 
-// filesOf are the Go files that a cell of a table names: a folder stands for those in it, and a name without a folder is of the folder
-// before it.
+// filesOf returns the Go files in a cell of a table: a folder means all of its files, and a name without a folder
+// belongs to the previous folder.
 func filesOf(root, cell string) (files []string) {
 	folder := ""
 	for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
@@ -72,7 +73,8 @@ func filesOf(root, cell string) (files []string) {
 	return files
 }
 
-// missingSteps are the functions of a row (step, functions, files) that are not in its files.
+// missingSteps returns the functions of a row (step, functions, files) that are not declared in its files, and the
+// number of all functions of the row.
 func missingSteps(t *testing.T, root, row string) (functions int, missing []string) {
 	t.Helper()
 	cells := strings.Split(strings.Trim(row, "| "), "|")
@@ -88,7 +90,7 @@ func missingSteps(t *testing.T, root, row string) (functions int, missing []stri
 	return functions, missing
 }
 
-// The walk through the code names functions that are there, in the files that it names.
+// Each row of ARCHITECTURE.md's walk through the code names functions that exist in the files that it names.
 func TestWalkNamesFunctions(t *testing.T) {
 	const root = "../../.."
 	raw, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
@@ -122,10 +124,10 @@ func TestWalkNamesFunctions(t *testing.T) {
 	}
 }
 
-// dotted are code spans that name something in Go: `package.Name`, `Type.method`, `package.Type.Method`.
+// dotted matches code spans that name something in Go: `package.Name`, `Type.method`, `package.Type.Method`.
 var dotted = regexp.MustCompile(`^\w+\.(\w+)(?:\.(\w+))?$`)
 
-// unknownNames are those of dotted code spans of a page that are no identifier of the repository.
+// unknownNames returns the dotted code spans of a page that are not identifiers of the repository.
 func unknownNames(page string, identifiers map[string]bool) (names int, unknown []string) {
 	for _, match := range quoted.FindAllStringSubmatch(page, -1) {
 		parts := dotted.FindStringSubmatch(match[1])
@@ -142,7 +144,7 @@ func unknownNames(page string, identifiers map[string]bool) (names int, unknown 
 	return names, unknown
 }
 
-// What ARCHITECTURE.md names beside the walk, as package.Name or Type.method, is there too: a rename of code reaches its prose.
+// Identifiers that ARCHITECTURE.md names outside of the walk, as package.Name or Type.method, exist in the code.
 func TestArchitectureNamesIdentifiers(t *testing.T) {
 	const root = "../../.."
 	identifiers := map[string]bool{}

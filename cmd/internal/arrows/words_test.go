@@ -13,9 +13,9 @@ import (
 	"unicode"
 )
 
-// private are words that only this project understood, with what is said instead: standard terms of Envoy, Kubernetes, etcd and SPIFFE, and
-// one meaning for each word (issue 13). They are refused, in these forms, in identifiers, comments, names of files, documents, and what
-// programs print (string literals outside of tests, so also metrics and flags).
+// private are words that only this project understood, each with its replacement: standard terms of Envoy, Kubernetes,
+// etcd and SPIFFE, and one meaning for each word. They are refused, in these forms, in identifiers, comments, names of
+// files, documents, and output of programs (string literals outside of tests, so also metrics and flags).
 var private = map[string]string{
 	"verdicts?":                  "decision, outcome; of a resource: quarantine",
 	"witness(?:es)?":             "reporter, marker",
@@ -55,7 +55,8 @@ var private = map[string]string{
 	"state-of-world|worldstate":  "sotw",
 }
 
-// inNames are refused in identifiers of Go alone, since what they mean there another word says: as words of prose they are ordinary.
+// inNames are words that are refused in identifiers of Go only, each with the word that expresses its meaning there. In
+// prose they are permitted.
 var inNames = map[string]string{
 	"tells?|told|telling": "emit, notify, report, say",
 	"bare":                "placeholder; without what it is without",
@@ -63,7 +64,7 @@ var inNames = map[string]string{
 	"feeds?|fed|feeding":  "fill, parse",
 }
 
-// ordinary are places where such a word is not ours: a file (or the end of its path) and the word.
+// ordinary maps words to the files (or ends of their paths) in which they have a standard meaning, and are permitted.
 var ordinary = map[string][]string{
 	"draft":   {"loadtest/report/schema_test.go"},                                            // json-schema.org/draft
 	"verdict": {"deploy/redirect/kernel/encode.go"},                                          // expr.Verdict of nftables
@@ -93,7 +94,8 @@ func wordsOf(text string) (words []string) {
 	return words
 }
 
-// spoken calls say with what a Go file says in our own words, and the line: identifiers, comments, and, of programs, string literals.
+// spoken calls say with each of our own texts in a Go file, and its line: identifiers, comments, and for programs
+// string literals.
 func spoken(name string, source []byte, say func(line int, text string, identifier bool)) {
 	files := token.NewFileSet()
 	file := files.AddFile(name, -1, len(source))
@@ -112,12 +114,12 @@ func spoken(name string, source []byte, say func(line int, text string, identifi
 
 var refusedNames = anyOf(inNames)
 
-// anyOf matches a word that is a key of a table.
+// anyOf returns an expression that matches every key of a table.
 func anyOf(words map[string]string) *regexp.Regexp {
 	return regexp.MustCompile("^(?:" + strings.Join(slices.Sorted(maps.Keys(words)), "|") + ")$")
 }
 
-// privateWords are the refused words of one file, each with its line.
+// privateWords returns the refused words of one file, each with its line.
 func privateWords(refused *regexp.Regexp, name string, source []byte) (found []string) {
 	say := func(line int, text string, identifier bool) {
 		for _, word := range wordsOf(text) {
@@ -139,7 +141,7 @@ func privateWords(refused *regexp.Regexp, name string, source []byte) (found []s
 	return found
 }
 
-// Nothing is called by a word that only we understand.
+// No identifier, comment, file name, document or text of a program contains a word of the table private.
 func TestPlainWords(t *testing.T) {
 	refused := anyOf(private)
 	const root = "../../.."

@@ -20,7 +20,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// node is a sidecar of one namespace.
+// node returns the node of a sidecar in one namespace.
 func node(namespace int) view.Node {
 	ns := fmt.Sprintf("ns-%03d", namespace)
 	return view.Node{ID: "sidecar~10.9.0.1~client." + ns + "~" + ns + ".svc.cluster.local", Name: "client", Namespace: ns,
@@ -30,8 +30,8 @@ func node(namespace int) view.Node {
 
 func snapshotOf(w mesh) *mirror.Snapshot { return mirror.Empty().Apply(1, w.records(), nil).New }
 
-// BenchmarkEdit is plan and build of one edit that touches one service, sending left out, seen by ten namespaces: it
-// should be flat in the number of services.
+// BenchmarkEdit measures plan and build of an edit of one service, which ten namespaces see; sending is left out. The
+// result should not grow with the number of services.
 func BenchmarkEdit(b *testing.B) {
 	for _, services := range []int{500, 1000, 2000, 4000} {
 		w := mesh{services}
@@ -57,8 +57,8 @@ func BenchmarkEdit(b *testing.B) {
 	}
 }
 
-// BenchmarkJoin is the first proxy of a namespace: its whole outbound side is planned, and built where no other
-// namespace has the same.
+// BenchmarkJoin measures the join of the first proxy of a namespace: its whole outbound side is planned, and the parts
+// are built that no other namespace has.
 func BenchmarkJoin(b *testing.B) {
 	for _, services := range []int{500, 1000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
@@ -71,8 +71,8 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is a replica that starts from an etcd with 1,000 services and 4,000 endpoints, until its snapshot is
-// complete and the first proxy is planned. Target: 2 s.
+// BenchmarkStart measures the start of a replica from an etcd with 1,000 services and 4,000 endpoints, until its
+// snapshot is complete and the first proxy is planned. Target: 2 s.
 func BenchmarkStart(b *testing.B) {
 	etcd := kvtest.Start(b)
 	fill(b, etcd.Store, mesh{1000})
@@ -119,8 +119,8 @@ func fill(b *testing.B, store *kv.Store, w mesh) {
 	}
 }
 
-// BenchmarkSnapshotMemory is the heap that a snapshot of 1,000 services and 4,000 endpoints holds, decoded from
-// canonical bytes as a mirror does. Target: 100 MB.
+// BenchmarkSnapshotMemory measures the heap of a snapshot of 1,000 services and 4,000 endpoints, decoded from canonical
+// bytes as a mirror does. Target: 100 MB.
 func BenchmarkSnapshotMemory(b *testing.B) {
 	var encoded [][]byte
 	var keys []model.Key

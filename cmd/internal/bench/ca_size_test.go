@@ -38,8 +38,8 @@ import (
 
 var trustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 
-// authority is the whole CA as navarchd has it: an embedded etcd that syncs its log to disk, the keyring and its journal
-// in it, tokens verified against a JWKS file, the server behind TLS on loopback.
+// authority is the whole CA as navarchd runs it: an embedded etcd that syncs its log to disk, the keyring and its
+// journal in it, verification of tokens by a JWKS file, and the server behind TLS on loopback.
 type authority struct {
 	ring    *keyring.Keyring
 	server  *serve.Server
@@ -48,7 +48,7 @@ type authority struct {
 	roots   *x509.CertPool
 }
 
-// newAuthority runs one until the test ends; key signs tokens.
+// newAuthority runs a CA until the test ends; key is the key of the token issuer.
 func newAuthority(b testing.TB, limits serve.Limits, key *ecdsa.PrivateKey) *authority {
 	b.Helper()
 	must := func(err error) {
@@ -120,7 +120,7 @@ func (a *authority) listen(b testing.TB) {
 	a.address = l.Addr().String()
 }
 
-// Current, Append and the two below are what cmd/navarchd/adapters.go has.
+// Current and the methods below implement the interfaces of the CA service, as those in cmd/navarchd/adapters.go do.
 func (a *authority) Current() (*serve.Current, error) {
 	s := a.ring.State()
 	if s.Active == nil {
@@ -178,7 +178,7 @@ var request = sync.OnceValues(func() (string, *ecdsa.PrivateKey) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), key
 })
 
-// certificate gets one by token, to renew with.
+// certificate requests a certificate with a token, for later renewals.
 func (a *authority) certificate(b testing.TB, account int) *tls.Certificate {
 	b.Helper()
 	csr, key := request()
@@ -192,8 +192,8 @@ func (a *authority) certificate(b testing.TB, account int) *tls.Certificate {
 	return &tls.Certificate{PrivateKey: key, Certificate: [][]byte{block.Bytes}}
 }
 
-// BenchmarkServeCA measures nothing: it is the CA of a process of its own, so that a storm's client is not counted with it.
-// It ends with its standard input.
+// BenchmarkServeCA measures nothing: it runs the CA in a separate process, so that the costs of a storm's clients are
+// not counted with it. It ends with its standard input.
 func BenchmarkServeCA(t *testing.B) {
 	file := os.Getenv("BENCH_CA")
 	if file == "" {
@@ -215,7 +215,7 @@ func BenchmarkServeCA(t *testing.B) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// elsewhere starts a CA in a process of its own. peak is the most memory that it had so far, resident, in bytes.
+// elsewhere starts a CA in a separate process. peak returns the greatest resident memory so far, in bytes.
 func elsewhere(b testing.TB) (a *authority, peak func() uint64) {
 	b.Helper()
 	key := signingKey(b)
@@ -271,7 +271,7 @@ func cpu(b testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// counter gives numbers out.
+// counter counts upwards and returns each number once.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) next() int { return int(c.n.Add(1) - 1) }

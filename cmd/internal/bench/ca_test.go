@@ -19,10 +19,10 @@ import (
 	"navarch.io/navarch/ca/serve"
 )
 
-// BenchmarkCSR is certificates a second, client and server on this machine, journal and token check real: first ones on a
-// new TLS connection with a token of their own each (target: 1,000 on two cores), and renewals on connections that stay
-// (target: 4,000). cpu-us/op is the CPU time of both sides: 2e6 divided by it is what two cores would do that have
-// nothing else to do.
+// BenchmarkCSR measures certificates per second, with client and server on this machine and with the real journal and
+// token check. First certificates use a new TLS connection and a separate token each (target: 1,000 on two cores), and
+// renewals use open connections (target: 4,000). cpu-us/op is the CPU time of both sides: 2e6 divided by it is the rate
+// of two otherwise idle cores.
 func BenchmarkCSR(b *testing.B) {
 	for _, fresh := range []bool{true, false} {
 		b.Run(map[bool]string{false: "open", true: "new-connection"}[fresh], func(b *testing.B) {
@@ -65,8 +65,8 @@ func BenchmarkCSR(b *testing.B) {
 	}
 }
 
-// storm is n requests at once over `clients` clients with two connections each: a tenth with bad tokens, a tenth for first
-// certificates, the rest renewals. Who is refused with ResourceExhausted tries again, as agents do.
+// storm is n concurrent requests over `clients` clients with two connections each: a tenth with bad tokens, a tenth for
+// first certificates, the rest renewals. A client that gets ResourceExhausted retries, as agents do.
 type storm struct {
 	n, clients int
 	waits      [2][]time.Duration // renewals, first
@@ -145,8 +145,9 @@ func p99(d []time.Duration) time.Duration {
 	return d[len(d)*99/100]
 }
 
-// BenchmarkCSRStorm is one storm of 50,000. Targets: every good one is served, no bad one, the 99th percentile of first
-// certificates within 10 s. The CA is a process of its own, whose greatest resident memory is reported.
+// BenchmarkCSRStorm measures a storm of 50,000 certificate requests. Targets: every valid request is served, no invalid
+// one is, and the 99th percentile of first certificates is at most 10 s. The CA is a process of its own, whose greatest
+// resident memory is reported.
 func BenchmarkCSRStorm(b *testing.B) {
 	for range b.N {
 		s := &storm{n: 50000, clients: 100}

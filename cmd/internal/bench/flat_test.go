@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Plan and build of an edit of one VirtualService are flat in the number of services: what they allocate, which is what
-// lists that are copied show in, grows by less than a seventh from 500 to 4,000.
+// The cost of planning and building an edit of one VirtualService does not grow with the number of services: its
+// allocations, which would show copied lists, grow by less than a seventh from 500 to 4,000 services.
 func TestEditAllocatesAlike(t *testing.T) {
 	const scopes, edits = 3, 60
 	allocated := map[int]float64{}
@@ -27,7 +27,7 @@ func TestEditAllocatesAlike(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			planner.Apply(change)
 			runtime.ReadMemStats(&after)
-			if i >= edits/2 { // the first ones fill tables
+			if i >= edits/2 { // the first edits fill tables
 				allocated[services] += float64(after.TotalAlloc-before.TotalAlloc) / (edits / 2) / scopes
 			}
 		}

@@ -1,5 +1,5 @@
-// Package bench measures what Navarch promises about speed and memory, over the real stages; `make bench` prints the
-// figures as a table. Amounts of work are held by tests in the packages themselves; nothing here is timed in a test.
+// Package bench measures the speed and memory of the real stages; `make bench` prints the figures as a table. Tests in
+// the packages themselves limit the amounts of work; no test here measures time.
 package bench
 
 import (
@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mesh is a mesh of `services` services over `services/10` namespaces, each with an HTTP and a TCP port and four
-// pods: world A of the load figures, at any size.
+// mesh is a mesh of `services` services in `services/10` namespaces, each with an HTTP port, a TCP port and four Pods:
+// world A of the load figures, at any size.
 type mesh struct{ services int }
 
 func (w mesh) namespaces() int { return max(1, w.services/10) }
@@ -23,7 +23,7 @@ func (w mesh) host(i int) string {
 	return fmt.Sprintf("svc-%04d.%s.svc.cluster.local", i, namespaceOf(i, w.namespaces()))
 }
 
-// records is the whole mesh.
+// records returns the records of the whole mesh.
 func (w mesh) records() []model.Record {
 	all := make([]model.Record, 0, 2*w.services)
 	for i := range w.services {
@@ -32,6 +32,7 @@ func (w mesh) records() []model.Record {
 	return all
 }
 
+// service returns the Service record of service i.
 func (w mesh) service(i int) model.Record {
 	name := fmt.Sprintf("svc-%04d", i)
 	return record(model.KindService, namespaceOf(i, w.namespaces()), name, &model.ServiceSpec{
@@ -46,7 +47,7 @@ func (w mesh) service(i int) model.Record {
 	})
 }
 
-// endpoints is the slice of service i with its first `ready` of four pods ready.
+// endpoints returns the Endpoints record of service i, with the first `ready` of its four Pods ready.
 func (w mesh) endpoints(i, ready int) model.Record {
 	name, namespace := fmt.Sprintf("svc-%04d", i), namespaceOf(i, w.namespaces())
 	spec := &model.EndpointsSpec{
@@ -72,7 +73,7 @@ func (w mesh) endpoints(i, ready int) model.Record {
 	return record(model.KindEndpoints, namespace, name+"-x", spec)
 }
 
-// virtualService routes service i, with a timeout that makes each edition differ.
+// virtualService returns a VirtualService for service i. Its timeout differs in each edition.
 func (w mesh) virtualService(i, edition int) model.Record {
 	return record(model.KindVirtualService, namespaceOf(i, w.namespaces()), fmt.Sprintf("svc-%04d", i), &networkingv1.VirtualService{
 		Hosts:    []string{w.host(i)},
@@ -88,7 +89,7 @@ func (w mesh) virtualService(i, edition int) model.Record {
 func record(kind model.Kind, namespace, name string, body proto.Message) model.Record {
 	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: name}, 0, body)
 	if err != nil {
-		panic(err) // a fault of the generator
+		panic(err) // a bug of the generator
 	}
 	return r
 }

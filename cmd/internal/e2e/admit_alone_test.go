@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// review asks a process to validate a VirtualService to a host that no service has; the gateway is the one thing that may be wrong with it.
+// review requests the validation of a VirtualService to a host without a service; only its gateway may be wrong.
 func review(t *testing.T, d *daemon, conf *tls.Config, gateway string) (allowed bool, said string) {
 	t.Helper()
 	object := fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "v", "namespace": "shop"}, "spec": {"hosts": ["a.example"], "gateways": [%q], "http": [{"route": [{"destination": {"host": "nobody"}}]}]}}`, gateway)
@@ -38,8 +38,9 @@ func review(t *testing.T, d *daemon, conf *tls.Config, gateway string) (allowed 
 	return got.Response.Allowed, strings.Join(append(got.Response.Warnings, got.Response.Status.Message), "; ")
 }
 
-// A process with role admit alone runs without etcd and without a key encryption key. A replica with role ca signs its serving certificate, to its own identity, for the token
-// of a service account that is named; that of any other gets none. What it cannot know it does not claim: nobody is warned of a host that may be there. Its pages answer.
+// A process with role admit alone runs without etcd and without a key encryption key. A replica with role ca signs its
+// serving certificate, to its own identity, for the token of a named service account, and refuses every other account.
+// Without knowledge of the mesh's hosts it warns of no unknown host. Its pages answer.
 func TestAdmitAlone(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)

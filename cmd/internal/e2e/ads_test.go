@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// node is a sidecar's node as an agent sends it.
+// node returns the node of a sidecar, as an agent sends it.
 func node(namespace, workload, ip string) *corev3.Node {
 	meta, err := structpb.NewStruct(map[string]any{
 		"NAME": workload + "-0", "NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "SERVICE_ACCOUNT": workload,
@@ -33,8 +33,8 @@ func node(namespace, workload, ip string) *corev3.Node {
 	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~%s-0.%s~%s.svc.cluster.local", ip, workload, namespace, namespace), Metadata: meta}
 }
 
-// everything asks a replica for all that a proxy has, as Envoy would on its first connection, and returns the bodies by
-// type and name. It acknowledges as it goes.
+// everything requests all resources of a proxy from a replica, like an Envoy on its first connection, and returns the
+// bodies by type and name. It acknowledges all responses.
 func everything(ctx context.Context, address string, n *corev3.Node) (map[string][]byte, error) {
 	return everythingAs(ctx, insecure.NewCredentials(), address, n)
 }
@@ -78,7 +78,7 @@ func everythingAs(ctx context.Context, creds credentials.TransportCredentials, a
 	return a.got, nil
 }
 
-// asking is a proxy's stream, and what it got there by type and name.
+// asking is a proxy's stream, with the received resources by type and name.
 type asking struct {
 	stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 	node   *corev3.Node
@@ -88,12 +88,12 @@ type asking struct {
 func (a asking) ask(t xds.Type, subscribe []string) error {
 	err := a.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: a.node, TypeUrl: t.URL(), ResourceNamesSubscribe: subscribe})
 	if errors.Is(err, io.EOF) {
-		return nil // refused already, and Recv says why
+		return nil // refused already: Recv returns the reason
 	}
 	return err
 }
 
-// receive takes and acknowledges what comes, until so many resources of the type are there.
+// receive receives and acknowledges responses until `want` resources of the type have arrived.
 func (a asking) receive(t xds.Type, want int) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for {
@@ -118,7 +118,7 @@ func (a asking) receive(t xds.Type, want int) ([]*discoveryv3.Resource, error) {
 	}
 }
 
-// same compares what two replicas answered, byte for byte.
+// same fails the test unless the answers of two replicas are equal byte for byte.
 func same(t *testing.T, a, b map[string][]byte) {
 	t.Helper()
 	for name, body := range a {
@@ -135,7 +135,8 @@ func unmarshal[M proto.Message](r *discoveryv3.Resource, into M) (M, error) {
 	return into, r.Resource.UnmarshalTo(into)
 }
 
-// needs lists what Envoy would ask for next: the endpoints of EDS clusters, the route configurations of listeners.
+// needs returns the names that Envoy would request next: the endpoints of EDS clusters, the route configurations of
+// listeners.
 func needs(t xds.Type, parents []*discoveryv3.Resource) ([]string, error) {
 	var names []string
 	seen := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// agentPage is what the tests read of the agent's debug page.
+// agentPage is the part of the agent's debug page that the tests read.
 type agentPage struct {
 	Ready       bool
 	NotReady    string
@@ -44,19 +44,19 @@ type proxy struct {
 	page  func() (agentPage, error)
 }
 
-// runAgent is startAgent with a root file of its own.
+// runAgent works like startAgent, but with its own root file.
 func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ...string) proxy {
 	t.Helper()
 	return runAgentWith(t, d, data, roots, workload, ip, nil, more...)
 }
 
-// runAgentWith is runAgent with more in its environment.
+// runAgentWith works like runAgent, with additions to the environment.
 func runAgentWith(t testing.TB, d *daemon, data, roots, workload, ip string, env []string, more ...string) proxy {
 	t.Helper()
 	return runAgentProgram(t, d, binary(t, "navarch-agent"), token(t, data, "shop", workload), roots, workload, ip, env, more...)
 }
 
-// runAgentProgram is runAgentWith of another build, with a token that is given.
+// runAgentProgram works like runAgentWith, for another build and with a given token.
 func runAgentProgram(t testing.TB, d *daemon, program, token, roots, workload, ip string, env []string, more ...string) proxy {
 	t.Helper()
 	dir := t.TempDir()

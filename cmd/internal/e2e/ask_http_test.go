@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// sent are the answer's status, its body, and where it leads to, to a request that is written as it stands.
+// sent sends a literal request and returns status, body and redirection of the response.
 func sent(t *testing.T, address, request string) (status int, body, location string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", address, patience)
@@ -35,9 +35,9 @@ func sent(t *testing.T, address, request string) (status int, body, location str
 	return res.StatusCode, string(text), res.Header.Get("Location")
 }
 
-// The requests of istioctl and Kiali over HTTP, as they send them: to ports of a replica's Pod by port-forward (istio pkg/kube/client.go,
-// portForwardRequest; kiali kubernetes/istio.go, forwardGetRequest), or by the API server's proxy of Pods (GetIstioVersions). What is guarded is
-// refused by port 15014 as by the other one.
+// The server answers the requests of istioctl and Kiali over HTTP, in their form: to ports of a replica's Pod by
+// port-forward (istio pkg/kube/client.go, portForwardRequest; kiali kubernetes/istio.go, forwardGetRequest), or by the
+// API server's proxy of Pods (GetIstioVersions). Port 15014 refuses guarded pages as the other port does.
 func TestIstioctlAsksOverHTTP(t *testing.T) {
 	parallel(t)
 	d := twoTenants(t, t.TempDir())
@@ -51,7 +51,7 @@ func TestIstioctlAsksOverHTTP(t *testing.T) {
 	for _, one := range []struct {
 		who, address, request string
 		status                int
-		want                  string // in the body, or where it leads to
+		want                  string // text in the body, or the target of a redirection
 	}{
 		{"istioctl version", d.monitoring, byAPIServer("/version"), 200, "dev"},
 		{"istioctl remote-clusters", d.monitoring, forwarded("/debug/clusterz"), 200, "[]"},

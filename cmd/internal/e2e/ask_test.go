@@ -30,8 +30,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// ctlStream is a state-of-the-world stream of a client that speaks as istioctl does (istio pkg/adsc): it sends its node with
-// its first request alone, and the printed time as the nonce of every request.
+// ctlStream is a state-of-the-world stream of a client that speaks as istioctl does (istio pkg/adsc): it sends its node
+// with its first request alone, and the printed time as the nonce of every request.
 type ctlStream struct {
 	t     *testing.T
 	said  bool // the node
@@ -76,7 +76,7 @@ func (c *ctlStream) send(version, url, nonce string, names ...string) error {
 	return c.inner.SendMsg(raw)
 }
 
-// ask is one question and its answer.
+// ask sends a request for names of a type, and returns the answer.
 func (c *ctlStream) ask(url string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
 	err := c.send("", url, time.Now().String(), names...)
 	if err != nil && !errors.Is(err, io.EOF) { // EOF: refused already, and RecvMsg says why
@@ -90,7 +90,7 @@ func (c *ctlStream) ask(url string, names ...string) (*discoveryv3.DiscoveryResp
 	return res, proto.Unmarshal(raw, res)
 }
 
-// asked is the answer to one question, asked as istioctl does.
+// asked sends one request in istioctl's form and returns the answer.
 func asked(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials, url string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
 	t.Helper()
 	c, err := openCtl(ctx, t, address, creds)
@@ -100,7 +100,8 @@ func asked(ctx context.Context, t *testing.T, address string, creds credentials.
 	return c.ask(url, names...)
 }
 
-// On one stream istioctl may ask one page after the other, with acknowledgements, as some versions send them, and without.
+// On one stream istioctl can request one page after the other, with acknowledgements, as some versions send them, and
+// without.
 func TestIstioctlAsksOnOneStream(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()
@@ -151,8 +152,8 @@ func TestIstioctlAsksOnOneStream(t *testing.T) {
 
 const debugPage, debugSync, debugDump = "istio.io/debug", "istio.io/debug/syncz", "istio.io/debug/config_dump"
 
-// istioctl's questions on an ADS stream, istio.io/debug: callers of the system namespace see every proxy, a tenant's caller its
-// own over all the tenant's namespaces, and nobody anything without an identity.
+// istioctl's requests on an ADS stream (istio.io/debug): callers of the system namespace see every proxy, and a
+// tenant's caller its own proxies in all of the tenant's namespaces. A caller without an identity sees nothing.
 func TestIstioctlAsks(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()
@@ -183,7 +184,8 @@ func TestIstioctlAsks(t *testing.T) {
 	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 7 || res.Resources[1].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
 		t.Errorf("a dump of %v", res.Resources)
 	}
-	for url, name := range map[string]string{dump: "p-0.other", page: "config_dump?proxyID=p-0.other"} { // as if it were not there
+	// The answer is as for a proxy that does not exist.
+	for url, name := range map[string]string{dump: "p-0.other", page: "config_dump?proxyID=p-0.other"} {
 		if res, err := ask("shop", url, name); err != nil || len(res.Resources) != 1 || !strings.Contains(string(res.Resources[0].Value), "not connected to this replica") {
 			t.Errorf("%s %s: %v %v", url, name, err, res)
 		}
@@ -215,7 +217,7 @@ func TestIstioctlAsks(t *testing.T) {
 	}
 }
 
-// rootsOnly is TLS of a caller that knows the mesh's roots and has no certificate.
+// rootsOnly returns TLS credentials of a caller that knows the mesh's roots and has no certificate.
 func rootsOnly(t *testing.T, data string) credentials.TransportCredentials {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
@@ -226,7 +228,7 @@ func rootsOnly(t *testing.T, data string) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"})
 }
 
-// inSync says what an answer lacks that is istiod's, of the proxies of these namespaces.
+// inSync returns an error if the answer lacks a field of istiod's, for the proxies of these namespaces.
 func inSync(t *testing.T, res *discoveryv3.DiscoveryResponse, want []string) error {
 	t.Helper()
 	if got := proxiesOf(t, res.Resources); !slices.Equal(got, want) {
@@ -239,7 +241,7 @@ func inSync(t *testing.T, res *discoveryv3.DiscoveryResponse, want []string) err
 	return nil
 }
 
-// proxiesOf are the namespaces of the proxies of an answer, all of whose clusters are in sync.
+// proxiesOf returns the namespaces of the proxies in an answer, and checks that all their clusters are in sync.
 func proxiesOf(t *testing.T, resources []*anypb.Any) (namespaces []string) {
 	t.Helper()
 	for _, r := range resources {

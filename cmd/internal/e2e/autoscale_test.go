@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// value is one sample of /metrics; NaN where it cannot be had.
+// value returns one sample of /metrics; NaN if it is absent.
 func (d *daemon) value(name string) float64 {
 	page, err := get(d.monitoring, "/metrics")
 	if err != nil {
@@ -27,7 +27,7 @@ func (d *daemon) value(name string) float64 {
 	return math.NaN()
 }
 
-// pods is each metric of each replica, as the autoscaler sees them.
+// pods returns each metric of each replica, as the autoscaler reads them.
 func (f *fleetOf) pods(targets []target) [][]float64 {
 	metrics := make([][]float64, len(targets))
 	for _, d := range f.replicas() {
@@ -43,7 +43,7 @@ func (f *fleetOf) pods(targets []target) [][]float64 {
 	return metrics
 }
 
-// scale starts replicas, or asks the newest to stop.
+// scale starts replicas, or stops the newest ones.
 func (f *fleetOf) scale(to int) {
 	for len(f.replicas()) < to {
 		f.add()
@@ -55,9 +55,9 @@ func (f *fleetOf) scale(to int) {
 	}
 }
 
-// follow does what the autoscaler says, every half second, until there was no change for 10 s with everybody at home, and for its
-// window it has asked for nothing else; at each step something else may happen as well. It returns the numbers of replicas, from
-// the first on.
+// follow applies the autoscaler's decision every half second. It ends when the number was unchanged for 10 s, all
+// proxies are at their owners, and the autoscaler's decision was constant for its window. step is called each time. It
+// returns the numbers of replicas from the first one on.
 func (f *fleetOf) follow(a *autoscaler, c *crowd, step func()) []int {
 	f.t.Helper()
 	history, calm := []int{len(f.replicas())}, 0
@@ -82,7 +82,7 @@ func (f *fleetOf) follow(a *autoscaler, c *crowd, step func()) []int {
 	return history
 }
 
-// risesOnce says whether numbers first only go up and then only down.
+// risesOnce reports whether numbers first only rise and then only fall.
 func risesOnce(numbers []int) bool {
 	top := slices.Index(numbers, slices.Max(numbers))
 	down := slices.Clone(numbers[top:])
@@ -90,8 +90,8 @@ func risesOnce(numbers []int) bool {
 	return slices.IsSorted(numbers[:top+1]) && slices.IsSorted(down)
 }
 
-// An autoscaler on navarch_proxies follows a load up and down, in one step each way and without going back and forth, although
-// replicas take time to come, proxies time to move, and leaving replicas time to go.
+// An autoscaler on navarch_proxies follows a load up and down, in one step each way without oscillation, although
+// replicas need time to start and stop, and proxies to move.
 func TestAutoscalingSettles(t *testing.T) {
 	parallel(t)
 	f := startFleet(t, 1)
@@ -124,14 +124,15 @@ func TestAutoscalingSettles(t *testing.T) {
 	c.sum()
 }
 
-// An autoscaler on all three signals. To 40 proxies of a replica 75 more come at once, of which it lets in a few a second: by the
-// delay of its queue there are more replicas than the proxies alone ask for, as many as may be. When they are in there are as many
-// as they ask for, and in all the number goes up once and down once.
+// An autoscaler on all three signals. 75 further proxies connect at once to a replica with 40, which admits a few per
+// second. By the delay of its queue the autoscaler starts the maximum of replicas, more than the proxies alone require.
+// After all proxies are admitted, the number of replicas is the one that the proxies require. In all, the number rises
+// once and falls once.
 //
-// What this does not show: that more replicas shorten a queue that is there (who waits in line stays there), nor a push lag that
-// asks for replicas. On one machine more of them make no less of it; it is among the metrics, of edits that go on, with a target
-// that it does not reach: where it could not be had, nothing would shrink. Nor a fleet that begins with a queue: the leader knows
-// the load of namespaces of which somebody is in, so here one of each is.
+// The test does not show three things. More replicas do not shorten an existing queue, because waiting proxies stay
+// where they are. The push lag does not request replicas here: on one machine more replicas do not reduce it, so its
+// target is never reached; without a value the number of replicas could not fall. A fleet does not begin with a queue:
+// the leader knows the load of namespaces with at least one admitted proxy, so each has one here.
 func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
 	parallel(t)
 	const before, proxies, rate, alone, most = 40, 115, 4, 3, 4
@@ -143,8 +144,8 @@ func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
 	eventually(t, patience, c.home)
 	eventually(t, patience, func() error { return first.metric(fmt.Sprintf("navarch_fleet_proxies_per_replica %d", before)) })
 
-	// The window is longer than those take who wait when the delay first asks for no more replicas than the proxies do (24, at
-	// 4 a second), and than a replica takes to leave: proxies that are on their way are at none that is asked.
+	// The window is longer than the wait of proxies when the delay no longer requires more replicas than the proxies do
+	// (24, at 4 per second), and longer than a replica's shutdown: moving proxies are in no replica's count.
 	scaler := &autoscaler{targets: []target{{"navarch_proxies", 40}, {"navarch_join_delay_seconds", 2}, {"navarch_push_lag_seconds", 60}},
 		tolerance: .1, window: 10 * time.Second, least: 1, most: most}
 	steps := 0
@@ -173,7 +174,7 @@ func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
 	old := c.versions(cluster)
 	steps = steps | 1
 	edit()
-	eventually(t, patience, func() error { // and everybody is served
+	eventually(t, patience, func() error { // and all proxies are served
 		now := c.versions(cluster)
 		for v, n := range now {
 			if old[v] > 0 || n != proxies {
@@ -185,7 +186,7 @@ func TestAutoscalingSettlesOnAllSignals(t *testing.T) {
 	c.sum()
 }
 
-// connectWithin is an edit that all proxies are sent.
+// connectWithin is the configuration of an edit that is sent to all proxies.
 const connectWithin = `
 apiVersion: networking.istio.io/v1
 kind: DestinationRule

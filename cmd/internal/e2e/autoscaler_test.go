@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// autoscaler is the published algorithm of Kubernetes' HorizontalPodAutoscaler for metrics of type Pods with an average
-// value (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/): no clock, no cluster.
+// autoscaler implements the published algorithm of Kubernetes' HorizontalPodAutoscaler for metrics of type Pods with an
+// average value (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/). It has no clock and no
+// cluster.
 type autoscaler struct {
 	targets    []target
-	tolerance  float64       // around a ratio of 1 within which nothing is done; 0.1 by default
-	window     time.Duration // scaling down takes the greatest recommendation of it; 300 s by default
+	tolerance  float64       // the number stays if the ratio differs from 1 by at most this; 0.1 by default
+	window     time.Duration // scaling down uses the greatest recommendation within this time; 300 s by default
 	least      int
 	most       int
 	recommends []recommendation
 }
 
-// target is what the average of a metric shall be, for each pod.
+// target is the target of a metric's average over all Pods.
 type target struct {
 	metric  string
 	average float64
@@ -29,8 +30,9 @@ type recommendation struct {
 	replicas int
 }
 
-// step sees each metric of each pod, NaN where a pod has none (it is not ready), and says how many pods there should be: the
-// greatest number that a metric asks for. A metric that no pod has cannot be had: there are not fewer pods then.
+// step receives each metric of each Pod (NaN for a Pod without the metric, which is not ready), and returns the number
+// of Pods: the largest number that a metric requires. A metric without any value is unknown, and the number does not
+// fall then.
 func (a *autoscaler) step(now time.Time, metrics [][]float64) int {
 	current, want, blind := len(metrics[0]), 0, false
 	for i, pods := range metrics {
@@ -38,25 +40,25 @@ func (a *autoscaler) step(now time.Time, metrics [][]float64) int {
 		want, blind = max(want, n), blind || !ok
 	}
 	if blind && want < current {
-		return current // and that recommends nothing
+		return current // no recommendation either
 	}
 	want = min(max(want, a.least), a.most)
 	a.recommends = append(a.recommends, recommendation{now, want})
 	a.recommends = slices.DeleteFunc(a.recommends, func(r recommendation) bool { return now.Sub(r.at) > a.window })
 	for _, r := range a.recommends {
 		if r.replicas > want {
-			want = min(r.replicas, max(current, want)) // it does not grow by what was recommended before
+			want = min(r.replicas, max(current, want)) // earlier recommendations do not increase the number
 		}
 	}
 	return want
 }
 
-// content says whether it has asked for so many pods, and nothing else, in its window.
+// content reports whether the algorithm required exactly this number of Pods throughout its window.
 func (a *autoscaler) content(replicas int) bool {
 	return !slices.ContainsFunc(a.recommends, func(r recommendation) bool { return r.replicas != replicas })
 }
 
-// ask is how many pods one metric asks for; false where no pod has it.
+// ask returns the number of Pods that one metric requires; false: no Pod has the metric.
 func (a *autoscaler) ask(pods []float64, average float64) (int, bool) {
 	current, sum, have := len(pods), 0., 0
 	for _, v := range pods {
@@ -68,7 +70,7 @@ func (a *autoscaler) ask(pods []float64, average float64) (int, bool) {
 		return 0, false
 	}
 	ratio := sum / float64(have) / average
-	if missing := current - have; missing > 0 { // they count as idle when it would grow, as at the target when it would shrink
+	if missing := current - have; missing > 0 { // missing Pods count as idle if the number would grow, and as at the target if it would shrink
 		if ratio > 1 {
 			ratio = max(1, sum/float64(current)/average)
 		} else {
@@ -81,7 +83,7 @@ func (a *autoscaler) ask(pods []float64, average float64) (int, bool) {
 	return int(math.Ceil(float64(current) * ratio)), true
 }
 
-// The formula by the examples of its description.
+// The formula has the results of the examples in its description.
 func TestAutoscalerFormula(t *testing.T) {
 	none := math.NaN()
 	start := time.Unix(1e9, 0)
@@ -110,7 +112,8 @@ func TestAutoscalerFormula(t *testing.T) {
 	}
 }
 
-// Several metrics: the greatest number counts; where a metric cannot be had, it may grow, but not shrink.
+// Of several metrics the one that requires the most replicas decides. While a metric is missing, the number may grow,
+// but not shrink.
 func TestAutoscalerTakesTheGreatest(t *testing.T) {
 	none := math.NaN()
 	for name, c := range map[string]struct {
@@ -137,7 +140,7 @@ func TestAutoscalerTakesTheGreatest(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
-	// What could not be judged recommends nothing: neither that it stays, nor what the other metric would have had.
+	// A metric without a decision recommends nothing: neither the present number, nor that of the other metric.
 	a := &autoscaler{targets: []target{{"", 100}, {"", 10}}, tolerance: .1, window: 10 * time.Second, least: 1, most: 5}
 	a.step(time.Unix(1e9, 0), [][]float64{{50, 50}, {none, none}})
 	if len(a.recommends) != 0 {

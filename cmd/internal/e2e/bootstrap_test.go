@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// bootstrapFilter is for agents that ask for their bootstrap's patches before they start Envoy: three for all proxies of the namespace, one of which Envoy refuses.
+// bootstrapFilter has three patches for all proxies of the namespace, for agents that request patches of their
+// bootstrap before they start Envoy. Envoy refuses one of them.
 const bootstrapFilter = `apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: bootstrap, namespace: shop}
@@ -23,8 +24,9 @@ spec:
     patch: {operation: MERGE, value: {stats_flush_interval: 7s}}
 `
 
-// TestBootstrapOverAStream: an agent asks navarchd for the patches of its bootstrap on a stream of its own, and its Envoy starts with them: a sidecar's and a
-// gateway's. A proxy whose agent does not ask has none, and is named.
+// TestBootstrapOverAStream: an agent requests the patches of its bootstrap from navarchd on a separate stream, and its
+// Envoy starts with them, for a sidecar and a gateway. A proxy whose agent does not request patches gets no patches,
+// and is reported.
 func TestBootstrapOverAStream(t *testing.T) {
 	parallel(t)
 	config, data := folder(t), t.TempDir()

@@ -17,9 +17,9 @@ type cage struct {
 	events string // the file that counts kills
 }
 
-// newCage makes one, of v1 or v2, as deep as this process may: below its own cgroup, or below one above that. It is gone at the
-// end of the test, after the processes that were started in it. Without the right to make one the test is skipped: that takes
-// root, or a session that systemd has given a subtree of its own (Delegate=memory).
+// newCage creates a cgroup (v1 or v2) below this process's own, or below the nearest ancestor that permits it. At the
+// end of the test it is deleted, after the processes in it. Without the right to create one the test is skipped: it
+// requires root, or a session with a delegated subtree of systemd (Delegate=memory).
 func newCage(t testing.TB, bytes int) *cage {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")
@@ -64,7 +64,7 @@ func makeCage(parent, limit string, bytes int) (*cage, error) {
 		return nil, err
 	}
 	err := set(filepath.Join(c.dir, limit), fmt.Sprint(bytes))
-	if err == nil { // one that takes nobody is of no use
+	if err == nil { // a cgroup that accepts no process is useless
 		err = exec.Command("/bin/sh", "-c", `echo $$ > "$0"`, c.procs()).Run()
 	}
 	if err == nil {
@@ -79,7 +79,7 @@ func makeCage(parent, limit string, bytes int) (*cage, error) {
 	return c, nil
 }
 
-// remove takes it away, which the kernel refuses as long as it is busy with who was there.
+// remove deletes the cgroup, with retries while the kernel still releases its last processes.
 func (c *cage) remove(t testing.TB) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := os.Remove(c.dir)
@@ -93,7 +93,7 @@ func (c *cage) remove(t testing.TB) {
 	}
 }
 
-// set writes to a file of the kernel's, which is there.
+// set writes a value to an existing file of the kernel's file system.
 func set(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func set(file, value string) error {
 
 func (c *cage) procs() string { return filepath.Join(c.dir, "cgroup.procs") }
 
-// program is another program that runs in the cage from its first instruction on.
+// program returns the path of a program that runs path inside the cage, from its first instruction on.
 func (c *cage) program(t testing.TB, path string) string {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "caged")
@@ -115,7 +115,7 @@ func (c *cage) program(t testing.TB, path string) string {
 	return script
 }
 
-// kills is how many processes of the cage the kernel has killed.
+// kills returns the number of processes of the cage that the kernel has killed.
 func (c *cage) kills() (n int, err error) {
 	text, err := os.ReadFile(c.events)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// authority is a CA of a test, and files of what it issued.
+// authority is a CA of a test, with files of its certificates.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
@@ -30,7 +30,7 @@ func newAuthority(t testing.TB) *authority {
 	return newAuthorityIn(t, t.TempDir())
 }
 
-// newAuthorityIn is newAuthority with its files in a folder that outlives the test.
+// newAuthorityIn works like newAuthority, with its files in a folder that outlives the test.
 func newAuthorityIn(t testing.TB, dir string) *authority {
 	t.Helper()
 	a := &authority{dir: dir}
@@ -38,10 +38,10 @@ func newAuthorityIn(t testing.TB, dir string) *authority {
 	return a
 }
 
-// file is the path of ca, NAME.crt or NAME.key.
+// file returns the path of a file: ca, NAME.crt or NAME.key.
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// issue writes NAME.crt and NAME.key: a certificate for 127.0.0.1, with a SPIFFE identity where one is given.
+// issue writes NAME.crt and NAME.key: a certificate for 127.0.0.1, with a SPIFFE identity unless that is empty.
 func (a *authority) issue(t testing.TB, name, identity string) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -90,7 +90,8 @@ func (a *authority) sign(t testing.TB, name string, template *x509.Certificate) 
 	return cert, key
 }
 
-// client is how a client that trusts this CA dials, with the certificate of that name where one is given.
+// client returns the TLS configuration of a client that trusts this CA, with the certificate of that name unless it is
+// empty.
 func (a *authority) client(t testing.TB, name string) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// deleteRecords is `etcdctl del --prefix` of a folder below records/, and gives how many there were.
+// deleteRecords deletes the keys of a folder below records/, as `etcdctl del --prefix` does, and returns their number.
 func deleteRecords(t *testing.T, s *kv.Store, folder string) int64 {
 	t.Helper()
 	resp, err := s.Client().Delete(t.Context(), s.Prefix()+"records/"+folder, clientv3.WithPrefix())
@@ -25,7 +25,7 @@ func deleteRecords(t *testing.T, s *kv.Store, folder string) int64 {
 	return resp.Deleted
 }
 
-// asSaid says whether what is stored is what the head says, and what that is.
+// asSaid returns the stored contents, and whether they are those of the head.
 func asSaid(t *testing.T, s *kv.Store) (kv.Contents, error) {
 	t.Helper()
 	stat, err := s.Stat(t.Context())
@@ -49,7 +49,7 @@ func adopt(t *testing.T, etcd *kvtest.Server, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mustAdopt adopts what is stored.
+// mustAdopt adopts the stored records.
 func mustAdopt(t *testing.T, etcd *kvtest.Server) {
 	t.Helper()
 	if out, err := adopt(t, etcd, "--yes"); err != nil || !strings.Contains(out, "adopted: ") {
@@ -57,9 +57,9 @@ func mustAdopt(t *testing.T, etcd *kvtest.Server) {
 	}
 }
 
-// Somebody deletes records with a foreign tool, and an edit follows: no client loses a cluster, and the leader puts everything back,
-// whatever share of a kind that was. It waits for nothing to do so (store/ingest TestRepairsWaitForNothing); the 10 s of issue 12, item
-// 12, are checked at full size, on a machine without other work.
+// A foreign tool deletes records, and an edit follows: no client loses a cluster, and the leader restores all records,
+// whatever their share of a kind. It restores them without a delay (store/ingest TestRepairsWaitForNothing); at full
+// size, on an idle machine, within 10 s.
 func TestDeletedRecordsComeBack(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -100,7 +100,7 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 	}
 }
 
-// editBy has a leader that knows of nothing but this make a batch, and gives its election key.
+// editBy makes a leader that knows only this edit write a batch, and returns its election key.
 func editBy(t *testing.T, s *kv.Store, stored kv.Contents) string {
 	t.Helper()
 	key := s.LeaderPath() + "/another"
@@ -118,8 +118,9 @@ func editBy(t *testing.T, s *kv.Store, stored kv.Contents) string {
 	return key
 }
 
-// Records are gone, and nobody leads who would put them back: replicas serve the last good ones of the kind, and say so; a replica that
-// starts is not ready. An operator who means it adopts what is stored. The next leader writes what its sources say.
+// Records are deleted while no leader restores them: replicas serve the last good ones of the kind, and report that; a
+// replica that starts is not ready. An operator adopts the stored records on purpose. The next leader writes the
+// records of its sources.
 func TestHeldKindIsAdopted(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)

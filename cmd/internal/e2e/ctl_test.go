@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// says checks that the output of navarchctl has lines that contain all the words of one of `lines` each.
+// says fails the test unless the output of navarchctl has, for each element of `lines`, a line with all of its words.
 func says(t *testing.T, out string, lines ...string) {
 	t.Helper()
 	for _, want := range lines {
@@ -35,7 +35,7 @@ func says(t *testing.T, out string, lines ...string) {
 	}
 }
 
-// The operator's commands against a live server and a real Envoy that it serves.
+// navarchctl's commands show the state of a live server and of a real Envoy that it serves.
 func TestOperatorAsksLiveServer(t *testing.T) {
 	parallel(t)
 	dir, host := folder(t), loopback.NetFor(t)+".1"
@@ -88,7 +88,7 @@ spec:
 	}
 }
 
-// showsEdge says what navarchctl must print of the service edge, wherever it reads it from.
+// showsEdge checks navarchctl's output about the service edge, whatever its source.
 func showsEdge(t *testing.T, from []string, host, port string) {
 	t.Helper()
 	cluster := "outbound|" + port + "||edge.shop.svc.cluster.local"
@@ -116,7 +116,7 @@ func envoy(t *testing.T, ads, ip string) (admin string) {
 	t.Helper()
 	n := node("shop", "client", ip)
 	n.Metadata.Fields["INTERCEPTION_MODE"] = structpb.NewStringValue("NONE")
-	n.Cluster = "client.shop" // Envoy wants one
+	n.Cluster = "client.shop" // Envoy requires one
 	raw, err := protojson.Marshal(n)
 	if err != nil {
 		t.Fatal(err)

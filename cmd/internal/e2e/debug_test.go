@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// connected is a proxy that has its clusters, until the test ends.
+// connected connects a proxy until the test ends, and returns once it has its clusters.
 func connected(t *testing.T, address, namespace, workload, ip string) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -39,7 +39,8 @@ func connected(t *testing.T, address, namespace, workload, ip string) {
 	}
 }
 
-// askedFrom is a page as a caller from elsewhere gets it: a proxy on this machine passes the request on.
+// askedFrom returns the status and body of a page for a caller of another machine: a proxy on this machine forwards the
+// request.
 func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.http+path, nil)
@@ -62,7 +63,7 @@ func askedFrom(t *testing.T, d *daemon, path, token string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// askedWith is the status of a page, asked for on this machine with one header.
+// askedWith returns the status of a page, requested on this machine with one header.
 func askedWith(t *testing.T, address, path, header, value string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
@@ -80,7 +81,8 @@ func askedWith(t *testing.T, address, path, header, value string) int {
 	return res.StatusCode
 }
 
-// twoTenants has proxies of a tenant of two namespaces, shop and pay, and of another, and a mistake in pay and in other.
+// twoTenants starts a replica with proxies of two tenants: one with the namespaces shop and pay, and one with the
+// namespace other. The configuration has a mistake in pay and in other.
 func twoTenants(t *testing.T, data string) *daemon {
 	t.Helper()
 	space := func(name, tenant string) string {
@@ -99,8 +101,8 @@ func twoTenants(t *testing.T, data string) *daemon {
 	return d
 }
 
-// A tenant sees its own proxies and problems, over all the namespaces that its label joins, and those of nobody else; the
-// system namespace and this machine see everything.
+// A tenant sees only its own proxies and problems, in all namespaces that its label joins; the system namespace and
+// this machine see everything.
 func TestDebugShowsTenantsTheirOwn(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()
@@ -138,7 +140,7 @@ func TestDebugShowsTenantsTheirOwn(t *testing.T) {
 		want        int
 	}{
 		{"/debug/config_dump?proxyID=p-0.pay", shop, 200},
-		{"/debug/config_dump?proxyID=p-0.other", shop, 404}, // as if it were not there
+		{"/debug/config_dump?proxyID=p-0.other", shop, 404}, // like a proxy that does not exist
 		{"/debug/explain?resource=x&proxyID=p-0.other", shop, 404},
 		{"/debug/snapshot", shop, 403},
 		{"/debug/pprof/cmdline", shop, 403},

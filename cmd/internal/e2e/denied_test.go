@@ -22,8 +22,9 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// A process that has no keyring learns from the configuration that an identity is revoked: within seconds it ends its streams, of
-// certificate and of token, and connections on which nothing is called; new ones are refused. Another identity is served on.
+// A process without a keyring reads from the configuration that an identity is revoked. Within seconds it ends the
+// identity's streams, by certificate and by token, and its connections without calls, and refuses new ones. Another
+// identity is still served.
 func TestDeniedWithoutKeyring(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -108,7 +109,8 @@ func TestDeniedWithoutKeyring(t *testing.T) {
 		}
 	}
 	d.said(t, 1, "a connection is closed: its caller is refused")
-	// The stream that was opened a moment ago for another identity leaves when the server notices that its client has gone.
+	// The stream that was opened a moment ago for another identity leaves when the server notices that its client has
+	// gone.
 	eventually(t, patience, func() error { return d.metric("navarch_proxies 1") })
 	d.kill()
 	if err := stays(); err != nil {
@@ -116,7 +118,8 @@ func TestDeniedWithoutKeyring(t *testing.T) {
 	}
 }
 
-// An identity is revoked: its streams end within seconds on every replica, whichever of them knew it and signed for it, and those of another identity stay.
+// When an identity is revoked, its streams end within seconds on every replica, including those that did not sign its
+// certificate. The streams of another identity stay.
 func TestRevocationEndsStreamsOnEachReplica(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -162,7 +165,7 @@ func TestRevocationEndsStreamsOnEachReplica(t *testing.T) {
 	}
 }
 
-// streamEnds opens a stream of configuration, and gives what waits for its end.
+// streamEnds opens a stream of configuration, and returns a function that waits for its end.
 func streamEnds(t *testing.T, ctx context.Context, address string, conf *tls.Config) func() error {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(conf)))

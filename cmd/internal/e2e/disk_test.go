@@ -25,7 +25,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A replica that is started while etcd is away serves what it knew last: the same bytes. When etcd is back it goes on.
+// A replica that starts while etcd is away serves its last known configuration, byte by byte. Later changes arrive once
+// etcd is back.
 func TestStartWhileEtcdIsAway(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -62,8 +63,9 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 	})
 }
 
-// A replica that is started while etcd is away serves mTLS too: it has the keyring on its disk, sealed, and so a certificate of its own,
-// and knows its callers and who is revoked. It renews certificates from its allowance, and issues no others until etcd is back.
+// A replica that starts while etcd is away serves mTLS too: the sealed keyring on its disk provides its serving
+// certificate, its callers' roots and the revocations. It renews certificates within its allowance, and issues no
+// others until etcd is back.
 func TestTLSWhileEtcdIsAway(t *testing.T) {
 	parallel(t)
 	etcd, dir, state, data := kvtest.Start(t), folder(t), t.TempDir(), t.TempDir()
@@ -135,7 +137,7 @@ func TestTLSWhileEtcdIsAway(t *testing.T) {
 	if err := refused(second)(); err != nil {
 		t.Error(err)
 	}
-	short, cancel := context.WithTimeout(t.Context(), 3*time.Second) // it would be signed in milliseconds
+	short, cancel := context.WithTimeout(t.Context(), 3*time.Second) // a signature would need milliseconds
 	if _, _, err := signed(bearer(short, token(t, data, "shop", "client")), t, second.secure, conf); err == nil {
 		t.Error("a certificate is issued while etcd is away")
 	}
@@ -157,7 +159,7 @@ func TestTLSWhileEtcdIsAway(t *testing.T) {
 	})
 }
 
-// clusters are those that a proxy is sent over TLS.
+// clusters returns the clusters that a proxy is sent over TLS.
 func clusters(t *testing.T, address string, conf *tls.Config, n *corev3.Node) (map[string][]byte, error) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(conf)))

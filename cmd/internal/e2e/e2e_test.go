@@ -39,7 +39,7 @@ endpoints:
 - {addresses: [10.1.0.2], conditions: {ready: true}}
 `
 
-// routes is a VirtualService whose timeout tells one edition from another.
+// routes returns a VirtualService whose timeout identifies the edition.
 func routes(seconds int) string {
 	return fmt.Sprintf(`
 apiVersion: networking.istio.io/v1
@@ -53,7 +53,7 @@ spec:
 `, seconds)
 }
 
-// folder is a configuration folder with the services and the first edition of the routes.
+// folder returns a new configuration folder with the services and the first edition of the routes.
 func folder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func write(t testing.TB, dir, name, content string) {
 
 const webRoute = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration 80"
 
-// serves says whether a replica gives a client the edition with this timeout.
+// serves returns a check that a replica sends a client the edition with this timeout.
 func serves(t *testing.T, d *daemon, seconds int) func() error {
 	return func() error {
 		got, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
@@ -91,8 +91,8 @@ func serves(t *testing.T, d *daemon, seconds int) func() error {
 	}
 }
 
-// Three replicas answer alike, byte for byte, in processes of their own: two were fed by the watch through an edit, the
-// third starts after the history was compacted and lists.
+// Three replicas, each in its own process, answer alike, byte for byte. Two followed the watch through an edit; the
+// third starts after the history was compacted, and lists.
 func TestReplicasAnswerAlike(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -130,7 +130,7 @@ func TestReplicasAnswerAlike(t *testing.T) {
 	}
 }
 
-// leading says whether a process is the elected ingester.
+// leading returns an error unless a process is the elected ingester.
 func (d *daemon) leading() error {
 	page, err := get(d.monitoring, "/metrics")
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *daemon) leading() error {
 	return nil
 }
 
-// Two servers on one data directory: the second says so and ends.
+// Of two servers on one data directory the second one fails to start.
 func TestDataDirectoryIsLocked(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()
@@ -159,7 +159,7 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 	}
 }
 
-// What the command line asks for and does not exist is said, with the flag's name.
+// An argument that names something nonexistent is reported with the flag's name.
 func TestFlagsAreExplained(t *testing.T) {
 	parallel(t)
 	for _, c := range []struct {

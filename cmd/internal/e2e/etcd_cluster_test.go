@@ -20,7 +20,8 @@ type etcdCluster struct {
 	cut     map[int]bool
 }
 
-// startEtcdCluster runs a member for each address (host:port), at which the members reach each other, until the test ends.
+// startEtcdCluster runs a member for each address (host:port), at which the members reach each other, until the test
+// ends.
 func startEtcdCluster(t testing.TB, peers ...string) *etcdCluster {
 	t.Helper()
 	sockets, err := os.MkdirTemp("", "kv")
@@ -60,19 +61,19 @@ func startEtcdCluster(t testing.TB, peers ...string) *etcdCluster {
 	return c
 }
 
-// endpoint is a member's address for --etcd-endpoints.
+// endpoint returns a member's address, for --etcd-endpoints.
 func (c *etcdCluster) endpoint(member int) string {
 	u := c.members[member].Config().AdvertiseClientUrls[0]
 	return u.String()
 }
 
-// cutOff separates a member from all others, in silence. Those that are left have a quorum while they are more than half.
+// cutOff silently separates a member from all others. The others keep a quorum while they are the majority.
 func (c *etcdCluster) cutOff(member int) {
 	c.cut[member] = true
 	c.wire()
 }
 
-// mend ends that for all members.
+// mend reverts cutOff for all members.
 func (c *etcdCluster) mend() {
 	clear(c.cut)
 	c.wire()

@@ -15,19 +15,21 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// aheadBy is the variable by which clockBinary and clockCtl are told how far their clock is ahead of this machine's: one build of each serves every test.
+// aheadBy is the variable with the lead of clockBinary's and clockCtl's clocks over this machine's, so that one build
+// of each serves every test.
 const aheadBy = "NAVARCH_TEST_CLOCK_AHEAD"
 
-// inBuild reads aheadBy, in the text of these builds.
+// inBuild is the Go code by which these builds read aheadBy and return their time.
 const inBuild = `ahead, err := time.ParseDuration(os.Getenv("` + aheadBy + `")); if err != nil { panic(err) }; return time.Now().Add(ahead)`
 
-// clockBinary is a build of navarchd whose clock is another than this machine's.
+// clockBinary builds navarchd with a clock that differs from this machine's.
 func clockBinary(t testing.TB) string {
 	t.Helper()
 	return programs.Changed(t, "clock", programs.Edit{File: "cmd/navarchd/authority.go", Text: "Time { return time.Now() }", By: "Time { " + inBuild + " }"})
 }
 
-// clockCtl is the same of navarchctl: it compares its clock with the replicas', as they do.
+// clockCtl builds navarchctl with a clock that differs from this machine's. navarchctl compares its clock with the
+// replicas'.
 func clockCtl(t testing.TB) string {
 	t.Helper()
 	return programs.ChangedProgram(t, "navarchctl", "ctl-clock",
@@ -35,10 +37,10 @@ func clockCtl(t testing.TB) string {
 		programs.Edit{File: "store/clock/clock.go", Text: "cfg.Wall = time.Now", By: "cfg.Wall = func() time.Time { " + inBuild + " }"})
 }
 
-// A root and a revocation list are published while clocks are ten minutes off, in either direction (issue 12, item 15): both arrive at the
-// Envoys, their agents, whose clocks are right, accept them, and what is good is not refused before, meanwhile or after. What is revoked is.
-// Where all processes are off, they sign; where the replica is that proxies are connected to, it signs nothing, and has its own certificate
-// from the two others.
+// A root and a revocation list are published while clocks are ten minutes off, in either direction. Both arrive at the
+// Envoys, and their agents, whose clocks are right, accept them. Valid certificates are accepted before, meanwhile and
+// after; revoked ones are refused. If all processes are off, they sign. If only the proxies' replica is off, it signs
+// nothing, and has a serving certificate from the two others.
 func TestFaultClocksTenMinutesOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		way, ahead string
@@ -108,8 +110,9 @@ func TestFaultClocksTenMinutesOff(t *testing.T) {
 	}
 }
 
-// A third replica whose clock is 25 hours fast starts during a rotation: it says so, signs nothing, and does not end the rotation, which
-// waits for the holder of a certificate that has ended by that clock alone. The others go on.
+// A third replica whose clock is 25 hours fast starts during a rotation. It reports its clock, signs nothing, and does
+// not end the rotation, which waits for the holder of a certificate that has expired only by that clock. The others
+// work normally.
 func TestFaultReplicaWithAFastClock(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)

@@ -26,14 +26,14 @@ import (
 type keyEndpoint struct {
 	*httptest.Server
 	keys  []byte
-	state atomic.Int32 // of its answers: keysGood, keysDown, keysSlow
+	state atomic.Int32 // state of the answers: keysGood, keysDown, keysSlow
 	asked atomic.Int64
 }
 
 const (
 	keysGood = iota
 	keysDown // each request is hung up on
-	keysSlow // none is answered before whoever asked gives up
+	keysSlow // answers come after the callers' time limits
 )
 
 func newKeyEndpoint(t testing.TB, keys []byte) *keyEndpoint {
@@ -61,7 +61,7 @@ type badRequest struct {
 
 const unknownKey = 0 // among badRequests
 
-// badRequests are of all kinds.
+// badRequests returns certificate requests of each kind that the CA must refuse.
 func badRequests(t testing.TB, e *enrolment) []badRequest {
 	t.Helper()
 	mint := func(issuer *attest.Issuer, audience string) string {
@@ -75,7 +75,7 @@ func badRequests(t testing.TB, e *enrolment) []badRequest {
 	good, name := mint(e.issuer, "istio-ca"), e.issuer.Name()
 	early := func() time.Time { return time.Now().Add(-3 * time.Hour) }
 	return []badRequest{
-		// It may be by a key that the issuer has had since: who cannot ask does not know.
+		// The key may be a newer one of the issuer: a CA that cannot fetch the issuer's keys does not know.
 		unknownKey: {"a forged token, by a key that nobody knows", mint(tokenIssuer(t, name, newKey(t), time.Now), "istio-ca"), e.csr, codes.Unavailable},
 		{"no token", "", e.csr, codes.Unauthenticated},
 		{"garbage for a token", "garbage", e.csr, codes.Unauthenticated},
@@ -100,11 +100,13 @@ type certificateStorm struct {
 	wrong map[string]int
 }
 
-// Clients of a storm: each has a connection, and another one after so many requests. A Pod has one for itself; as many handshakes
-// would be of a size with all else that this machine does here.
+// stormClients is the number of clients of a storm. Each has one connection at a time, and opens another one after
+// requestsOfOne requests. In a cluster each Pod has its own connection; here the cost of so many handshakes would equal
+// that of everything else.
 const stormClients, requestsOfOne = 64, 20
 
-// run sends n requests, of which one in ten is bad, from so many clients at once; good and bad ones are different clients.
+// run sends n requests, one in ten of them bad, from many clients at once; good and bad requests have different
+// clients.
 func (s *certificateStorm) run(n int) {
 	var all sync.WaitGroup
 	kinds, left := badRequests(s.t, s.mesh), atomic.Int64{}
@@ -154,7 +156,7 @@ func (s *certificateStorm) connected(i int, ask func(securityv1.IstioCertificate
 	ask(securityv1.NewIstioCertificateServiceClient(conn))
 }
 
-// good asks as an agent does: again, with back-off, where the server says so.
+// good requests a certificate as an agent does, and retries with back-off when the server requests that.
 func (s *certificateStorm) good(c securityv1.IstioCertificateServiceClient, at int) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -179,7 +181,8 @@ func (s *certificateStorm) good(c securityv1.IstioCertificateServiceClient, at i
 	}
 }
 
-// bad may also find that the connection has gone: those without a credential make room for others (cmd/internal/preauth).
+// bad may also find that the connection has gone: those without a credential make room for others
+// (cmd/internal/preauth).
 func (s *certificateStorm) bad(c securityv1.IstioCertificateServiceClient, b badRequest) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -197,10 +200,10 @@ func (s *certificateStorm) failed(why string) {
 	s.wrong[why]++
 }
 
-// Fault 21: many ask for their first certificate at once, one in ten without the right to one, or with garbage; meanwhile the
-// token issuer's keys cannot be fetched: for the first half their endpoint is down, then it does not answer. All that may have a
-// certificate get it, soon; the others are refused for what is wrong with them. Nobody asks the endpoint for each request. A fleet over
-// mTLS notices nothing: changes reach it.
+// Fault 21: many clients request their first certificate at once, one in ten without the right or with garbage.
+// Meanwhile the token issuer's keys cannot be fetched: for the first half their endpoint is down, then it does not
+// answer. All clients with the right soon get a certificate; the others are refused with the actual reason. Requests do
+// not each cause a fetch. A fleet over mTLS is not affected: changes reach it.
 func TestFaultCertificateStorm(t *testing.T) {
 	parallel(t)
 	n, proxies, requests := 20, sized(t, 40, 400, "proxies over mTLS"), sized(t, 800, 50000, "requests for first certificates, 10 % bad")
@@ -234,7 +237,7 @@ func TestFaultCertificateStorm(t *testing.T) {
 	for why, n := range s.wrong {
 		t.Errorf("%d times %s", n, why)
 	}
-	// Each replica asks for keys that it does not know once in ten seconds, and again after a failure, ever less often.
+	// Each replica fetches unknown keys once in ten seconds, and after a failure with growing intervals.
 	if asked, most := keys.asked.Load()-before, int64(2*(10+took/(5*time.Second))); asked > most {
 		t.Errorf("the endpoint was asked %d times in %v, want at most %d", asked, took, most)
 	}

@@ -21,10 +21,10 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Fault 4, with a CA and a fleet over mTLS: etcd is away, first in silence and then altogether. No proxy is disturbed; who
-// reconnects is served over TLS. A replica is killed and starts again from its disk, and serves, alone at last, the whole fleet over
-// mTLS. It renews certificates from its allowance; a first certificate waits for etcd. When etcd is back changes arrive, and the
-// journal has what was renewed.
+// Fault 4, with a CA and a fleet over mTLS: etcd is away, first in silence and then completely. No proxy is disturbed;
+// proxies that reconnect are served over TLS. A replica is killed and starts again from its disk. It then serves the
+// whole fleet over mTLS, at last alone. It renews certificates from its allowance; a first certificate waits for etcd.
+// When etcd is back, changes arrive, and the journal contains the renewed certificates.
 func TestFaultEtcdAwayOverTLS(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 60, 2000, "proxies over mTLS")
@@ -58,8 +58,8 @@ func TestFaultEtcdAwayOverTLS(t *testing.T) {
 	etcd.Stop()
 	comeBack(t, f, proxies, n, replicas[1], "gone")
 	undisturbed(t, f)
-	for gone := time.Now(); faultScale >= fullScale && time.Since(gone) < 10*time.Minute; { // as long as fault 4 has it
-		<-time.After(time.Minute) // more often would be more than identities may join
+	for gone := time.Now(); faultScale >= fullScale && time.Since(gone) < 10*time.Minute; { // the duration in fault 4
+		<-time.After(time.Minute) // identities may not join more often
 		undisturbed(t, f)
 		comeBack(t, f, proxies, n, replicas[1], fmt.Sprintf("gone for %.0f s", time.Since(gone).Seconds()))
 		undisturbed(t, f)
@@ -67,18 +67,19 @@ func TestFaultEtcdAwayOverTLS(t *testing.T) {
 	waits := make(chan error, 1)
 	go func() { _, _, err := mesh.first(t.Context(), replicas[0].secure, "town", "newcomer"); waits <- err }()
 
-	// The second is killed, and starts from its disk; then the first is, so that all come to the second.
+	// The second replica is killed, and starts from its disk; then the first is killed, so that all proxies connect to the
+	// second.
 	resumed(t, f, proxies/2, func() { replicas[1].kill() })
 	again := replicas[1].again(t, navarchd(t), append([]string{"--roles=xds,ca", wire.etcd(), "--state-dir", states[1]}, mesh.more...)...)
 	eventually(t, patience, whole(t, again, n, 1))
-	eventually(t, patience, mesh.answers(again)) // it reads the keyring beside the configuration
+	eventually(t, patience, mesh.answers(again)) // the replica reads the keyring concurrently with the configuration
 	renewed := mesh.renewAll(again.secure)
 	select {
 	case err := <-waits:
 		if status.Code(err) != codes.Unavailable {
 			t.Errorf("a first certificate while etcd is away: %v", err)
 		}
-	default: // it waits
+	default: // the first certificate waits
 	}
 	killed := time.Now()
 	resumed(t, f, proxies, func() { replicas[0].kill() })
@@ -98,7 +99,7 @@ func TestFaultEtcdAwayOverTLS(t *testing.T) {
 	unharmed(t, f)
 }
 
-// answers says whether a replica has a certificate of its own.
+// answers returns a check that a replica has a serving certificate.
 func (e *enrolment) answers(d *daemon) func() error {
 	return func() error {
 		conn, err := tls.Dial("tcp", d.secure, e.client())
@@ -109,8 +110,8 @@ func (e *enrolment) answers(d *daemon) func() error {
 	}
 }
 
-// renewAll renews the certificates of all proxies by certificate, and has them use the new ones. It returns which serial numbers
-// took the place of which.
+// renewAll renews the certificates of all proxies by certificate, and installs the new ones. It returns the new serial
+// number by the old one.
 func (e *enrolment) renewAll(address string) map[string]string {
 	e.t.Helper()
 	e.mu.Lock()
@@ -118,7 +119,7 @@ func (e *enrolment) renewAll(address string) map[string]string {
 	began, replaced := time.Now(), map[string]string{}
 	for i, old := range e.leaves {
 		var leaf tls.Certificate
-		eventually(e.t, patience, func() (err error) { // it compares its clock first
+		eventually(e.t, patience, func() (err error) { // the replica compares its clock first
 			leaf, _, err = e.renewed(e.t.Context(), address, old)
 			return err
 		})
@@ -131,7 +132,8 @@ func (e *enrolment) renewAll(address string) map[string]string {
 
 func serial(leaf tls.Certificate) string { return issue.SerialString(leaf.Leaf.SerialNumber) }
 
-// journalled checks that etcd has certificates on record, by serial number, and what each of them took the place of.
+// journalled checks that etcd's journal contains certificates, by serial number, each with the serial number of the
+// certificate that it replaced.
 func journalled(t testing.TB, endpoint string, want map[string]string) func() error {
 	store := opened(t, endpoint)
 	return func() error {

@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Fault 12, admission: all proxies of a replica that is killed come to one that lets in two a second. It never lets in more; the
-// others wait in line, since to refuse them costs a handshake each time they come back, and was sent nothing who is in.
+// Fault 12, admission: all proxies of a killed replica connect to one that admits two per second. It never admits more.
+// The others wait in line, because each refusal would cost a handshake per retry. Admitted proxies receive nothing new.
 func TestFaultReconnectsArePaced(t *testing.T) {
 	parallel(t)
 	const proxies, rate, burst = 30, 2, 2
@@ -62,7 +62,7 @@ func TestFaultReconnectsArePaced(t *testing.T) {
 	unharmed(t, f)
 }
 
-// gone is how often streams of a crowd have ended.
+// gone returns the number of ended streams of a crowd.
 func (c *crowd) gone() (times int) {
 	for _, a := range c.agents {
 		a.mu.Lock()
@@ -72,8 +72,9 @@ func (c *crowd) gone() (times int) {
 	return times
 }
 
-// Fault 14: a replica comes, is killed, and comes again. Once it was lost it must stay for a while before it is given anything:
-// the ring stands, and no proxy is sent to it and back. When it stays it is taken in, and nobody is sent what it has.
+// Fault 14: a replica starts, is killed, and starts again. After its loss it gets no shards until it has stayed for a
+// while: the ring is unchanged, and no proxy moves to it and back. Then it is added, and no proxy receives resources
+// that it holds.
 func TestFaultReplicaComesAndGoes(t *testing.T) {
 	parallel(t)
 	const lost = 6 * time.Second // for so long a replica that was lost once is ready before it joins
@@ -129,8 +130,8 @@ func TestFaultReplicaComesAndGoes(t *testing.T) {
 	}
 }
 
-// A fleet that is uneven, of proxies that do not follow the ring, is evened out: not at once, a few streams a second, each once,
-// and not while there is no leader.
+// An uneven fleet of proxies that do not follow the ring is balanced: with a delay, a few streams per second, each
+// stream once, and only while there is a leader.
 func TestFleetEvensOut(t *testing.T) {
 	parallel(t)
 	const proxies, after = 60, 4 * time.Second
@@ -178,8 +179,8 @@ func TestFleetEvensOut(t *testing.T) {
 	c.sum()
 }
 
-// stayWithoutLeader watches a crowd, part of which is still to be closed, after the leader's end: once its lease is over nothing
-// is closed. It returns how many were before.
+// stayWithoutLeader observes a crowd with streams still to be closed, after the leader's end: when its lease is over,
+// no stream is closed. It returns the number of streams closed before that.
 func stayWithoutLeader(t *testing.T, s *kv.Store, c *crowd, proxies int) (quiet int) {
 	t.Helper()
 	eventually(t, patience, func() error {
@@ -211,8 +212,8 @@ func stayWithoutLeader(t *testing.T, s *kv.Store, c *crowd, proxies int) (quiet 
 	return quiet
 }
 
-// evenly checks the pace of what was closed: nothing before a time, no stream twice, and at most 2 % of the streams in any second.
-// They are counted where they end, which may be noticed late: so over some seconds, and with one more.
+// evenly checks the pace of closed streams: none before a time, no stream twice, and at most 2 % of the streams per
+// second. Ends may be noticed late, so they are counted over some seconds, with a tolerance of one.
 func evenly(t *testing.T, c *crowd, notBefore time.Time, proxies int) {
 	t.Helper()
 	var ends []time.Time

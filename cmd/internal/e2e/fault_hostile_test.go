@@ -44,16 +44,16 @@ func (c caller) open(n *corev3.Node) asking {
 	return asking{stream: stream, node: n, got: map[string][]byte{}}
 }
 
-// client is a node of the service account shop/client.
+// client returns a node of the service account shop/client.
 func client(i int) *corev3.Node {
 	n := node("shop", "client", fmt.Sprintf("10.1.8.%d", i))
 	n.Id = strings.Replace(n.Id, "client-0", fmt.Sprintf("client-%d", i), 1)
 	return n
 }
 
-// A stolen certificate of an account is used for more streams than a proxy needs, for hundreds of thousands of names, for clusters,
-// networks and metadata that are made up (issue 12, item 9). Proxies of the same account keep their streams, get what changes, and
-// can come again.
+// A stolen certificate of an account is used for more streams than a proxy needs, for hundreds of thousands of names,
+// and for invented clusters, networks and metadata. Proxies of the same account keep their streams, receive changes,
+// and can reconnect.
 func TestFaultHostileIdentity(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), folder(t)
@@ -65,7 +65,7 @@ func TestFaultHostileIdentity(t *testing.T) {
 		roots.AppendCertsFromPEM(text)
 		return err
 	})
-	enrol := func() caller { // with a token of its own
+	enrol := func() caller { // with its own token
 		conf := &tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc"}
 		pair, _, err := signed(bearer(t.Context(), token(t, data, "shop", "client")), t, d.secure, conf)
 		if err != nil {
@@ -117,12 +117,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tooManyStreams: of one proxy the newest 8 stay.
+// tooManyStreams checks that of one proxy's streams only the newest 8 stay.
 func tooManyStreams(t *testing.T, d *daemon, hostile caller) {
 	t.Helper()
 	var all []asking
 	for range 30 {
-		h := hostile.open(client(0)) // a good one's
+		h := hostile.open(client(0)) // with the node of a valid proxy
 		must(t, h.ask(xds.Cluster, nil))
 		if _, err := h.receive(xds.Cluster, 1); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func drained(a asking) error {
 	}
 }
 
-// tooManyNames: 400,000 of which there is nothing.
+// tooManyNames subscribes to 400,000 names that do not exist.
 func tooManyNames(t *testing.T, d *daemon, hostile caller) {
 	t.Helper()
 	for i := range 20 {
@@ -171,7 +171,8 @@ func tooManyNames(t *testing.T, d *daemon, hostile caller) {
 	}
 }
 
-// madeUp: a cluster is refused by its name, a node with too much by its field; networks and domains count for nothing.
+// madeUp checks that a node with an invented cluster is refused, and a node with too much data, whose field is named.
+// Networks and domains have no influence.
 func madeUp(t *testing.T, d *daemon, hostile caller) {
 	t.Helper()
 	west, large := client(0), client(0)

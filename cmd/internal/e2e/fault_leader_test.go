@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// records are the keys of all stored records.
+// records returns the keys of all stored records.
 func records(t testing.TB, s *kv.Store) []string {
 	t.Helper()
 	resp, err := s.Client().Get(t.Context(), s.Prefix()+"records/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -29,9 +29,9 @@ func records(t testing.TB, s *kv.Store) []string {
 	return keys
 }
 
-// Fault 1: the leader is killed in the middle of a batch of several transactions. What is half written is not seen by
-// anybody, not even by a replica that starts then; a new leader is there within two leases and completes it, and neither
-// loses nor doubles an object.
+// Fault 1: the leader is killed in the middle of a batch of several transactions. No process uses the incomplete batch,
+// not even a replica that starts then. A new leader leads within two leases and completes the batch without losing or
+// doubling an object.
 func TestFaultLeaderKilledMidBatch(t *testing.T) {
 	parallel(t)
 	const lease = 2 * time.Second
@@ -65,7 +65,7 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 		if err != nil || stat.Head.Complete {
 			t.Fatalf("the batch is not half written: %+v, %v", stat.Head, err)
 		}
-		replicas = append(replicas, xdsReplica(t, direct)) // starts on the half
+		replicas = append(replicas, xdsReplica(t, direct)) // starts while the batch is incomplete
 		eventually(t, patience, func() error {
 			for _, d := range replicas {
 				got, err := editions(t.Context(), d)
@@ -87,8 +87,8 @@ func TestFaultLeaderKilledMidBatch(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// Fault 3: the leader alone loses etcd, in silence. It steps down, and another leads within two leases; replicas and
-// proxies notice nothing. Back in touch it follows, and has written nothing.
+// Fault 3: the leader alone loses etcd, in silence. It steps down, and another process leads within two leases;
+// replicas and proxies are not disturbed. Once it is connected again it follows, and has written nothing.
 func TestFaultLeaderCutOff(t *testing.T) {
 	parallel(t)
 	const lease = 2 * time.Second
@@ -106,7 +106,7 @@ func TestFaultLeaderCutOff(t *testing.T) {
 	wire.set(rule{hold: true})
 	cut := time.Now()
 	eventually(t, patience, old.following)
-	within(t, 2*lease, time.Since(cut), "it stepped down") // its lease, and the metric's own pace
+	within(t, 2*lease, time.Since(cut), "it stepped down") // its lease, and the interval of the metric
 	eventually(t, patience, successor.leading)
 	within(t, 2*lease+2*time.Second, time.Since(cut), "another leads")
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) }) // both read the folder, one writes
@@ -123,8 +123,8 @@ func TestFaultLeaderCutOff(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// Fault 4: etcd is away, first in silence and then altogether, for several leases. No proxy is disturbed, and those that
-// reconnect, with all they hold or with nothing, are served. When it is back, changes arrive.
+// Fault 4: etcd is away, first in silence and then completely, for several leases. No proxy is disturbed. Proxies that
+// reconnect are served, with all their resources or with none. When etcd is back, changes arrive.
 func TestFaultEtcdAway(t *testing.T) {
 	parallel(t)
 	const lease = time.Second
@@ -163,8 +163,9 @@ func TestFaultEtcdAway(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// comeBack has the proxies of a town of n services reconnect, all with what they hold, and half of them with nothing, while a
-// replica is without etcd: they are served.
+// comeBack checks that proxies are served while replica d is without etcd. The proxies of a town of n services
+// reconnect: first all of them with their resources, and then half of them without. what is the situation, for
+// messages.
 func comeBack(t *testing.T, f *sim.Fleet, proxies, n int, d *daemon, what string) {
 	t.Helper()
 	got := resumed(t, f, proxies, func() { f.Reconnect(sim.All, sim.Reconnect{Now: true}) }).Total()
@@ -180,7 +181,7 @@ func comeBack(t *testing.T, f *sim.Fleet, proxies, n int, d *daemon, what string
 	}
 }
 
-// lonely is an error until a replica has noticed that etcd is away.
+// lonely returns an error until the replica has noticed that etcd is away.
 func (d *daemon) lonely() error {
 	if !strings.Contains(d.log.String(), "etcd does not answer") {
 		return errors.New("the replica has not noticed that etcd is away")
@@ -188,7 +189,7 @@ func (d *daemon) lonely() error {
 	return nil
 }
 
-// mustValue is value where it must be there.
+// mustValue returns the value of a metric, and fails the test if it is absent.
 func (d *daemon) mustValue(t testing.TB, name string) float64 {
 	t.Helper()
 	v := d.value(name)

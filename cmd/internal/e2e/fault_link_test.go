@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// rule is what a link does to what passes. The zero rule passes everything.
+// rule describes the effect of a link on packets. The zero rule passes all of them.
 type rule struct {
 	hold   bool  // nothing passes, and nobody is told
-	refuse bool  // who dials is hung up on
+	refuse bool  // new connections are closed at once
 	rate   int   // bytes a second that the server's side may send, all connections together; 0: no limit
 	slice  int   // largest piece that is passed on at once, bytes; 0: 32 KiB
 	reset  int64 // a connection is reset after a random number of the server's bytes, at most this; 0: never
@@ -69,10 +69,10 @@ func connect(t testing.TB, to string) *link {
 	return k
 }
 
-// etcd is the flag of a process that reaches its store over this link.
+// etcd returns the flag of a process that reaches its store over this link.
 func (k *link) etcd() string { return "--etcd-endpoints=http://" + k.address }
 
-// set makes another rule the one in force. What was held passes if the new rule lets it.
+// set replaces the rule. Held packets pass if the new rule permits.
 func (k *link) set(r rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,8 +81,8 @@ func (k *link) set(r rule) {
 	k.changed = make(chan struct{})
 }
 
-// holdAfter lets n more bytes pass in one direction (up: to the server), and holds everything then. The channel is closed
-// when that has happened.
+// holdAfter lets n more bytes pass in one direction (up: to the server), and holds everything then. The channel is
+// closed when that has happened.
 func (k *link) holdAfter(n int64, up bool) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,7 +97,7 @@ func (k *link) redirect(to string) {
 	k.to = to
 }
 
-// drop ends all connections that there are; what was held of them is lost.
+// drop ends all present connections; delayed bytes on them are lost.
 func (k *link) drop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,7 +191,7 @@ func (k *link) pass(ctx context.Context, n int, up bool) bool {
 	}
 }
 
-// pace is the time that bytes need on the wire.
+// pace waits for the time that bytes need on the wire; false: ctx has ended.
 func pace(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

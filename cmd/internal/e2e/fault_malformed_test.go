@@ -20,11 +20,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// How much the live heap may grow, in bytes: while one kind of attack goes on; for the subscriptions that a replica remembers, whoever sent
-// them (push/delta: 32 MiB by its count, 41 MB of the heap); and for what is left when all is over.
+// Limits, in bytes, of the growth of the live heap: during one kind of attack; for the subscriptions that a replica
+// stores for all proxies (push/delta: 32 MiB by its count, 41 MB of heap); and after the attacks.
 const roomForAttack, roomForNames, roomAfterwards = 64 << 20, 48 << 20, 16 << 20
 
-// heapWatch compares the live heap of a process with what it was. It is measured at full size, on a machine that does nothing else.
+// heapWatch compares the live heap of a process with its initial size. It measures at full size, on an idle machine.
 type heapWatch struct {
 	d      *daemon
 	before int
@@ -52,9 +52,9 @@ func (w *heapWatch) grown(t testing.TB, most int, when string) {
 	}
 }
 
-// Fault 18: requests that no Envoy sends, of each kind, on streams of their own over mTLS, and more of everything than a proxy needs:
-// headers, streams, names and metadata. At most that stream ends; nobody else's does, nothing panics, and the process keeps little of
-// it while it lasts, and nothing afterwards.
+// Fault 18: requests that no Envoy sends, of each kind, on separate streams over mTLS, with excessive headers, streams,
+// names and metadata. At most that stream ends, and no other. Nothing panics. The process uses little memory for it
+// meanwhile, and none afterwards.
 func TestFaultMalformedRequests(t *testing.T) {
 	parallel(t)
 	n, proxies, liars := sized(t, 30, 300, "services"), sized(t, 30, 2000, "proxies"), sized(t, 3, 100, "that send each malformed request")
@@ -98,13 +98,14 @@ func TestFaultMalformedRequests(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// liarIdentity is who sends what no proxy does, with a certificate of the proxies' account.
+// liarIdentity returns the identity of a client that sends malformed requests with a certificate of the proxies'
+// account.
 func liarIdentity() sim.Identity {
 	return sim.Identity{Namespace: "town", Name: "liar", ServiceAccount: "client"}
 }
 
-// attacked carries out one of the attacks of loadtest/attack until tries of it were answered, refused or cut off, and goes on while
-// meanwhile runs.
+// attacked runs one of the attacks of loadtest/attack until tries of it were answered, refused or cut off, and
+// continues while meanwhile runs.
 func attacked(t *testing.T, d *daemon, name string, meanwhile func()) {
 	t.Helper()
 	fleetCA.authority(t)
@@ -168,8 +169,8 @@ func hugeNodes(t *testing.T, d *daemon) {
 	}
 }
 
-// wrongNonces acknowledges one response twice, refuses it after that, acknowledges one that never was, and is then served as
-// anybody is.
+// wrongNonces acknowledges one response twice, refuses it after that, acknowledges an invented one, and is then served
+// normally.
 func wrongNonces(t *testing.T, d *daemon) {
 	t.Helper()
 	conf, err := fleetCA.proxies(t)(liarIdentity())

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// In a container, more proxies join at once than there is memory for. The kernel does not kill: a trickle is let in while memory
-// is short, and who is in is served. It runs alone: while the kernel looks for memory in the cgroup everything else waits for the
-// disk, for ten seconds and more.
+// In a container, more proxies join at once than fit into memory. The kernel does not kill the process: proxies are
+// admitted slowly while memory is short, and admitted ones are served. The test runs alone: while the kernel reclaims
+// memory in the cgroup, all other processes wait for the disk, for ten seconds and more.
 func TestFaultMoreJoinThanMemoryTakes(t *testing.T) {
 	const limit, proxies, services = 110 << 20, 2000, 200
 	c := newCage(t, limit)
@@ -44,7 +44,7 @@ func TestFaultMoreJoinThanMemoryTakes(t *testing.T) {
 	f := crowdAt(t, proxies, ca, d)
 	eventually(t, 3*patience, func() error {
 		alive()
-		if rate := d.value("navarch_join_rate"); !(rate <= float64(runtime.NumCPU())) { // a trickle
+		if rate := d.value("navarch_join_rate"); !(rate <= float64(runtime.NumCPU())) { // the slow rate
 			return fmt.Errorf("memory is not short: %v may join in a second, %d have", rate, f.Stats().Joined)
 		}
 		return nil
@@ -57,7 +57,7 @@ func TestFaultMoreJoinThanMemoryTakes(t *testing.T) {
 	faultless(t, f)
 }
 
-// crowdAt is a fleet with mTLS that joins at once at one replica, and is not waited for.
+// crowdAt starts a fleet with mTLS that joins one replica at once. It does not wait for the fleet.
 func crowdAt(t *testing.T, n int, ca *authority, d *daemon) *sim.Fleet {
 	t.Helper()
 	roomFor(t, n)

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// alone is a replica that serves a town to be edited in a folder; the leader and etcd are elsewhere.
+// alone starts a replica that serves a town from the folder dir. The leader and etcd are other processes.
 func alone(t testing.TB, n int) (d *daemon, dir string) {
 	t.Helper()
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
@@ -22,9 +22,9 @@ func alone(t testing.TB, n int) (d *daemon, dir string) {
 	return d, dir
 }
 
-// live is the heap of a process that is in use, in bytes, as garbage collections find it: what is held weakly, or waits in a pool,
-// goes a round later. What it allocates after a collection is not in it: hundreds of streams a second that come and end are 50 MB and more of garbage
-// before the next look.
+// live returns the live heap of a process in bytes, as garbage collections find it: weakly held objects and pooled
+// buffers are freed one collection later. Allocations after a collection are not included: hundreds of short streams
+// per second cause 50 MB of garbage and more before the next one.
 func (d *daemon) live(t testing.TB) int {
 	t.Helper()
 	least := 0
@@ -39,8 +39,9 @@ func (d *daemon) live(t testing.TB) int {
 	return least
 }
 
-// Fault 15: some proxies stop reading while 1 MB of routes is pushed again and again. The others get every push, as many
-// bytes as without, about as fast; for a stuck proxy the process keeps one message at most, not all that it missed.
+// Fault 15: some proxies stop reading while 1 MB of routes is pushed repeatedly. The others get every push, with the
+// same number of bytes as without the fault, and about as fast. For a stuck proxy the process stores one message at
+// most, not all the missed ones.
 func TestFaultProxiesStopReading(t *testing.T) {
 	parallel(t)
 	const n, padding, pushes = 100, 10 << 10, 16
@@ -67,7 +68,7 @@ func TestFaultProxiesStopReading(t *testing.T) {
 	_, _, early := series(pushes / 4)
 	before, began := responses(), time.Now()
 	bytes, worst, live := series(pushes)
-	// Who does not read has one response at most on its way, and none is made or kept for what it missed.
+	// A client that does not read has at most one response on its way, and missed responses are neither built nor stored.
 	if made, most := responses()-before, pushes*proxies+stuck; made > most {
 		t.Errorf("%d responses were made for %d pushes to %d proxies beside %d that are stuck, want at most %d", made, pushes, proxies, stuck, most)
 	}
@@ -95,14 +96,14 @@ func keepsLittle(t testing.TB, early, live, liveWithout, pushes int) {
 	if most := liveWithout + 12<<20; live > most {
 		t.Errorf("the live heap is %d with stuck proxies, want at most %d", live, most)
 	}
-	// Nor does anything grow from push to push: what they missed is not kept anywhere, for whomever.
+	// Memory does not grow from push to push: missed versions are not stored.
 	if most := early + pushes<<20/2; live > most {
 		t.Errorf("the live heap is %d after a quarter of the pushes and %d after %d more, want at most %d", early, live, pushes, most)
 	}
 }
 
-// Fault 15, the end of it: proxies that do not read what is pushed are disconnected at the deadline, each of them, and counted.
-// The others are not: they get that push and the next one, over the streams that they have.
+// Fault 15, second part: every proxy that does not read pushes is disconnected at the deadline, and counted. The others
+// stay connected, and receive that push and the next one on their streams.
 func TestFaultStuckProxiesAreClosed(t *testing.T) {
 	parallel(t)
 	const n, padding = 30, 10 << 10
@@ -132,8 +133,8 @@ func TestFaultStuckProxiesAreClosed(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// Fault 16: half of the proxies acknowledge late, each after a time of its own. The others get every edition at once; the
-// late ones skip what was overtaken and end with the newest.
+// Fault 16: half of the proxies acknowledge late, each after its own delay. The others get every edition at once. The
+// late ones skip superseded editions, and end with the newest one.
 func TestFaultLateAcks(t *testing.T) {
 	parallel(t)
 	const last = 11
@@ -150,7 +151,7 @@ func TestFaultLateAcks(t *testing.T) {
 	before := slow.Stats().Types["RDS"].Responses
 	end := slow.Watch(sim.Change{Type: xds.Route, Name: "80", Marker: edition4(last)})
 	began := time.Now()
-	var soonest, latest time.Duration // that the last proxy had an edition
+	var soonest, latest time.Duration // times at which the last proxy had an edition
 	for edition := 2; edition <= last; edition++ {
 		o := reaches(t, f, edition, func() { write(t, dir, "town.yaml", town(0, n, edition)) })
 		took := time.Duration(o.Ack.Summary().Last * float64(time.Millisecond))
@@ -184,8 +185,9 @@ spec:
   ports: [{name: tcp, port: %d}]
 `
 
-// Fault 17: every proxy, of twenty identities, refuses one listener. A few are asked before it is withheld, which takes refusals by three
-// identities; everything else of the same edit reaches all, and the next version of the listener does too.
+// Fault 17: every proxy, of twenty identities, refuses one listener. A few receive it before it is withheld, which
+// requires refusals by three identities. The rest of the same edit reaches all proxies, and so does the next version of
+// the listener.
 func TestFaultBadListener(t *testing.T) {
 	parallel(t)
 	const name = "10.98.0.1_9000"
@@ -208,7 +210,7 @@ func TestFaultBadListener(t *testing.T) {
 		if nacks := f.Stats().Types["LDS"].Nacks; nacks < 3 {
 			return fmt.Errorf("refused on %d streams", nacks)
 		}
-		return d.metric(`navarch_quarantined{type="lds"} 1`) // one listener, however many refused it
+		return d.metric(`navarch_quarantined{type="lds"} 1`) // one listener, counted once
 	})
 	reaches(t, f, 3, func() { write(t, dir, "town.yaml", town(0, n, 3)) })
 	stats := f.Stats()

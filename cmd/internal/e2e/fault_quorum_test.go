@@ -10,9 +10,10 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Fault 4, where etcd has three members: a replica asks the one that is cut off from the others, and answers without a quorum.
-// Its proxies are not disturbed, and served when they reconnect; an agent that has seen what is written meanwhile is not taken
-// back. The same once no member has a quorum. When etcd is whole again, changes arrive.
+// Fault 4, with three members of etcd: a replica uses a member that is cut off from the others, and that answers
+// without a quorum. Its proxies stay connected, and are served when they reconnect. An agent that has seen newer writes
+// is not served older state. The same is checked while no member has a quorum. When etcd is whole again, changes
+// arrive.
 func TestFaultMemberWithoutQuorum(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 40, 2000, "proxies")
@@ -35,7 +36,7 @@ func TestFaultMemberWithoutQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _, err := edition(t.Context(), few, seen, store); status.Code(err) != codes.Unavailable {
-		t.Errorf("who has seen revision %d was answered with %d, %v", seen, got, err)
+		t.Errorf("an agent that has seen revision %d was answered with %d, %v", seen, got, err)
 	}
 	reaches(t, f, 2, etcd.mend)
 

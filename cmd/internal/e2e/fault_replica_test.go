@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// Fault 12: one of three replicas is killed, the leading one. Its proxies find the others and are sent nothing that they
-// have; the others' proxies do not notice; changes go on.
+// Fault 12: one of three replicas, the leader, is killed. Its proxies connect to the others and receive no resource
+// that they already hold. The proxies of the others are not disturbed, and changes continue to arrive.
 func TestFaultReplicaKilled(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 9999, "proxies")
@@ -44,14 +44,15 @@ func TestFaultReplicaKilled(t *testing.T) {
 	unharmed(t, f)
 }
 
-// Fault 13: all replicas are killed and start again together, at their addresses. Everybody is served again, and nobody is
-// sent what it has. From when the first of them listens until all are in, a client gets certificates, one after the other.
+// Fault 13: all replicas are killed and start again together, at their addresses. All proxies are served again without
+// receiving resources that they hold. From the first listening replica until all proxies are admitted, a client gets
+// certificates, one after the other.
 func TestFaultAllReplicasKilled(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 80, 9999, "proxies")
 	s := newSealable(t)
 	s.flags = append(s.flags, "--shared-sources", "127.0.0.1/32")
-	if faultScale < fullScale { // few come back in an instant: the certificates shall have a meanwhile
+	if faultScale < fullScale { // few proxies reconnect in an instant: delay the last ones, so that certificates are requested meanwhile
 		s.env = []string{fmt.Sprintf("PILOT_MAX_REQUESTS_PER_SECOND=%d", max(proxies/15, 1))}
 	}
 	write(t, s.dir, "town.yaml", town(0, n, 1))
@@ -94,8 +95,8 @@ func TestFaultAllReplicasKilled(t *testing.T) {
 	}
 }
 
-// letIn is an error until replicas serve so many streams. A proxy that holds everything is answered nothing: it does not see
-// that it waits for admission.
+// letIn returns a check that replicas together serve `proxies` streams. Proxies cannot report this themselves: one that
+// holds everything gets no response, and does not notice that it waits for admission.
 func letIn(proxies int, replicas ...*daemon) func() error {
 	return func() error {
 		in := 0.
@@ -109,7 +110,7 @@ func letIn(proxies int, replicas ...*daemon) func() error {
 	}
 }
 
-// listens is an error while no replica takes connections on its secure address.
+// listens returns an error while no replica accepts connections on its secure address.
 func listens(replicas ...*daemon) (err error) {
 	for _, d := range replicas {
 		var conn net.Conn
@@ -120,21 +121,21 @@ func listens(replicas ...*daemon) (err error) {
 	return err
 }
 
-// issued is what a client of the CA saw.
+// issued contains a client's measurements of the CA.
 type issued struct {
-	n, meanwhile int           // certificates: all, and those until it was told that all are in
-	longest      time.Duration // from the first try for one to its answer
+	n, meanwhile int           // numbers of certificates: all, and those before all proxies were admitted
+	longest      time.Duration // from the first request for a certificate to its answer
 	err          error
 }
 
-// certificates asks replicas in turn with a token for certificates, one after the other, until all are in and every replica has
-// signed five. One that does not sign yet is passed over; one that has signed answers from then on.
+// certificates requests certificates with a token from the replicas in turn, until all proxies are admitted and every
+// replica has signed five. A replica that does not sign yet is skipped; once it has signed it must always answer.
 func (s *sealable) certificates(token string, replicas []*daemon, allIn <-chan struct{}) (got issued) {
 	signs, conf := map[*daemon]int{}, s.tls()
 	enough := func() bool {
 		return !slices.ContainsFunc(replicas, func(d *daemon) bool { return signs[d] < 5 })
 	}
-	tick := time.NewTicker(10 * time.Millisecond) // it is no storm
+	tick := time.NewTicker(10 * time.Millisecond) // not a storm of requests
 	defer tick.Stop()
 	asked := time.Now()
 	for i := 0; ; i++ {
@@ -164,8 +165,8 @@ func (s *sealable) certificates(token string, replicas []*daemon, allIn <-chan s
 	}
 }
 
-// Fault 13, the process that has all roles and its own etcd: killed and started again under its proxies. While they come
-// back, a workload gets its first certificate.
+// Fault 13, with one process that has all roles and its own etcd: it is killed, and starts again. While its proxies
+// reconnect, a workload gets its first certificate.
 func TestFaultEverythingKilled(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 80, 2000, "proxies")
@@ -193,23 +194,23 @@ func TestFaultEverythingKilled(t *testing.T) {
 	unharmed(t, f)
 }
 
-// nextBinary is a build of navarchd whose clusters differ in a detail: what an upgrade may bring.
+// nextBinary builds navarchd with clusters that differ in one detail, as after an upgrade.
 func nextBinary(t testing.TB) string {
 	t.Helper()
 	return programs.Changed(t, "next",
 		programs.Edit{File: "push/build/cluster/outbound.go", Text: "HealthyPanicThreshold: percent(0)", By: "HealthyPanicThreshold: percent(1)"})
 }
 
-// Fault 25: three replicas are replaced one after the other by a build that draws every cluster differently, while the
-// configuration changes, and with a memory limit that they are above. Every proxy goes from the old clusters to the new ones
-// once, and never back.
+// Fault 25: three replicas are replaced one after the other by a build that encodes every cluster differently, while
+// the configuration changes and memory use is above the replicas' limit. Every proxy changes from the old clusters to
+// the new ones once, and never back.
 func TestFaultRollingUpgrade(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 45, 2001, "proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease)
-	limit := 16<<20 + proxies/3<<17 // bytes; less than they need, over mTLS
+	limit := 16<<20 + proxies/3<<17 // bytes; less than the proxies need over mTLS
 	tight := []string{fmt.Sprintf("GOMEMLIMIT=%d", limit)}
 	newer, older := nextBinary(t), binary(t, "navarchd")
 	var replicas []*daemon
@@ -235,7 +236,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		eventually(t, patience, replicas[i].ready)
 		edit()
 	}
-	eventually(t, patience, func() error { // at one moment: more is in use before a collection than after it
+	eventually(t, patience, func() error { // polled, because memory use rises until a collection and falls after it
 		used := replicas[0].mustValue(t, "go_memstats_sys_bytes") - replicas[0].mustValue(t, "go_memstats_heap_released_bytes")
 		if used < float64(limit) {
 			return fmt.Errorf("%v bytes are in use: the limit does not bind", used)
@@ -243,7 +244,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		return nil
 	})
 	acknowledged(t, moved)
-	// What was sent, of clusters: those of one upgrade. A proxy that went to and fro would have got them twice more.
+	// Clusters were sent as for one upgrade. A proxy that moved back and forth would have received them two times more.
 	eventually(t, patience, func() error {
 		if differ := f.CheckEqual(); differ > 0 {
 			return fmt.Errorf("%d proxies differ", differ)
@@ -257,7 +258,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 		t.Errorf("%d clusters were sent, at most %d are new", sent, each*uint64(proxies))
 	}
 	for kind, v := range f.Stats().Found {
-		if kind != sim.Unequal { // while both builds answered
+		if kind != sim.Unequal { // proxies of the two builds differ meanwhile
 			t.Errorf("%d times %s: %v", v.Count, kind, v.Examples)
 		}
 	}

@@ -12,10 +12,11 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Fault 7: etcd is restored from a backup that is older than what proxies have, in each of the ways in which that is done, while nobody
-// leads. Replicas serve what they have read since, also after a restart: no proxy is sent anything, none is disturbed but those of the
-// replica that restarts, and who comes with nothing gets everything of the newest edition. An alarm names the command by which an
-// operator makes replicas serve what is stored. Then all proxies get that, and once somebody leads what the sources say.
+// Fault 7: etcd is restored from a backup that is older than the proxies' state, in each possible way, while no leader
+// exists. Replicas serve the state that they have read since, also after a restart. No proxy receives anything, and
+// only those of the restarted replica are disconnected. A proxy without resources gets the newest edition. An alarm
+// names the command by which an operator makes replicas serve the stored state. Then all proxies get that state, and
+// with a leader the state of the sources.
 func TestFaultRestoredEtcd(t *testing.T) {
 	for _, way := range []string{"new cluster id", "same id", "bumped"} {
 		t.Run(way, func(t *testing.T) {
@@ -89,8 +90,8 @@ func restoredEtcd(t *testing.T, way string) {
 		write(t, dir, "town.yaml", town(0, n, 3))
 		lead()
 	})
-	// An operator took the fleet back, one replica after the other: that is what the checks of steps back find, and no fault. The head that
-	// was adopted may have a lower revision of etcd than what the proxies have.
+	// An operator took the fleet back, one replica after the other: that is what the checks of steps back find, and no
+	// fault. The head that was adopted may have a lower revision of etcd than what the proxies have.
 	f.CheckEqual()
 	for kind, v := range f.Stats().Found {
 		if kind != sim.VersionBack && kind != sim.RevisionBack {
@@ -99,8 +100,8 @@ func restoredEtcd(t *testing.T, way string) {
 	}
 }
 
-// rollback is an error until a replica has raised the alarm about a store that went back; it is ready all the same. The arguments of
-// `navarchctl store adopt` are those that its page names.
+// rollback returns an error until a replica has raised the alarm about a store that went back. The replica must stay
+// ready. The arguments of `navarchctl store adopt` are those that its page names.
 func rollback(d *daemon) (arguments string, err error) {
 	if err := d.metric(`navarch_store_alarm{cause="identity"} 1`); err != nil {
 		return "", err

@@ -27,8 +27,8 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Fault 19: proxies come back with true claims, with claims that are out of date, with forged ones, and with nothing. They
-// end with the same, and are sent what they lack: nothing, the difference, everything.
+// Fault 19: proxies reconnect with true, outdated, forged, and without claims. They end with equal resources. With true
+// claims they receive nothing, with outdated ones the difference, and otherwise everything.
 func TestFaultClaims(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 50, 300, "services"), sized(t, 60, 2000, "proxies")
@@ -78,7 +78,7 @@ func TestFaultClaims(t *testing.T) {
 	unharmed(t, f)
 }
 
-// overlong claims names and versions that nobody has, in all some megabytes: they are removed, and everything is sent.
+// overlong claims invented names and versions of some megabytes: they are removed, and everything is sent.
 func overlong(t *testing.T, d *daemon) {
 	t.Helper()
 	claims := map[string]string{strings.Repeat("n", 1<<20): "1", "outbound|80||s010.town.svc.cluster.local": strings.Repeat("v", 1<<20)}
@@ -101,13 +101,13 @@ func overlong(t *testing.T, d *daemon) {
 	}
 }
 
-// liar stands between Envoy and a replica, and changes what Envoy claims to hold when it comes back.
+// liar is a relay between Envoy and a replica that falsifies Envoy's claims after a reconnect.
 type liar struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	to      *grpc.ClientConn
 	claims  func(typeURL string, claims map[string]string)
 	streams atomic.Int64
-	away    atomic.Bool // nobody is let through
+	away    atomic.Bool // new streams are refused
 
 	mu   sync.Mutex
 	ends map[context.Context]context.CancelFunc
@@ -154,7 +154,7 @@ func (l *liar) DeltaAggregatedResources(down discoveryv3.AggregatedDiscoveryServ
 	}
 }
 
-// cut ends every stream, and lets none through until away is false.
+// cut ends every stream, and refuses new ones until away is false.
 func (l *liar) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,8 @@ func (l *liar) cut() {
 	}
 }
 
-// frontEnvoy has one listener on a port of loopback, and takes its routes and clusters from a server.
+// frontEnvoy returns the bootstrap of an Envoy with one listener on a loopback port, which receives its routes and
+// clusters from a server.
 func frontEnvoy(t *testing.T, ads, port string) envoytest.Bootstrap {
 	t.Helper()
 	b := envoytest.ADS("DELTA_GRPC", ads)
@@ -196,7 +197,7 @@ ports: [{name: http, port: %[1]s}]
 endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
 `
 
-// lies are what becomes of Envoy's claims.
+// lies are falsifications of Envoy's claims.
 var lies = []func(string, map[string]string){
 	func(string, map[string]string) {},
 	func(_ string, claims map[string]string) {
@@ -216,7 +217,7 @@ var lies = []func(string, map[string]string){
 	},
 }
 
-// callBack asks for the service through Envoy, and says which backend has answered.
+// callBack calls the service through Envoy, and returns the backend that has answered.
 func callBack(ctx context.Context, front string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+front, nil)
 	if err != nil {
@@ -235,9 +236,9 @@ func callBack(ctx context.Context, front string) (string, error) {
 	return string(body), err
 }
 
-// Fault 19 with a real Envoy under traffic: its streams end again and again, its endpoints move while it is away, and what it
-// claims on the next stream is true, forged, forgotten (of the endpoints, too), out of date or far too long. No request fails,
-// and it has the endpoints' new place each time.
+// Fault 19 with a real Envoy under traffic: its streams end repeatedly, its endpoints move meanwhile, and its claims on
+// the next stream are true, forged, forgotten (also those of endpoints), outdated or far too long. No request fails,
+// and Envoy gets the endpoints' new address each time.
 func TestFaultClaimsOfEnvoy(t *testing.T) {
 	parallel(t)
 	var ports [2]string
@@ -291,7 +292,7 @@ func TestFaultClaimsOfEnvoy(t *testing.T) {
 	}
 }
 
-// placed is an error until a replica has the backend's endpoint at a port.
+// placed returns an error until a replica has the backend's endpoint at a port.
 func placed(t *testing.T, d *daemon, port string) error {
 	t.Helper()
 	got, err := everything(t.Context(), d.grpc, node("shop", "front", "10.1.9.6"))

@@ -16,9 +16,9 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Somebody who has an identity gets thousands of certificates for it, in the hope that one is missed when it is revoked (issue 12, item 4).
-// Every one of them is accepted by a real Envoy before, and by none is anybody let in from some seconds after the revocation on; another
-// identity goes on, and no further certificate is given out.
+// A client with an identity obtains thousands of certificates for it, in the hope that a revocation misses one. A real
+// Envoy accepts every one of them before, and refuses all of them from a few seconds after the revocation on. Another
+// identity keeps working, and no further certificate is issued.
 func TestFaultRevocationOfManyLeaves(t *testing.T) {
 	parallel(t)
 	leaves := sized(t, 60, 5000, "certificates of one identity")
@@ -52,7 +52,8 @@ func TestFaultRevocationOfManyLeaves(t *testing.T) {
 	}
 }
 
-// certificatesOf gets certificates of one account, from many clients at once, each of which asks again where it is told to wait.
+// certificatesOf obtains certificates of one account for many concurrent clients, which retry when they are told to
+// wait.
 func certificatesOf(t *testing.T, mesh *enrolment, d *daemon, account string, n int) []tls.Certificate {
 	t.Helper()
 	all, next := make([]tls.Certificate, n), atomic.Int64{}
@@ -82,7 +83,7 @@ func certificatesOf(t *testing.T, mesh *enrolment, d *daemon, account string, n 
 	return all
 }
 
-// answered asks Envoy for a page, over mTLS with this certificate and a connection of its own.
+// answered requests a page from Envoy over mTLS with this certificate, on a new connection.
 func answered(url string, leaf tls.Certificate, want int) error {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -103,7 +104,7 @@ func answered(url string, leaf tls.Certificate, want int) error {
 	return err
 }
 
-// mustAnswer asks with each certificate.
+// mustAnswer requests the page with each certificate.
 func mustAnswer(t *testing.T, url string, all []tls.Certificate, want int) {
 	t.Helper()
 	var clients sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// teams are n sidecars in as many namespaces as say, that all see the town.
+// teams returns n sidecars in that many namespaces, which all see the town.
 func teams(n, namespaces int) []sim.Identity {
 	all := citizens(n)
 	for i := range all {
@@ -24,7 +24,7 @@ func teams(n, namespaces int) []sim.Identity {
 	return all
 }
 
-// past is which versions of one resource each proxy had, one after the other.
+// past records the versions of one resource that each proxy had, in their order.
 type past struct {
 	of sim.Ref
 
@@ -36,7 +36,7 @@ func pastOf(t xds.Type, name string) *past {
 	return &past{of: sim.Ref{Type: t, Name: name}, versions: map[string][]string{}}
 }
 
-// note is for sim.Config.OnVersion.
+// note records a version; it is the function sim.Config.OnVersion.
 func (h *past) note(id sim.Identity, of sim.Ref, version string) {
 	if of != h.of {
 		return
@@ -46,7 +46,7 @@ func (h *past) note(id sim.Identity, of sim.Ref, version string) {
 	h.versions[id.String()] = append(h.versions[id.String()], version)
 }
 
-// once fails where a proxy did not go from the one version to the other, once and for all; it says what they are.
+// once fails the test unless each proxy had exactly two versions, the same two in the same order. It returns them.
 func (h *past) once(t *testing.T, proxies int) (steps []string) {
 	t.Helper()
 	h.mu.Lock()
@@ -65,8 +65,8 @@ func (h *past) once(t *testing.T, proxies int) (steps []string) {
 	return steps
 }
 
-// editing changes a town again and again, each edition when all of some fleets have the last one, until stop is called: that
-// makes one more, and says how many there were.
+// editing changes a town repeatedly: each edition follows once the fleets have received the one before. stop makes a
+// last edition, and returns the number of editions.
 func editing(t *testing.T, dir string, services int, fleets ...*sim.Fleet) (stop func() (editions int)) {
 	over, done, edition := make(chan struct{}), make(chan struct{}), 1
 	edit := func() bool {
@@ -103,18 +103,18 @@ func editing(t *testing.T, dir string, services int, fleets ...*sim.Fleet) (stop
 	return func() int { halt(); return edition }
 }
 
-// Fault 25, in good order: three replicas are asked to stop one after the other, and each comes back as a build that draws every
-// cluster differently. Configuration is edited all the while. Proxies with agents follow the ring, make before break; stock
-// ones are where they happen to be. Each proxy goes from the old clusters to the new ones once, and is told nothing wrong.
+// Fault 25, in good order: three replicas stop one after the other, and each starts again as a build that encodes every
+// cluster differently, during continuous edits. Proxies with agents follow the ring, make before break; stock proxies
+// keep their replica. Each proxy changes once from the old clusters to the new ones, and receives no wrong resource.
 func TestFaultRollingUpgradeInGoodOrder(t *testing.T) {
 	parallel(t)
 	const n, namespaces = 20, 16
 	following, stock := sized(t, 24, 1200, "proxies with agents"), sized(t, 12, 600, "stock proxies")
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
-	// Nobody is killed: a lease that ends because the machine is busy would be no good order.
+	// No process is killed: a lease that ends on a busy machine would not be good order.
 	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", "30s", "--replica-lease", "30s",
-		"--replica-ramp", "0s", "--shutdown-duration", "8s") // proxies have most of it to leave; the rest is for a busy machine
+		"--replica-ramp", "0s", "--shutdown-duration", "8s") // proxies leave during most of it; the rest is a reserve for a busy machine
 	newer, older := nextBinary(t), binary(t, "navarchd")
 	var replicas []*daemon
 	for range 3 {

@@ -28,7 +28,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// rootRotation is a fleet's view of a rotation: the roots that each proxy was pushed last, and every certificate that there is.
+// rootRotation records a rotation from the view of a fleet: the newest roots that each proxy received, and every issued
+// certificate.
 type rootRotation struct {
 	*enrolment
 	mu      sync.Mutex
@@ -36,7 +37,7 @@ type rootRotation struct {
 	all     map[string]tls.Certificate     // by serial number
 }
 
-// pushed takes the trust of a proxy (sim.Config.OnTrust).
+// pushed stores the trust that a proxy received (sim.Config.OnTrust).
 func (r *rootRotation) pushed(id sim.Identity, raw []byte) error {
 	v := &tlsv3.CertificateValidationContext{}
 	if err := proto.Unmarshal(raw, v); err != nil {
@@ -49,7 +50,7 @@ func (r *rootRotation) pushed(id sim.Identity, raw []byte) error {
 	return err
 }
 
-// pool is what a proxy takes servers' certificates by.
+// pool returns the roots by which a proxy verifies servers' certificates.
 func (r *rootRotation) pool(id sim.Identity) *x509.CertPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +68,7 @@ func poolOf(roots []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// have says whether proxies were pushed so many roots.
+// have returns a check that proxies have received the given number of roots.
 func (r *rootRotation) have(roots int, who []sim.Identity) func() error {
 	return func() error {
 		r.mu.Lock()
@@ -81,7 +82,7 @@ func (r *rootRotation) have(roots int, who []sim.Identity) func() error {
 	}
 }
 
-// pairs checks that every certificate that was ever given out is accepted with the roots of every proxy, also by clocks that are ten
+// pairs checks that every issued certificate is accepted with the roots of every proxy, also by clocks that are ten
 // minutes slow or fast (the leaves last longer).
 func (r *rootRotation) pairs(when string) {
 	r.t.Helper()
@@ -123,7 +124,7 @@ func rootPrints(roots []*x509.Certificate) (all []string) {
 	return all
 }
 
-// shown are the certificates of proxies, each with one of those that share it, by serial number.
+// shown returns the certificates of proxies by serial number, and for each certificate one of the proxies that use it.
 func (r *rootRotation) shown(who []sim.Identity) (leaves map[string]tls.Certificate, of map[string]sim.Identity) {
 	r.enrolment.mu.Lock()
 	defer r.enrolment.mu.Unlock()
@@ -135,7 +136,7 @@ func (r *rootRotation) shown(who []sim.Identity) (leaves map[string]tls.Certific
 	return leaves, of
 }
 
-// report says for each certificate of proxies which roots these have, as navarch-agent does.
+// report reports to the CA, for each certificate of proxies, the roots that these proxies hold, as navarch-agent does.
 func (r *rootRotation) report(address string, who []sim.Identity) {
 	r.t.Helper()
 	leaves, of := r.shown(who)
@@ -159,7 +160,7 @@ func (r *rootRotation) report(address string, who []sim.Identity) {
 	}
 }
 
-// operate runs navarchctl ca.
+// operate runs `navarchctl ca` with args, and returns its output.
 func (e *enrolment) operate(args ...string) ([]byte, error) {
 	out, err := exec.Command(binary(e.t, "navarchctl"), append(append([]string{"ca"}, args...), e.store, e.kek)...).CombinedOutput()
 	if err != nil {
@@ -168,7 +169,8 @@ func (e *enrolment) operate(args ...string) ([]byte, error) {
 	return out, err
 }
 
-// waitsFor checks that the rotation to the second root waits for the holders of these certificates; none: that it has gone on.
+// waitsFor returns a check that the rotation to the second root waits for the holders of these certificates. Without
+// serials it checks that the rotation has continued.
 func (e *enrolment) waitsFor(serials ...string) func() error {
 	return func() error {
 		var report keyring.Report
@@ -194,9 +196,10 @@ func (e *enrolment) waitsFor(serials ...string) func() error {
 	}
 }
 
-// Fault 24: the root is rotated while one proxy in five is away, and the clocks of one in twenty are ten minutes fast or slow. The rotation
-// waits for those that are away: nothing is signed by the new root while they do not have it. Once they are back it goes on. At no
-// time would a proxy, by whatever clock, refuse another one's certificate, or that of a replica.
+// Fault 24: the root is rotated while one proxy in five is away, and the clocks of one in twenty are ten minutes fast
+// or slow. The rotation waits for the absent proxies: the new root signs nothing while they do not have it. Once they
+// are back, the rotation continues. At no time would a proxy, by any of the clocks, refuse the certificate of another
+// proxy or of a replica.
 func TestFaultRotationWhileProxiesAreAway(t *testing.T) {
 	parallel(t)
 	const n = 10

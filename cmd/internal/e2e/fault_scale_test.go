@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// The tests of faults have two sizes: that of `make test`, and the full one of `make load S=faults`. NAVARCH_FAULT_SCALE is
-// by how much fleets and meshes are larger than in `make test`, each up to its own full size; from fullScale on, all have it.
+// The tests of faults have two sizes: that of `make test`, and the full one of `make load S=faults`.
+// NAVARCH_FAULT_SCALE is the factor by which fleets and meshes are larger than in `make test`, each up to its own full
+// size. From fullScale on, all have their full size.
 const fullScale = 100
 
 var faultScale = mustScale(os.Getenv("NAVARCH_FAULT_SCALE"))
@@ -25,7 +26,7 @@ func mustScale(text string) int {
 	return n
 }
 
-// sized is how many of something a test has, given the number in `make test` and the one at full size. The log says it.
+// sized returns the size of a test: small in `make test`, full at full size. It logs the size.
 func sized(t testing.TB, small, full int, what string) int {
 	t.Helper()
 	n := full
@@ -36,15 +37,15 @@ func sized(t testing.TB, small, full int, what string) int {
 	return n
 }
 
-// within fails at full size where something that has just ended took longer than it may, less the time that other programs took of the
-// processors meanwhile. In `make test` it only says how long it took.
+// within fails at full size if an act that has just ended took longer than its limit, minus the CPU time that other
+// programs used meanwhile. In `make test` it only logs the duration.
 func within(t testing.TB, limit, took time.Duration, what string) {
 	t.Helper()
 	atMost(t, limit, took, func() time.Duration { return otherTimes.during(took) }, what)
 }
 
-// slowestWithin is within for the slowest of what took place since a time: which moment that was is not known, so the allowance is the most
-// that others took of so long a time since then.
+// slowestWithin checks, like within, the slowest of several operations since a time. The moment of that operation is
+// unknown, so the allowance is the largest CPU time that other programs used in an interval of that length.
 func slowestWithin(t testing.TB, limit, took time.Duration, since time.Time, what string) {
 	t.Helper()
 	atMost(t, limit, took, func() time.Duration { return otherTimes.most(since, took) }, what)
@@ -64,7 +65,8 @@ func atMost(t testing.TB, limit, took time.Duration, others func() time.Duration
 	t.Logf("size: %s in %.1f s (others had the processors for %.1f s of it)", what, took.Seconds(), stolen.Seconds())
 }
 
-// roomFor fails where this process may not open so many more files. Go has raised the limit as far as it goes.
+// roomFor fails the test if this process may not open the given number of further files. Go has already raised the
+// limit as far as possible.
 func roomFor(t testing.TB, files int) {
 	t.Helper()
 	var limit syscall.Rlimit

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// writePod writes one of the Pods behind bigSlice, in a file of its own.
+// writePod writes one of the Pods behind bigSlice, in its own file.
 func writePod(t *testing.T, dir string, i int, terminating bool) {
 	t.Helper()
 	going := ""
@@ -26,7 +26,7 @@ func writePod(t *testing.T, dir string, i int, terminating bool) {
 
 func podFile(i int) string { return fmt.Sprintf("pod-%d.yaml", i) }
 
-// bigSlice is the EndpointSlice of a Service of the town with so many endpoints.
+// bigSlice returns the EndpointSlice of a Service of the town with the given number of endpoints.
 func bigSlice(endpoints int) string {
 	var b strings.Builder
 	b.WriteString(`apiVersion: discovery.k8s.io/v1
@@ -41,12 +41,12 @@ endpoints:`)
 	for i := range endpoints {
 		fmt.Fprintf(&b, "\n- {addresses: [10.8.0.%d], conditions: {ready: true}, targetRef: {kind: Pod, name: s000-%d}}", i+1, i)
 	}
-	return b.String() + "\n" // a last line without an end could be half of one, and would be waited for (store/source/files)
+	return b.String() + "\n" // without a line break the last line would count as incomplete (store/source/files)
 }
 
-// A workload that is scaled from 100 Pods to 5, and to none, is no loss that anything holds up (issue 12, item 17): its Pods are
-// terminating when the slice loses them, as Kubernetes writes it, and every proxy has acknowledged the change within 150 ms of the edit.
-// Then the Pods go, and nothing is held.
+// Scaling a workload from 100 Pods to 5, and to 0, is not held as a loss. The Pods are terminating when the slice loses
+// them, as Kubernetes writes it, and every proxy acknowledges the change within 150 ms of the edit. Then the Pods are
+// deleted, and no removal is held.
 func TestFaultScaledWorkload(t *testing.T) {
 	parallel(t)
 	n, proxies := 30, sized(t, 20, 1000, "proxies")

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fault 5: a replica is paused and loses its connection; meanwhile services come and go and etcd's history is compacted.
-// When it goes on it lists again within 5 s, and takes from its proxies what is gone, and nothing else.
+// Fault 5: a replica is paused and loses its connection; meanwhile services come and go, and etcd's history is
+// compacted. After it continues it lists again within 5 s, and removes exactly the deleted services from its proxies.
 func TestFaultCompactedPastPausedReplica(t *testing.T) {
 	parallel(t)
 	const gone = 10 // services that go, and as many come
@@ -76,8 +76,8 @@ func TestFaultCompactedPastPausedReplica(t *testing.T) {
 }
 
 // Fault 6: a replica's connection to etcd is cut into small pieces and reset at random places while the configuration
-// changes. A mirror that reads over such a connection publishes every edit once and in order; the replica's
-// proxies end where those of a healthy one do.
+// changes. A mirror that reads over such a connection publishes every edit once and in order. The replica's proxies end
+// with the same resources as those of a healthy one.
 func TestFaultWatchCutAtRandom(t *testing.T) {
 	parallel(t)
 	const last = 15
@@ -124,7 +124,7 @@ func TestFaultWatchCutAtRandom(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// history is what a mirror publishes.
+// history is the sequence of a mirror's publications.
 type history struct {
 	mu      sync.Mutex
 	changes []mirror.Change
@@ -154,7 +154,8 @@ func (h *history) at(revision int64) error {
 	return nil
 }
 
-// check: every change begins where the last one ended and goes forward, and in all they are so many edits.
+// check fails the test unless every change begins where the previous one ended and goes forward, and the changes
+// contain `edits` edits in all.
 func (h *history) check(t *testing.T, edits int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,9 +172,10 @@ func (h *history) check(t *testing.T, edits int) {
 	}
 }
 
-// Fault 8: etcd is over its quota and refuses every write (the real alarm). Reading goes on: proxies are not disturbed, and
-// who starts again is served, over mTLS with certificates of the mesh's CA. No certificate is given out that cannot be put on record: that is
-// said, and why. The leader tries at its pace, says so, and writes once there is room; so does the CA.
+// Fault 8: etcd is over its quota and refuses every write (the real alarm). Reads work: proxies stay connected, and
+// restarted processes are served, over mTLS with certificates of the mesh's CA. Certificates that cannot be recorded
+// are refused with that reason. The leader retries at its pace, reports that, and writes once there is room; so does
+// the CA.
 func TestFaultStoreFull(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 60, 2000, "proxies")
@@ -240,8 +242,9 @@ func TestFaultStoreFull(t *testing.T) {
 	undisturbed(t, f)
 }
 
-// Fault 10: a replica starts while etcd gives it 1 Mbit/s, and nothing at all for a while in the middle of the list. It is
-// not ready and turns proxies away until it has everything; those find another replica, and the others stay where they are.
+// Fault 10: a replica starts while its link to etcd has 1 Mbit/s, with a complete pause in the middle of the list. It
+// is not ready, and refuses proxies, until it has the whole configuration. Refused proxies connect to another replica,
+// and all others keep theirs.
 func TestFaultColdStartOnSlowStore(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 150, 400, "services"), sized(t, 40, 1000, "proxies that are there, and as many that come")

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// slices24 are the EndpointSlices with a name's ending of services [0, n) of a town, of one endpoint each in a /24 network.
+// slices24 returns the EndpointSlices of services [0, n) of a town, with names that end with `ending`. Each has one
+// endpoint in a /24 network.
 func slices24(n int, ending, network string) string {
 	var b strings.Builder
 	for i := range n {
@@ -32,7 +33,7 @@ func assignment(service int) string {
 	return fmt.Sprintf("outbound|80||s%03d.town.svc.cluster.local", service)
 }
 
-// endpointEdit changes one endpoint, and says what was sent until every proxy has acknowledged it.
+// endpointEdit changes one endpoint, and returns the traffic until every proxy has acknowledged the change.
 func endpointEdit(t *testing.T, f *sim.Fleet, dir string, network string) sim.Stats {
 	t.Helper()
 	before := f.Stats()
@@ -42,7 +43,7 @@ func endpointEdit(t *testing.T, f *sim.Fleet, dir string, network string) sim.St
 	return f.Stats().Since(before)
 }
 
-// rest is the processor time of processes in five seconds.
+// rest returns the processor time that processes use in the next five seconds.
 func rest(t *testing.T, processes ...*daemon) (spent time.Duration) {
 	t.Helper()
 	sum := func() (all time.Duration) {
@@ -60,9 +61,9 @@ func rest(t *testing.T, processes ...*daemon) (spent time.Duration) {
 	return sum() - before
 }
 
-// Fault 20: the endpoints of all services change again and again, 5,000 changes a second for a minute at full size, which is
-// more than a machine can bring to every proxy. What is overtaken is not sent; when it stops everybody has the last state
-// soon, and then the mesh is as it was before, without a restart: one change costs what it did, and nothing goes on by itself.
+// Fault 20: the endpoints of all services change repeatedly, 5,000 changes per second for a minute at full size, which
+// exceeds the capacity of a machine. Outdated states are not sent. After the end all proxies soon have the last state,
+// and the mesh works as before without a restart: one change has its former cost, and nothing continues by itself.
 func TestFaultEventStorm(t *testing.T) {
 	parallel(t)
 	n, proxies, rounds := sized(t, 100, 500, "services"), sized(t, 20, 2000, "proxies"), sized(t, 20, 600, "times all endpoints change")
@@ -103,14 +104,15 @@ func TestFaultEventStorm(t *testing.T) {
 		}
 	}
 	lastEndpoints(t, replica, n)
-	// Who comes now is told the truth: all hold the same as it does.
+	// A new proxy has the current state: all others hold the same.
 	f.Add(citizens(proxies + 1)[proxies])
 	joined(t, f, proxies+1)
 	unharmed(t, f)
 	undisturbed(t, f)
 }
 
-// storm changes the endpoints of n services a number of times, ten times a second, and waits until all proxies have the last ones.
+// storm changes the endpoints of n services a number of times, ten times a second, and waits until all proxies have the
+// last ones.
 func storm(t *testing.T, f *sim.Fleet, leader *daemon, dir string, n, rounds int) {
 	t.Helper()
 	before, wrote := f.Stats(), leader.mustValue(t, `navarch_store_writes_total{op="put"}`)
@@ -151,7 +153,7 @@ func lastEndpoints(t *testing.T, replica *daemon, n int) {
 	}
 }
 
-// recovered compares what one change costs with what it cost before a storm.
+// recovered compares the cost of one change with that before a storm.
 func recovered(t *testing.T, f *sim.Fleet, dir string, calm sim.TypeStats) {
 	t.Helper()
 	got := endpointEdit(t, f, dir, "172.17.3").Total()

@@ -26,16 +26,17 @@ import (
 	sim "navarch.io/navarch/loadtest/proxy"
 )
 
-// shareOne is how many proxies of a fleet share a certificate, which is bound to the Pod of one of them. Those of a mesh have one each. What
-// a replica lets a Pod have is bounded (push/budget: 8 streams): with half of these there is room for proxies whose old stream ends after the
-// new one began.
+// shareOne is the number of proxies of a fleet that share a certificate, which is bound to the Pod of one of them. In a
+// mesh each has its own. A replica limits the streams of a Pod (push/budget: 8 streams); half of them leaves room for
+// proxies whose old stream ends after the new one began.
 const shareOne = 4
 
-// leafLife is for how long a fleet's certificates are asked for: renewals without etcd end at most 4 h later than they were asked
-// for, and must not end before the certificate that was shown does.
+// leafLife is the requested lifetime of a fleet's certificates: renewals without etcd end at most 4 h after that
+// lifetime, and must not end before the presented certificate.
 const leafLife = time.Hour
 
-// enrolment gives the proxies of fleets certificates of the mesh's own CA, as agents get them: with a token of their service account.
+// enrolment obtains certificates of the mesh's own CA for the proxies of fleets, as agents do: with a token of their
+// service account.
 type enrolment struct {
 	t      testing.TB
 	store  string            // flag of a store that answers
@@ -43,19 +44,20 @@ type enrolment struct {
 	tokens *ecdsa.PrivateKey // of the token issuer
 	issuer *attest.Issuer
 	more   []string          // flags of replicas with role ca, beside the store's
-	key    *ecdsa.PrivateKey // one for all proxies: the servers are what is tested
+	key    *ecdsa.PrivateKey // one for all proxies, because the test is about the servers
 	csr    string
 
 	mu      sync.Mutex
 	address string // secure one of a replica that signs
 	roots   *x509.CertPool
 	skew    func(sim.Identity) time.Duration  // of a proxy's clock; nil: none
-	trust   func(sim.Identity) *x509.CertPool // what a proxy takes a server's certificate by; nil: roots
+	trust   func(sim.Identity) *x509.CertPool // roots by which a proxy verifies servers; nil: roots
 	places  map[string]int                    // of proxies, by name
 	leaves  map[int]tls.Certificate           // by place / shareOne
 }
 
-// newEnrolment is of a mesh in a store, given as its flag, which its replicas may reach in another way.
+// newEnrolment returns the enrolment of a mesh in a store, which is stated as a flag; its replicas may use another way
+// to it.
 func newEnrolment(t testing.TB, store string) *enrolment {
 	t.Helper()
 	e := blankEnrolment(t)
@@ -71,7 +73,7 @@ func newEnrolment(t testing.TB, store string) *enrolment {
 	return e
 }
 
-// blankEnrolment has no token issuer and no address yet.
+// blankEnrolment returns an enrolment without token issuer and address.
 func blankEnrolment(t testing.TB) *enrolment {
 	t.Helper()
 	e := &enrolment{t: t, key: newKey(t), places: map[string]int{}, leaves: map[int]tls.Certificate{}}
@@ -83,7 +85,7 @@ func blankEnrolment(t testing.TB) *enrolment {
 	return e
 }
 
-// builtIn is the enrolment of a process with all roles and an etcd of its own in a data directory.
+// builtIn returns the enrolment of a process with all roles and its own etcd in a data directory.
 func builtIn(t testing.TB, d *daemon, data string) *enrolment {
 	t.Helper()
 	e := blankEnrolment(t)
@@ -127,7 +129,7 @@ func (e *enrolment) replica(more ...string) *daemon {
 	return start(e.t, append(append([]string{"--roles=xds,ca"}, e.more...), more...)...)
 }
 
-// by has certificates asked for at a replica, with the roots that are in etcd now.
+// by makes later requests go to a replica, verified by the roots that are in etcd now.
 func (e *enrolment) by(d *daemon) {
 	e.t.Helper()
 	eventually(e.t, patience, d.ready)
@@ -144,7 +146,7 @@ func (e *enrolment) by(d *daemon) {
 	})
 }
 
-// overTLS is the configuration of a fleet that comes to the secure addresses of replicas, which it is given.
+// overTLS returns the configuration of a fleet for the secure addresses of the given replicas.
 func (e *enrolment) overTLS(cfg sim.Config, servers ...*daemon) sim.Config {
 	cfg.TLS = e.config
 	for _, d := range servers {
@@ -153,18 +155,18 @@ func (e *enrolment) overTLS(cfg sim.Config, servers ...*daemon) sim.Config {
 	return cfg
 }
 
-// fleet is n citizens over mTLS that have joined.
+// fleet starts n citizens over mTLS, and returns once they have joined.
 func (e *enrolment) fleet(n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	e.t.Helper()
 	return fleet(e.t, n, e.overTLS(cfg, servers...))
 }
 
-// client is how somebody with this certificate, or without, dials.
+// client returns the TLS configuration of a client with or without this certificate.
 func (e *enrolment) client(leaf ...tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: e.roots, ServerName: "istiod.istio-system.svc", NextProtos: []string{"h2"}, Certificates: leaf}
 }
 
-// config is how a proxy dials (sim.Config.TLS): with its certificate, or a new one where that ends.
+// config returns the TLS configuration of a proxy (sim.Config.TLS): with its certificate, or a new one after its end.
 func (e *enrolment) config(id sim.Identity) (*tls.Config, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,13 +194,13 @@ func (e *enrolment) config(id sim.Identity) (*tls.Config, error) {
 	return conf, nil
 }
 
-// first asks for a certificate with a token of a service account.
+// first requests a certificate with a token of a service account.
 func (e *enrolment) first(ctx context.Context, address, namespace, account string) (tls.Certificate, []*x509.Certificate, error) {
 	return e.bound(ctx, address, sim.Identity{Namespace: namespace, ServiceAccount: account})
 }
 
-// bound asks for one with a token that is bound to a proxy's Pod, as those of Kubernetes are: what proxies may have is counted by Pods, and
-// the credentials of one account that are of no Pod have 1,024 streams together.
+// bound requests a certificate with a token that is bound to a proxy's Pod, as in Kubernetes. Streams are limited for
+// each Pod, and the credentials of one account without a Pod share 1,024 streams.
 func (e *enrolment) bound(ctx context.Context, address string, id sim.Identity) (tls.Certificate, []*x509.Certificate, error) {
 	proof, _, err := e.issuer.MintBound(id.Namespace, id.ServiceAccount, id.Name, "istio-ca", time.Hour)
 	if err != nil {
@@ -207,12 +209,13 @@ func (e *enrolment) bound(ctx context.Context, address string, id sim.Identity) 
 	return e.ask(bearer(ctx, proof), address, e.client())
 }
 
-// renewed asks for a certificate with one.
+// renewed requests a certificate with a certificate.
 func (e *enrolment) renewed(ctx context.Context, address string, leaf tls.Certificate) (tls.Certificate, []*x509.Certificate, error) {
 	return e.ask(ctx, address, e.client(leaf))
 }
 
-// ask asks with whatever credential the context and the connection bring. The roots are those that came with the certificate.
+// ask requests a certificate with the credential of the context and the connection. The returned roots are those that
+// came with it.
 func (e *enrolment) ask(ctx context.Context, address string, conf *tls.Config) (leaf tls.Certificate, roots []*x509.Certificate, err error) {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	if err != nil {
@@ -240,7 +243,7 @@ func (e *enrolment) ask(ctx context.Context, address string, conf *tls.Config) (
 	return leaf, roots, err
 }
 
-// parsed are the certificates of a PEM text.
+// parsed returns the certificates of a PEM text.
 func parsed(text string) (all []*x509.Certificate, err error) {
 	for rest := []byte(text); ; {
 		var block *pem.Block

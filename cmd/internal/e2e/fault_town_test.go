@@ -13,16 +13,16 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The mesh of the fault tests: services [from, to), each with two endpoints and a VirtualService that carries the number
-// of the edition in its routes, so that a torn configuration shows.
+// The mesh of the fault tests: services [from, to), each with two endpoints and a VirtualService that carries the
+// number of the edition in its routes, so that a torn configuration shows.
 func town(from, to, edition int) string { return paddedTown(from, to, edition, 0) }
 
-// paddedTown is a town whose routes carry so many bytes more for each service.
+// paddedTown returns a town whose routes are larger by `padding` bytes for each service.
 func paddedTown(from, to, edition, padding int) string {
 	return townBy(from, to, padding, func(int) int { return edition })
 }
 
-// townBy is a town whose services are in editions of their own.
+// townBy returns a town whose services each have their own edition.
 func townBy(from, to, padding int, edition func(service int) int) string {
 	var b strings.Builder
 	for i := from; i < to; i++ {
@@ -57,7 +57,7 @@ spec:
 	return b.String()
 }
 
-// townFolder is a configuration folder with services [0, n) in their first edition.
+// townFolder returns a new configuration folder with services [0, n) in their first edition.
 func townFolder(t testing.TB, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func editions(ctx context.Context, d *daemon) (map[string]int, error) {
 	return count, nil
 }
 
-// whole says whether a replica answers with n virtual hosts of one edition, and nothing of another.
+// whole returns a check that a replica answers with n virtual hosts of one edition, and none of another.
 func whole(t testing.TB, d *daemon, n, edition int) func() error {
 	return func() error {
 		got, err := editions(t.Context(), d)
@@ -93,7 +93,7 @@ func whole(t testing.TB, d *daemon, n, edition int) func() error {
 	}
 }
 
-// citizens are n sidecars of one view.
+// citizens returns n sidecars with equal views.
 func citizens(n int) []sim.Identity {
 	all := make([]sim.Identity, n)
 	for i := range all {
@@ -103,14 +103,14 @@ func citizens(n int) []sim.Identity {
 	return all
 }
 
-// fleet is n simulated proxies that have joined over mTLS, dealt out over the secure addresses of servers (xdsReplica). They are the judges
-// of a test: unharmed asks them.
+// fleet returns n simulated proxies that have joined over mTLS, distributed over the secure addresses of servers
+// (xdsReplica). Their violations fail a test (unharmed).
 func fleet(t testing.TB, n int, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
 	return fleetFor(t, citizens(n), cfg, servers...)
 }
 
-// fleetFor is fleet of other proxies.
+// fleetFor works like fleet, for other proxies.
 func fleetFor(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
 	f := dialling(t, all, cfg, servers...)
@@ -118,13 +118,13 @@ func fleetFor(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daem
 	return f
 }
 
-// dialling is fleetFor without a wait: proxies that are refused again and again may never be joined all at once.
+// dialling works like fleetFor, but does not wait: proxies that are refused repeatedly may never be joined all at once.
 func dialling(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daemon) *sim.Fleet {
 	t.Helper()
 	n := len(all)
 	files := n
 	if len(cfg.Addrs) > 0 {
-		files *= 3 // they come over a link, which has two
+		files *= 3 // a link has two further sockets per proxy
 	}
 	roomFor(t, files)
 	for _, d := range servers {
@@ -145,7 +145,7 @@ func dialling(t testing.TB, all []sim.Identity, cfg sim.Config, servers ...*daem
 	return f
 }
 
-// joined waits until n proxies are connected and have all that they asked for.
+// joined waits until n proxies are connected and have all requested resources.
 func joined(t testing.TB, f *sim.Fleet, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -178,7 +178,7 @@ func undisturbed(t testing.TB, f *sim.Fleet) {
 	}
 }
 
-// reaches runs a change that brings an edition of the routes, and waits until every proxy has acknowledged it.
+// reaches makes a change that causes an edition of the routes, and waits until every proxy has acknowledged it.
 func reaches(t testing.TB, f *sim.Fleet, edition int, change func()) sim.Outcome {
 	t.Helper()
 	p := f.Watch(sim.Change{Type: xds.Route, Name: "80", Marker: edition4(edition)})
@@ -198,7 +198,8 @@ func acknowledged(t testing.TB, p *sim.Probe) sim.Outcome {
 	return o
 }
 
-// resumed runs what makes streams end, and waits until n streams were opened since and all of the fleet's proxies are joined.
+// resumed runs what makes streams end, and waits until n streams were opened since and all of the fleet's proxies are
+// joined.
 func resumed(t testing.TB, f *sim.Fleet, n int, cause func()) sim.Stats {
 	t.Helper()
 	before := f.Stats()
@@ -213,7 +214,7 @@ func resumed(t testing.TB, f *sim.Fleet, n int, cause func()) sim.Stats {
 	return f.Stats().Since(before)
 }
 
-// opened is a connection of the test's own to the store that the processes use.
+// opened connects the test itself to the store that the processes use.
 func opened(t testing.TB, endpoint string) *kv.Store {
 	t.Helper()
 	s, err := kv.Open(kv.Config{Mesh: "default", Endpoints: []string{endpoint}})
@@ -224,5 +225,5 @@ func opened(t testing.TB, endpoint string) *kv.Store {
 	return s
 }
 
-// following is the opposite of leading.
+// following returns an error while the process leads.
 func (d *daemon) following() error { return d.metric("navarch_leader 0") }

@@ -20,16 +20,16 @@ import (
 	sim "navarch.io/navarch/loadtest/proxy"
 )
 
-// fleetCA is the CA of the fleets of tests whose replicas have no role ca: an operator's own, whose certificates replicas are given as
-// files. Tests in which the mesh's CA does something have an enrolment instead.
+// fleetCA is the CA of fleets in tests whose replicas have no role ca: an operator's own, with certificates in files.
+// Tests about the mesh's CA use an enrolment instead.
 var fleetCA sharedAuthority
 
-// sharedAuthority is an authority that is made for the first test that wants it. It issues client certificates without files, one for each
-// proxy, as in a mesh.
+// sharedAuthority is an authority that is created by the first test that uses it. It issues client certificates without
+// files, one for each proxy, as in a mesh.
 type sharedAuthority struct {
 	once   sync.Once
 	ca     *authority
-	key    *ecdsa.PrivateKey // one for all proxies: the servers are what is tested
+	key    *ecdsa.PrivateKey // one for all proxies, because the test is about the servers
 	serial atomic.Int64
 }
 
@@ -51,7 +51,7 @@ func (s *sharedAuthority) authority(t testing.TB) *authority {
 	return s.ca
 }
 
-// remove takes its files away.
+// remove deletes the authority's files.
 func (s *sharedAuthority) remove() error {
 	if s.ca == nil {
 		return nil
@@ -59,8 +59,8 @@ func (s *sharedAuthority) remove() error {
 	return os.RemoveAll(s.ca.dir)
 }
 
-// mtls are the arguments of a process with role xds and without role ca, and with them those of its secure address, which verifies the
-// proxies of fleets. Thousands of them come from one address, as they would from behind a gateway.
+// mtls returns args with the arguments of a secure address, for a process with role xds and without role ca. The
+// address verifies the proxies of fleets. Thousands of proxies connect from one address, as from behind a gateway.
 func mtls(t testing.TB, args ...string) []string {
 	t.Helper()
 	ca := fleetCA.authority(t)
@@ -68,13 +68,13 @@ func mtls(t testing.TB, args ...string) []string {
 		"--shared-sources", "127.0.0.1/32")
 }
 
-// xdsReplica starts a process with role xds to which fleets come over mTLS.
+// xdsReplica starts a process with role xds that serves fleets over mTLS.
 func xdsReplica(t testing.TB, args ...string) *daemon {
 	t.Helper()
 	return start(t, mtls(t, append([]string{"--roles=xds"}, args...)...)...)
 }
 
-// proxies is how the proxies of one fleet dial (sim.Config.TLS): each with a certificate of its own.
+// proxies returns the TLS configuration of the proxies of one fleet (sim.Config.TLS): each has its own certificate.
 func (s *sharedAuthority) proxies(t testing.TB) func(sim.Identity) (*tls.Config, error) {
 	t.Helper()
 	ca := s.authority(t)
@@ -99,11 +99,11 @@ func (s *sharedAuthority) proxies(t testing.TB) func(sim.Identity) (*tls.Config,
 	}
 }
 
-// originOID is the extension in which our CA says which Pod a certificate is of (ca/issue/origin.go).
+// originOID is the extension with the Pod of a certificate of our CA (ca/issue/origin.go).
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
-// leaf is a certificate of a proxy's identity, of its own Pod, as in a mesh: those that are of no Pod have 1,024 streams of an account
-// together.
+// leaf returns a certificate for a proxy's identity that names its own Pod, as in a mesh. Certificates without a Pod
+// would share the limit of 1,024 streams of an account.
 func (s *sharedAuthority) leaf(id sim.Identity) (tls.Certificate, error) {
 	uri, err := url.Parse(id.SPIFFE("cluster.local"))
 	if err != nil {

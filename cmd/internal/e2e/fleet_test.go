@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// lease is what replicas and leaders have that a test needs to stay: shorter than by default, so that who is killed is soon
-// replaced, and longer than a busy machine keeps a process or etcd's disk waiting.
+// lease is the lease of replicas and leaders in a test that needs them to stay: shorter than the default, so that
+// killed processes are soon replaced, and longer than the delays of a busy machine or of etcd's disk.
 const lease = "6s"
 
 // fleetOf are xDS replicas of a fleet, to which agents come over mTLS.
@@ -55,7 +55,7 @@ func (f *fleetOf) add() *daemon {
 	return d
 }
 
-// drop takes one out of the list of those that clients find, as a load balancer would.
+// drop removes a replica from the list that clients use, as a load balancer would.
 func (f *fleetOf) drop(i int) *daemon {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *fleetOf) replicas() []*daemon {
 	return append([]*daemon(nil), f.live...)
 }
 
-// gather is a crowd whose agents have certificates.
+// gather returns a crowd whose agents have certificates.
 func (f *fleetOf) gather() *crowd {
 	c := gather(f.t)
 	c.secure = true
@@ -84,7 +84,7 @@ func (f *fleetOf) addresses() (all []string) {
 	return all
 }
 
-// moved is how many shards have another owner, of those whose owner was not a certain one.
+// moved counts the shards with a new owner, except those of one former owner.
 func moved(before, after []string, but string) (n int) {
 	for s := range before {
 		if before[s] != but && before[s] != after[s] {
@@ -94,8 +94,8 @@ func moved(before, after []string, but string) (n int) {
 	return n
 }
 
-// Three replicas share the proxies. One is killed: when its lease has ended the others have its shards, and its proxies come
-// to them and are sent nothing. Another joins: it takes over its share, and nothing else moves.
+// Three replicas share the proxies. One is killed: when its lease has ended, the others own its shards, and its proxies
+// connect to them without receiving resources. Another joins and gets its share, and no other shard moves.
 func TestFleetShares(t *testing.T) {
 	parallel(t)
 	f := startFleet(t, 3)
@@ -107,16 +107,17 @@ func TestFleetShares(t *testing.T) {
 		t.Errorf("proxies are at %v", where)
 	}
 	received := c.sum()
-	// What a replica takes over goes by what all say they serve, which they write every 10 s.
+	// The shards that a replica takes over depend on the replicas' reported loads, which are written every 10 s.
 	eventually(t, patience, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 20") })
 	before := settled(t, f.replicas()...)
 
 	dead := f.drop(0)
 	dead.kill()
 	after := settled(t, f.replicas()...)
-	// More than the dead one's shards may move: the ring balances the streams that replicas last reported, and these may already include agents that came from
-	// the dead one. How few move while reports stay the same is tested in shard/ring (TestMovesOfOneReplica, TestLeastMovement). A ring that was made without
-	// the one before would move some 85 of theirs.
+	// More than the dead one's shards may move: the ring balances the streams that replicas last reported, and these may
+	// already include agents that came from the dead one. How few move while reports stay the same is tested in shard/ring
+	// (TestMovesOfOneReplica, TestLeastMovement). A ring that was made without the one before would move some 85 of
+	// theirs.
 	if n := moved(before.owners(), after.owners(), dead.secure); n > 80 {
 		t.Errorf("%d shards moved between those that are left", n)
 	}
@@ -128,7 +129,7 @@ func TestFleetShares(t *testing.T) {
 	eventually(t, patience, func() error { return f.replicas()[0].metric("navarch_fleet_proxies_per_replica 30") })
 	fresh := f.add()
 	eventually(t, patience, fresh.ready)
-	eventually(t, patience, func() error { // it logs that before it is ready; the test may read it later
+	eventually(t, patience, func() error { // logged before the replica is ready; the test may read it later
 		if !strings.Contains(fresh.log.String(), `msg="the namespaces that this replica will own are planned" namespaces=`) {
 			return errors.New("it planned nothing before it was ready")
 		}
@@ -140,7 +141,7 @@ func TestFleetShares(t *testing.T) {
 			t.Errorf("shard %d moved between replicas that were there", s)
 		}
 	}
-	// A third of 60, and no more than 3 sigma away; agents are told in their turn.
+	// A third of 60, within 3 sigma; agents are notified in turn.
 	eventually(t, patience, func() error {
 		if n := c.at()[fresh.secure]; n < 9 {
 			return fmt.Errorf("the new one has %d of 60 proxies, all: %v", n, c.at())
@@ -165,8 +166,8 @@ func TestFleetShares(t *testing.T) {
 	}
 }
 
-// A replica that is asked to stop leaves the ring first, sends its streams away over the grace period, those of stock agents
-// one after the other, lets nobody in meanwhile, and ends in time.
+// A replica that stops first leaves the ring. It moves its streams away over the grace period, those of stock agents
+// one after the other, admits no new ones meanwhile, and ends in time.
 func TestFleetDrains(t *testing.T) {
 	parallel(t)
 	f := startFleet(t, 2)
@@ -227,8 +228,8 @@ func TestFleetDrains(t *testing.T) {
 	settled(t, stays)
 }
 
-// A replica that is paused for longer than its lease loses its shards. Continued, it answers nobody from what it knew: it
-// first makes sure that it is not behind.
+// A replica that is paused for longer than its lease loses its shards. When it continues, it serves no proxy from its
+// old state before it has verified that it is not behind.
 func TestFleetPaused(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -240,7 +241,8 @@ func TestFleetPaused(t *testing.T) {
 	eventually(t, patience, serves(t, one, 1))
 	eventually(t, patience, serves(t, two, 1))
 	settled(t, one, two)
-	early := make([]discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, 10) // that will ask while it is paused
+	// Streams that will send requests during the pause.
+	early := make([]discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, 10)
 	for i := range early {
 		var err error
 		if early[i], err = service(t, one).DeltaAggregatedResources(t.Context()); err != nil {
@@ -268,13 +270,13 @@ func TestFleetPaused(t *testing.T) {
 	for _, stream := range early {
 		res, err := stream.Recv()
 		if err != nil {
-			continue // it may refuse
+			continue // a refusal is permitted
 		}
 		if got, err := strconv.ParseInt(res.SystemVersionInfo, 10, 64); err != nil || got < seen {
 			t.Errorf("it answered with revision %s, the newest was %d", res.SystemVersionInfo, seen)
 		}
 	}
-	eventually(t, patience, func() error { // it may refuse, but not answer from what it knew
+	eventually(t, patience, func() error { // a refusal is permitted, an answer from old state is not
 		got, _, err := edition(t.Context(), one, 0, "")
 		if err == nil && got < seen {
 			t.Fatalf("it answered with revision %d, the newest was %d", got, seen)

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// follow keeps a client of all clusters and listeners that acknowledges what it gets, until the test ends. It returns
-// once it has the first of both.
+// follow runs a client of all clusters and listeners that acknowledges all responses, until the test ends. It returns
+// once the client has the first of both.
 func follow(t *testing.T, d *daemon) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))

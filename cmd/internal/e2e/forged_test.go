@@ -13,9 +13,10 @@ import (
 	sim "navarch.io/navarch/loadtest/proxy"
 )
 
-// Two Pods share a service account that may list Secrets; a Gateway makes one of them use a Secret, by its label. Their certificates tell them
-// apart, as they follow from tokens that are bound to Pods: who shows the other's certificate gets no private key, whatever labels, type and
-// names its node claims, nor by a certificate that it renewed. Who shows the first one's gets it, whatever its node says.
+// Two Pods share a service account that may list Secrets; a Gateway makes one of them use a Secret, by its label. Their
+// certificates distinguish them, because they were issued for tokens that are bound to Pods. A client with the other
+// Pod's certificate gets no private key, whatever labels, type and names its node claims, and neither with a renewed
+// certificate. A client with the first Pod's certificate gets the key, whatever its node claims.
 func TestForgedLabelsByCertificate(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), t.TempDir()

@@ -10,9 +10,10 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A replica that remembers nothing starts on an etcd that was restored from a backup, at the address of the one that an agent comes to: it takes
-// what is stored, and serves it to who has seen nothing. The agent, which was served newer state, is turned away, and its Envoy keeps what it
-// has; when a replica is back that remembers the newer state the agent is served by that one, and its Envoy has had nothing older meanwhile.
+// A replica without state starts on an etcd that was restored from a backup, at the address that an agent uses. It
+// reads the stored state, and serves it to clients without newer state. The agent, which has newer state, is refused,
+// and its Envoy keeps its configuration. When a replica with the newer state is back, it serves the agent, and the
+// Envoy has received nothing older meanwhile.
 func TestFreshReplicaOnARestoredEtcd(t *testing.T) {
 	for _, way := range []string{"new cluster id", "same id", "bumped"} {
 		t.Run(way, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestFreshReplicaOnARestoredEtcd(t *testing.T) {
 	}
 }
 
-// serving says whether a replica serves the agent's Envoy.
+// serving returns a check that a replica serves the agent's Envoy.
 func serving(d *daemon) func() error {
 	return func() error {
 		page, err := get(d.http, "/debug/syncz")
@@ -86,7 +87,7 @@ func serving(d *daemon) func() error {
 	}
 }
 
-// remembered says whether the snapshot in a state folder has a record.
+// remembered returns a check that the snapshot in a state folder contains a record.
 func remembered(state, path string) func() error {
 	return func() error {
 		raw, err := os.ReadFile(filepath.Join(state, "snapshot"))

@@ -24,7 +24,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// bytesCodec sends and receives what it is given.
+// bytesCodec sends and receives raw bytes.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string                      { return "proto" }
@@ -36,7 +36,7 @@ const (
 	worldMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 )
 
-// say sends raw messages on a stream and returns the first answer, or the error that ended the stream.
+// say sends raw messages on a stream and returns the first response, or the error that ended the stream.
 func say(t *testing.T, address, method string, messages ...[]byte) ([]byte, error) {
 	t.Helper()
 	return sayAs(t, insecure.NewCredentials(), address, method, messages...)
@@ -77,7 +77,7 @@ func request(t *testing.T, n *corev3.Node, typeURL string) []byte {
 	return encode(t, &discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: typeURL})
 }
 
-// withMeta is a good node with one metadata field replaced.
+// withMeta returns a valid node with one metadata field replaced.
 func withMeta(key string, v any) *corev3.Node {
 	n := node("shop", "client", "10.1.9.9")
 	value, err := structpb.NewValue(v)
@@ -88,7 +88,7 @@ func withMeta(key string, v any) *corev3.Node {
 	return n
 }
 
-// Whatever comes on any port is answered there, clearly, and harms nobody else.
+// Garbage on any port gets a clear answer there, and affects no other client.
 func TestGarbage(t *testing.T) {
 	parallel(t)
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir())
@@ -143,7 +143,7 @@ func garbageBytes(t *testing.T, d *daemon) {
 	}
 }
 
-// errTimeout is the error itself where it is a timeout.
+// errTimeout returns err if it is a timeout, and another error if it is not.
 func errTimeout(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {

@@ -49,7 +49,7 @@ func certified(t *testing.T, d *daemon, data, account string) (dir string) {
 	return dir
 }
 
-// grpcBootstrap is what Istio's agent writes for an application (pkg/istio-agent/grpcxds).
+// grpcBootstrap returns the bootstrap that Istio's agent writes for an application (pkg/istio-agent/grpcxds).
 func grpcBootstrap(t *testing.T, server, certs, workload, ip string, labels map[string]string) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
@@ -78,7 +78,7 @@ func identityOf(ctx context.Context) string {
 	return identityIn(p)
 }
 
-// identityIn is the SPIFFE ID of a peer; empty: it has shown none.
+// identityIn returns the SPIFFE ID in a peer's certificate; empty: it presented none.
 func identityIn(p *peer.Peer) string {
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 && len(info.State.PeerCertificates[0].URIs) > 0 {
 		return info.State.PeerCertificates[0].URIs[0].String()
@@ -103,7 +103,8 @@ func echoMethod(name string) grpc.MethodDesc {
 	}}
 }
 
-// serveEcho runs an xDS server of a version at an address, which is told by the control plane how to take connections.
+// serveEcho runs an xDS-enabled gRPC server of a version at an address; the control plane configures how it accepts
+// connections.
 func serveEcho(t *testing.T, d *daemon, certs, version, ip string) {
 	t.Helper()
 	creds, err := xdscreds.NewServerCredentials(xdscreds.ServerOptions{FallbackCreds: insecure.NewCredentials()})
@@ -124,7 +125,7 @@ func serveEcho(t *testing.T, d *daemon, certs, version, ip string) {
 	t.Cleanup(s.Stop)
 }
 
-// dialGRPC is a client of a service by its short name.
+// dialGRPC returns a client of a service by its short name, with the given xDS bootstrap.
 func dialGRPC(t *testing.T, service string, bootstrap []byte) *grpc.ClientConn {
 	t.Helper()
 	resolver, err := grpcxds.NewXDSResolverWithConfigForTesting(bootstrap)
@@ -143,7 +144,7 @@ func dialGRPC(t *testing.T, service string, bootstrap []byte) *grpc.ClientConn {
 	return conn
 }
 
-// callEcho is one call: what the server answered, and who it showed itself to be.
+// callEcho makes one call, and returns the server's answer and the identity in its certificate.
 func callEcho(t *testing.T, conn *grpc.ClientConn, method string) (answer, server string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -153,7 +154,7 @@ func callEcho(t *testing.T, conn *grpc.ClientConn, method string) (answer, serve
 	return out.Value, identityIn(&p), err
 }
 
-// throughAgent is the bootstrap of the application client, which uses the socket and the certificate of its agent.
+// throughAgent returns the bootstrap of the application client, which uses the socket and the certificate of its agent.
 func throughAgent(t *testing.T, d *daemon, data, ip string) []byte {
 	t.Helper()
 	agent, _ := startAgent(t, d, data, "client", ip)

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// headlessMesh is a headless Service with two endpoints on the machine beside the Pod, and beside it as many other
-// services as says how often it was edited: a listener each, by which an edit is known to have come to Envoy.
+// headlessMesh returns a headless Service with two endpoints on the machine beside the Pod, and one further service for
+// each edit. The listener of that service shows that the edit has reached Envoy.
 func headlessMesh(annotations, endpoints string, edits int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
@@ -39,14 +39,14 @@ spec: {clusterIP: 10.96.0.%[1]d, ports: [{name: tcp, port: 7000}]}
 	return b.String()
 }
 
-// endpoint is one of that Service.
+// endpoint returns an endpoint of that Service as YAML.
 func endpoint(address string, ready bool) string {
 	return fmt.Sprintf("{addresses: [%s], conditions: {ready: %v}}", address, ready)
 }
 
-// An established connection to an endpoint of a headless Service stands when the endpoint becomes unready, for Envoy
-// drains no listener then, and when another endpoint vanishes; with merged listeners Envoy replaces the chains of the
-// one listener in place, and drains that of the endpoint that went.
+// An established connection to an endpoint of a headless Service survives when the endpoint becomes unready, because
+// Envoy drains no listener then, and when another endpoint is removed. With merged listeners Envoy replaces the chains
+// of the one listener in place, and drains only that of the removed endpoint.
 func TestHeadlessConnectionsStand(t *testing.T) {
 	parallel(t)
 	if inOwnNetwork(t) {

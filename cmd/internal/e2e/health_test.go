@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Both gRPC addresses say to everybody how they are; what they serve is told with a credential, and on plain text.
+// Both gRPC addresses answer health checks of all callers. Their services are listed for callers with a credential, and
+// on plain text.
 func TestHealthAndReflection(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()
@@ -52,7 +53,7 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// listed is an error where reflection does not list the service of proxies and describe it.
+// listed returns an error unless reflection lists and describes the service of proxies.
 func listed(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

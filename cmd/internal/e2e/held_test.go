@@ -49,7 +49,7 @@ func vanish(t *testing.T, dir string) {
 	}
 }
 
-// withoutWeb says whether a client is given no cluster of the service.
+// withoutWeb returns a check that a client receives no cluster of the service.
 func withoutWeb(t *testing.T, d *daemon) func() error {
 	return func() error {
 		if err := has(t, d, webCluster)(); err == nil || !strings.Contains(err.Error(), "is not there") {
@@ -59,8 +59,9 @@ func withoutWeb(t *testing.T, d *daemon) func() error {
 	}
 }
 
-// A folder that vanished is held, shown, and accepted with navarchctl, without a restart: by the ID of exactly these objects, once. After a restart the
-// next leader holds what the one before held, by the same ID, and that is accepted alike.
+// The removal of a vanished folder's objects is held, shown, and accepted with navarchctl, without a restart. The ID
+// identifies exactly these objects, and can be accepted once. After a restart the next leader holds the previous
+// leader's removal by the same ID, and it can be accepted too.
 func TestHeldRemovalIsAccepted(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()
@@ -115,7 +116,8 @@ func TestHeldRemovalIsAccepted(t *testing.T) {
 	})
 }
 
-// What is held ends by itself: most of a kind in a namespace of the folder goes after its time, and a policy waits for an operator's word.
+// Held removals end by themselves: most objects of a kind in a namespace of the folder are removed once their time has
+// passed. The removal of a policy waits for an operator's decision.
 func TestHeldRemovalEnds(t *testing.T) {
 	parallel(t)
 	dir := folder(t)

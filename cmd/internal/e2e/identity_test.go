@@ -24,7 +24,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// token is made by navarchctl from the data directory, as a developer makes it.
+// token makes a token from the data directory with navarchctl, as a developer does.
 func token(t testing.TB, data, namespace, account string) string {
 	t.Helper()
 	out, err := exec.Command(binary(t, "navarchctl"), "token", "create", "--data-dir", data, "--namespace", namespace, "--service-account", account).Output()
@@ -34,18 +34,18 @@ func token(t testing.TB, data, namespace, account string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// bearer is a context that carries a token.
+// bearer returns a context with a token.
 func bearer(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 }
 
-// signed asks for a certificate with whatever credential the context and the connection bring.
+// signed requests a certificate with the credential of the context and the connection.
 func signed(ctx context.Context, t *testing.T, address string, conf *tls.Config) (tls.Certificate, []string, error) {
 	t.Helper()
 	return signedOver(ctx, t, address, credentials.NewTLS(conf))
 }
 
-// lasting is the key of a context's value: for how long a certificate is asked for.
+// lasting is the key of a context's value: the requested lifetime of a certificate.
 type lasting struct{}
 
 func signedOver(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials) (tls.Certificate, []string, error) {
@@ -81,9 +81,9 @@ func signedOver(ctx context.Context, t *testing.T, address string, creds credent
 	return pair, res.CertChain, nil
 }
 
-// A workload gets its certificate with a token, under the name of the service that stock agents call, and is then who it
-// says it is: xDS on the secure address wants a credential, and gives a proxy to its own identity only. The certificate
-// renews itself. Signing keys survive a restart, sealed.
+// A workload gets its certificate with a token, from the service name of stock agents, and then has that identity. xDS
+// on the secure address requires a credential, and serves a proxy only to its own identity. The certificate is renewed.
+// Signing keys survive a restart, sealed.
 func TestIdentity(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), folder(t)
@@ -145,14 +145,15 @@ func TestIdentity(t *testing.T) {
 	unreadable(t, data)
 }
 
-// refusals: who has no credential, a bad one, or another's, gets nothing and is told why.
+// refusals checks that a caller without a credential, with an invalid one, or with another identity's gets only the
+// reason.
 func refusals(t *testing.T, d *daemon, conf *tls.Config, good string) {
 	t.Helper()
 	for name, ctx := range map[string]context.Context{
 		"nothing": t.Context(),
 		"garbage": bearer(t.Context(), "garbage"),
 		"forged":  bearer(t.Context(), good[:len(good)-8]+"AAAAAAAA"),
-		"large":   bearer(t.Context(), strings.Repeat("a", 9<<10)), // what is larger is no header that the server takes (cmd/internal/preauth)
+		"large":   bearer(t.Context(), strings.Repeat("a", 9<<10)), // larger tokens exceed the header limit (cmd/internal/preauth)
 	} {
 		if _, _, err := signed(ctx, t, d.secure, conf); status.Code(err) != codes.Unauthenticated || strings.Contains(err.Error(), good) {
 			t.Errorf("%s: %v", name, err)
@@ -160,7 +161,7 @@ func refusals(t *testing.T, d *daemon, conf *tls.Config, good string) {
 	}
 }
 
-// operated: an operator revokes an identity, and begins and takes back a rotation, which names whom it waits for.
+// operated revokes an identity, and begins and aborts a rotation, which lists the callers that it waits for.
 func operated(t *testing.T, d *daemon, conf *tls.Config, data string) {
 	t.Helper()
 	ca := func(args ...string) string {
@@ -195,7 +196,8 @@ func operated(t *testing.T, d *daemon, conf *tls.Config, data string) {
 	}
 }
 
-// unreadable: no file of the data directory but the two that are meant to holds key material in the clear.
+// unreadable checks that no file of the data directory contains unencrypted key material, except the two that are
+// intended to.
 func unreadable(t *testing.T, data string) {
 	t.Helper()
 	err := filepath.WalkDir(data, func(path string, entry os.DirEntry, err error) error {

@@ -16,9 +16,10 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// With the documented rights, and no others. While istiod holds its lock the addresses that it wrote are used, and none are given; when the lock
-// is gone a ServiceEntry without any gets two, in its status and at the listeners of proxies whose agents resolve names. It has the same ones when it
-// is deleted and made again, and another leader changes nothing.
+// With exactly the documented rights, ServiceEntries get automatic addresses. While istiod holds its lock, its
+// addresses are used, and none are assigned. After that a ServiceEntry without addresses gets two, in its status and at
+// the listeners of proxies whose agents resolve names. It gets the same ones after it is deleted and created again, and
+// another leader changes nothing.
 func TestKubeAutomaticAddresses(t *testing.T) {
 	parallel(t)
 	c := controlplane.Start(t, controlplane.Options{Istio: true})

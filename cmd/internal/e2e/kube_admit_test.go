@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// webhookConfigurations are those of a revision and of the default validator, as deploy/docs/validation.md has them, at an address instead of a
-// Service: there is no network of Pods here.
+// webhookConfigurations returns those of a revision and of the default validator from deploy/docs/validation.md, at an
+// address instead of a Service, because there is no network of Pods here.
 func webhookConfigurations(t *testing.T, address string) string {
 	t.Helper()
 	all := docs.YAML(t, "validation.md", "# ")
@@ -34,9 +34,9 @@ func webhookConfigurations(t *testing.T, address string) string {
 	return strings.ReplaceAll(all, service, fmt.Sprintf("url: \"https://%s/validate\"", address))
 }
 
-// With the documented rights and configurations: the API server calls the webhook, which refuses a wrong VirtualService with the path of the
-// field, first only by itself, and, once it has refused a dry run, also by being away. Of 2,236 objects the API server and the webhook
-// together take and refuse what Istio does.
+// With the documented rights and configurations, the API server calls the webhook, which refuses a wrong VirtualService
+// with the path of the field. Once it has refused a dry run, the API server also refuses objects while it is away. For
+// 2,236 objects the API server and the webhook together accept and refuse as Istio does.
 func TestKubeValidation(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true, GatewayAPI: true})
 	kubeconfig := rights.Documented(t, c)
@@ -92,7 +92,8 @@ const (
 	gatewayAPIClass   = `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: %s}}`
 )
 
-// warnsOfGatewayAPI: what the mesh would be asked for is made with a warning, and what is others' without one.
+// warnsOfGatewayAPI checks that objects which the mesh would have to implement are created with a warning, and others
+// without one.
 func warnsOfGatewayAPI(t *testing.T, c *controlplane.ControlPlane) {
 	t.Helper()
 	for object, warning := range map[string]string{
@@ -110,7 +111,7 @@ func warnsOfGatewayAPI(t *testing.T, c *controlplane.ControlPlane) {
 	}
 }
 
-// applied is all that kubectl prints when it applies an object.
+// applied applies an object with kubectl, and returns all of its output.
 func applied(c *controlplane.ControlPlane, object string) string {
 	tools, err := controlplane.Tools()
 	if err != nil {
@@ -122,7 +123,7 @@ func applied(c *controlplane.ControlPlane, object string) string {
 	return string(out)
 }
 
-// agrees: at most 0.5 % of the objects are taken or refused in another way than by Istio.
+// agrees checks that at most 0.5 % of the decisions differ from Istio's.
 func agrees(t *testing.T, c *controlplane.ControlPlane) {
 	raw, err := os.ReadFile("../../../store/admit/validate/testdata/validation.json.gz")
 	if err != nil {

@@ -23,8 +23,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// reader is the account that Istio's charts make for other clusters' control planes, with what its role (istio-reader-clusterrole) lets it read of what
-// navarchd reads and asks: neither ServiceAccounts nor Roles and bindings.
+// reader is the account that Istio's charts create for other clusters' control planes. Its role
+// (istio-reader-clusterrole) permits reading most kinds that navarchd reads, except ServiceAccounts, Roles and
+// bindings.
 const reader = `
 {apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}
 ---
@@ -50,7 +51,7 @@ subjects: [{kind: ServiceAccount, name: istio-reader-service-account, namespace:
 
 const ratings = "{apiVersion: v1, kind: Service, metadata: {name: ratings, namespace: shop}, spec: {ports: [{name: http, port: 8000}]}}\n"
 
-// ratingsAt is an EndpointSlice of ratings with these addresses.
+// ratingsAt returns an EndpointSlice of ratings with these addresses.
 func ratingsAt(addresses ...string) string {
 	var endpoints []string
 	for _, a := range addresses {
@@ -108,7 +109,7 @@ func followEndpoints(t *testing.T, d *daemon, cluster string) *endpoints {
 	return e
 }
 
-// receive acknowledges one answer, and says how many endpoints each assignment in it has; one that is removed has none.
+// receive acknowledges one response, and returns the number of endpoints by assignment; 0 for a removed one.
 func (e *endpoints) receive(stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) (all []int, err error) {
 	res, err := stream.Recv()
 	if err != nil {
@@ -131,7 +132,7 @@ func (e *endpoints) receive(stream grpc.BidiStreamingClient[discoveryv3.DeltaDis
 	return all, stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce})
 }
 
-// are waits until there are so many.
+// are waits until the number of endpoints is `want`.
 func (e *endpoints) are(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, patience, func() error {
@@ -185,7 +186,8 @@ func twoClusters(t *testing.T) (home, west *controlplane.ControlPlane) {
 	return home, west
 }
 
-// remoteSecretOf is what navarchctl create-remote-secret prints for a cluster, with a token that ends with the Secret bound of that cluster.
+// remoteSecretOf returns the output of navarchctl create-remote-secret for a cluster, with a token that ends with the
+// Secret `bound` of that cluster.
 func remoteSecretOf(t *testing.T, c *controlplane.ControlPlane, bound string) string {
 	t.Helper()
 	c.Kubectl(t, "", "-n", "istio-system", "create", "secret", "generic", bound)
@@ -205,9 +207,11 @@ func remoteSecretOf(t *testing.T, c *controlplane.ControlPlane, bound string) st
 	return string(out)
 }
 
-// A second cluster is named by a Secret that navarchctl makes, with the rights of Istio's reader, to a navarchd with the documented rights. Its endpoints
-// reach a stream, and so do its WorkloadEntries that a ServiceEntry of the config cluster selects; other credentials take the place of the first ones without an endpoint missing, and wrong ones do not; while its API server is away
-// its endpoints stay, and a problem names it and its age; when the Secret is deleted the removal is held, until an operator accepts it.
+// A Secret that navarchctl makes adds a second cluster, with the rights of Istio's reader, to a navarchd with the
+// documented rights. Its endpoints reach a stream, and so do its WorkloadEntries that a ServiceEntry of the config
+// cluster selects. New credentials replace the first ones without losing an endpoint, and wrong ones do not. While its
+// API server is away, its endpoints stay, and a problem names it and its age. After the Secret is deleted, the removal
+// is held until an operator accepts it.
 func TestKubeSecondCluster(t *testing.T) {
 	home, west := twoClusters(t)
 	data, kubeconfig := t.TempDir(), rights.Documented(t, home)
@@ -232,7 +236,7 @@ func TestKubeSecondCluster(t *testing.T) {
 	d.hasProblem(t, "the other credentials of cluster west are not used yet", "istio-remote-secret-west")
 	west.Kubectl(t, ratingsAt("10.244.1.1", "10.244.1.2", "10.244.1.3"), "apply", "-f", "-")
 	seen.are(t, 3)
-	if n := len(d.lines("a cluster is read", "cluster=west")); n != 2 {
+	if n := len(d.lines("reading of a cluster started", "cluster=west")); n != 2 {
 		t.Errorf("the cluster was begun %d times, want 2: %s", n, d.log)
 	}
 	seen.neverFewer(t, 2)

@@ -19,10 +19,11 @@ import (
 	"navarch.io/navarch/deploy/testcluster/rights"
 )
 
-// Tokens of Kubernetes are verified without a word about their issuer on the command line. A Pod that was deleted and made again under its
-// name has a token that is accepted; that of its predecessor is refused, although it has not ended and was accepted before, by the CA and by
-// xDS; and so is the certificate that followed from it. The mesh's CA is the one that cert-manager keeps in the Secret cacerts, and istiod's own beside
-// it does not count. Namespaces have the roots of the mesh. All of that goes on while the API server is away.
+// Tokens of Kubernetes are verified without a flag about their issuer. A Pod that was deleted and created again under
+// its name has a token that is accepted. Its predecessor's token is refused by the CA and by xDS, although it has not
+// expired and was accepted before; so is the certificate that was issued for it. The mesh's CA is the one that
+// cert-manager keeps in the Secret cacerts; istiod's own beside it is ignored. Namespaces get the mesh's roots. All of
+// this works while the API server is away, too.
 func TestKubeDeletedPods(t *testing.T) {
 	parallel(t)
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
@@ -95,7 +96,7 @@ func TestKubeDeletedPods(t *testing.T) {
 	labels := 0
 	refused := func(ask func() error) func() error {
 		return func() error {
-			// Watches say something, so that the leader knows up to when it has read: else that is once a minute.
+			// A change makes the watches report, so that the leader knows its read time; otherwise it knows it once a minute.
 			labels++
 			for _, what := range []string{"pod/web-1", "serviceaccount/web", "namespace/shop"} {
 				c.Kubectl(t, "", "-n", "shop", "label", "--overwrite", what, fmt.Sprintf("seen=t%d", labels))

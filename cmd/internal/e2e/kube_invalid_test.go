@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Some hundred objects that do not apply in an API server, and one good one: that is served, the page of problems is bounded and counts the others, the log
-// has no line for each; when they are mended nothing is wrong any more.
+// An API server has about a hundred objects that do not apply, and one valid object. The valid one is served. The page
+// of problems is limited, and counts the rest; the log does not have a line for each. Once the objects are corrected no
+// problem is left.
 func TestKubeInvalidObjects(t *testing.T) {
 	parallel(t)
 	const n = problem.MostOfNamespace + 100

@@ -32,7 +32,7 @@ const webPod = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: web, nam
 {apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: shop}, spec: {serviceAccountName: web, containers: [{name: app, image: app}]}}
 `
 
-// webToken makes the Pod, and gives a token that is bound to it.
+// webToken creates the Pod, and returns a token that is bound to it.
 func webToken(t *testing.T, c *controlplane.ControlPlane) string {
 	t.Helper()
 	c.Kubectl(t, webPod, "apply", "-f", "-")
@@ -41,19 +41,19 @@ func webToken(t *testing.T, c *controlplane.ControlPlane) string {
 	return strings.TrimSpace(c.Kubectl(t, "", "create", "token", "web", "-n", "shop", "--audience=istio-ca", "--bound-object-kind=Pod", "--bound-object-name=web-1"))
 }
 
-// ofCluster is a call that says of which cluster it is.
+// ofCluster returns the context of a call that claims a cluster.
 func ofCluster(ctx context.Context, cluster string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "clusterid", cluster)
 }
 
-// inCluster is a node that says of which cluster it is.
+// inCluster returns a node that claims a cluster.
 func inCluster(n *corev3.Node, cluster string) *corev3.Node {
 	n.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue(cluster)
 	return n
 }
 
-// swapped has each cluster's credentials shown by calls of the other one: they are refused, by the CA and by xDS. To a cluster that is away, whose newest key may
-// not be known, tokens of a key that is not known are to come again.
+// swapped makes calls of each cluster with the other cluster's credentials: the CA and xDS refuse them. While a cluster
+// is away, its newest key may be unknown here. So a token by an unknown key is refused with the request to try again.
 func swapped(t *testing.T, d *daemon, conf *tls.Config, tokens map[string]string, own map[string]credentials.TransportCredentials, away string) {
 	t.Helper()
 	for of, to := range map[string]string{"west": "Kubernetes", "Kubernetes": "west"} {
@@ -74,8 +74,8 @@ func swapped(t *testing.T, d *daemon, conf *tls.Config, tokens map[string]string
 	}
 }
 
-// withoutItsSecret deletes the Secret that names west: the stream that its token has opened ends, that of the config cluster does not, and neither a certificate nor
-// another stream is had by it.
+// withoutItsSecret deletes the Secret that names west: the stream that its token has opened ends, that of the config
+// cluster does not, and neither a certificate nor another stream is had by it.
 func withoutItsSecret(t *testing.T, home *controlplane.ControlPlane, d *daemon, conf *tls.Config, tokens map[string]string) {
 	t.Helper()
 	streams := map[string]deltaStream{}
@@ -93,7 +93,7 @@ func withoutItsSecret(t *testing.T, home *controlplane.ControlPlane, d *daemon, 
 	if res, err := streams["west"].Recv(); err == nil || status.Code(err) == codes.DeadlineExceeded { // its connection is closed, too: what it is told may not arrive
 		t.Errorf("the stream of west by its token, when no Secret names west: %v, %v", res, err)
 	}
-	d.said(t, 1, "stream closed", "by a token of cluster west, which is none of the mesh's any more")
+	d.said(t, 1, "stream closed", "by a token of cluster west, which the mesh no longer has")
 	if err := streams["Kubernetes"].Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()}); err != nil {
 		t.Error(err)
 	}
@@ -109,10 +109,11 @@ func withoutItsSecret(t *testing.T, home *controlplane.ControlPlane, d *daemon, 
 	}
 }
 
-// Two real clusters have issuers of one name. A token counts for the cluster whose API server issued it, and for calls of that cluster alone: swapped ones are
-// refused, by the CA and by xDS. A gateway of the second cluster has the Secret of its own cluster, with the right that its own API server gives; one of the
-// config cluster has it not. A Pod of the second cluster that was deleted has no credential any more. While the second cluster's API server is away its tokens count on; when no Secret names it any more they do not, and
-// the stream that one has opened ends.
+// Two real clusters have issuers with the same name. A token is valid only for calls of the cluster whose API server
+// issued it: swapped tokens are refused, by the CA and by xDS. A gateway of the second cluster gets the Secret of its
+// own cluster, with its own API server's authorisation; a gateway of the config cluster does not. The credential of a
+// deleted Pod of the second cluster is refused. While the second cluster's API server is away, its tokens stay valid.
+// Once no Secret names the cluster, they are refused, and an open stream ends.
 func TestKubeIdentitiesOfTwoClusters(t *testing.T) {
 	home, west := twoClusters(t)
 	clusters := map[string]*controlplane.ControlPlane{"Kubernetes": home, "west": west}

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// readerConfig is a kubeconfig of a service account that may read everything, and write nothing.
+// readerConfig returns a kubeconfig of a service account that may read everything, and write nothing.
 func readerConfig(t *testing.T, c *controlplane.ControlPlane) string {
 	t.Helper()
 	c.Kubectl(t, `{apiVersion: v1, kind: ServiceAccount, metadata: {name: reader, namespace: istio-system}}
@@ -22,8 +22,9 @@ func readerConfig(t *testing.T, c *controlplane.ControlPlane) string {
 	return rights.As(t, c, "reader")
 }
 
-// A process whose service account has lost the rights to write, as one of a Deployment that an installation has left behind, leads while it is alone, and says what it
-// lacks; once one with the rights is there, that one leads.
+// A process whose service account has lost the rights to write, like a process of a Deployment that an installation
+// left behind, leads while it is alone, and reports the missing rights. Once a process with the rights exists, that one
+// leads.
 func TestKubeLeaderWithoutRights(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{Istio: true})

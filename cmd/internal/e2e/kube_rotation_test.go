@@ -29,10 +29,12 @@ import (
 // podsEvery is the pace at which Pods are created while webhooks are disturbed: ten a second.
 const podsEvery = 100 * time.Millisecond
 
-// tagged is the second of two configurations: one is the default revision's, whose webhook is the first replica, the other a tag's, whose is the second.
+// tagged is the second of two configurations: one is the default revision's, whose webhook is the first replica, the
+// other a tag's, whose is the second.
 const tagged = "prod"
 
-// injected is the load: Pods that are created through both configurations, and handshakes as a further API server would make them.
+// injected is the load: Pods that are created through both configurations, and handshakes as a further API server would
+// make them.
 type injected struct {
 	api      *apiserver.Client
 	replicas map[string]*daemon // by the name of the configuration
@@ -49,7 +51,8 @@ func (l *injected) fail(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// configure writes the ConfigMap and both configurations, at addresses instead of a Service: there is no network of Pods here.
+// configure writes the ConfigMap and both configurations, with addresses instead of a Service, because there is no
+// network of Pods here.
 func (l *injected) configure(t *testing.T, c *controlplane.ControlPlane, first, second *daemon) {
 	t.Helper()
 	settings, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
@@ -78,7 +81,7 @@ func (l *injected) configure(t *testing.T, c *controlplane.ControlPlane, first, 
 		"{apiVersion: v1, kind: Namespace, metadata: {name: tagged, labels: {istio.io/rev: "+tagged+"}}}", "apply", "-f", "-")
 }
 
-// create makes a Pod, and says why it was refused, or has no proxy.
+// create creates a Pod. The error is the refusal, or says that it has no proxy.
 func (l *injected) create(ctx context.Context, namespace, name string) error {
 	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "labels": map[string]string{"app": "web"}},
 		"spec": map[string]any{"serviceAccountName": "web", "containers": []any{map[string]any{"name": "app", "image": "web"}}}}
@@ -127,8 +130,8 @@ func (l *injected) run(ctx context.Context) {
 	}
 }
 
-// believed makes a handshake with what a configuration says, as an API server does that has just read it. One that fails counts where the configuration is
-// the same after it.
+// believed performs a handshake as an API server would that has just read a configuration. A failure counts only if the
+// configuration is unchanged after it.
 func (l *injected) believed(ctx context.Context, name string, d *daemon) error {
 	before, err := l.bundle(ctx, name)
 	if err != nil {
@@ -162,7 +165,7 @@ func (l *injected) bundle(ctx context.Context, name string) (string, error) {
 	return string(c.Webhooks[0].ClientConfig.CABundle), nil
 }
 
-// presented says whether so many issuers' certificates were presented for each configuration.
+// presented returns a check that certificates of that many issuers were presented for each configuration.
 func (l *injected) presented(want int) func() error {
 	return func() error {
 		l.mu.Lock()
@@ -176,7 +179,7 @@ func (l *injected) presented(want int) func() error {
 	}
 }
 
-// made waits until so many more Pods were created.
+// made waits until the given number of further Pods were created.
 func (l *injected) made(t *testing.T, more int) {
 	t.Helper()
 	l.mu.Lock()
@@ -192,9 +195,9 @@ func (l *injected) made(t *testing.T, more int) {
 	})
 }
 
-// Ten Pods a second are created through the webhooks of two replicas, one for the default revision and one for a tag, while the root of the mesh is rotated,
-// again after the leader was killed, and while etcd is away. None is refused, and none is left without a proxy; whoever connects believes what a replica presents,
-// by what the configuration says at that moment.
+// Ten Pods per second are created through the webhooks of two replicas, one for the default revision and one for a tag,
+// while the root of the mesh is rotated, again after the leader was killed, and while etcd is away. No Pod is refused
+// or left without a proxy. Each client trusts the replica's certificate by the configuration of that moment.
 func TestKubePodsWhileRootsRotate(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	kubeconfig, etcd, kek := rights.Documented(t, c), kvtest.Start(t), "--kek=file:"+filepath.Join(t.TempDir(), "kek")

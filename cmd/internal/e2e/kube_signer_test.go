@@ -35,7 +35,8 @@ import (
 
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// signsRequests is a signer of Kubernetes, until the test ends: it signs what is approved for example.com/mesh, as it stands.
+// signsRequests runs a Kubernetes signer until the test ends: it signs approved requests for example.com/mesh without
+// changes.
 func (a *authority) signsRequests(t *testing.T, c *controlplane.ControlPlane) {
 	t.Helper()
 	api, err := apiserver.New(c.Kubeconfig())
@@ -69,7 +70,8 @@ func (a *authority) signsRequests(t *testing.T, c *controlplane.ControlPlane) {
 				var whole map[string]any
 				if api.Do(ctx, http.MethodGet, requests+"/"+r.Metadata.Name, nil, &whole) == nil {
 					whole["status"].(map[string]any)["certificate"] = a.signRequest(t, r.Spec.Request)
-					_ = api.Do(ctx, http.MethodPut, requests+"/"+r.Metadata.Name+"/status", whole, nil) // else it is there the next time
+					// After a failure the next list has it again.
+					_ = api.Do(ctx, http.MethodPut, requests+"/"+r.Metadata.Name+"/status", whole, nil)
 				}
 			}
 		}
@@ -93,7 +95,7 @@ func (a *authority) signRequest(t *testing.T, text []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// stockRequest asks as stock agents do: the CSR names the identity.
+// stockRequest requests a certificate as stock agents do: the CSR names the identity.
 func stockRequest(ctx context.Context, t *testing.T, address string, conf *tls.Config, identity string) (tls.Certificate, []string, error) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -124,9 +126,10 @@ func stockRequest(ctx context.Context, t *testing.T, address string, conf *tls.C
 	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}, res.CertChain, nil
 }
 
-// navarchd is the registration authority of a signer of Kubernetes: with the documented rights, and the root that the mesh configuration has for the signer, a
-// workload that shows its token gets a certificate that the signer has signed, with which it is served; no request is left behind, and no root is made. A CSR of
-// another identity is refused, and while the mesh configuration names no root of the signer everybody is.
+// navarchd is the registration authority of a Kubernetes signer, with the documented rights and the signer's root in
+// the mesh configuration. A workload with its token gets a certificate from the signer, and is served with it; no
+// request object and no root is left behind. A CSR of another identity is refused, and while the mesh configuration has
+// no root of the signer all requests are.
 func TestKubeRegistrationAuthority(t *testing.T) {
 	parallel(t)
 	c, ca, data := controlplane.Start(t, controlplane.Options{}), newAuthority(t), t.TempDir()

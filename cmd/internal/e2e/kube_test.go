@@ -25,8 +25,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// shopObjects is the demo's objects as a user applies them: without the EndpointSlices, which the controllers make, and Pods without an owner
-// that is not there. pods are the names of the Pods, with their namespaces.
+// shopObjects returns the demo's objects as a user applies them: without the EndpointSlices, which controllers create,
+// and Pods without owners that do not exist. pods are the namespaces and names of the Pods.
 func shopObjects(t *testing.T) (objects string, pods [][2]string) {
 	t.Helper()
 	files, err := filepath.Glob("../../../deploy/demo/shop/*.yaml")
@@ -61,9 +61,10 @@ func shopObjects(t *testing.T) (objects string, pods [][2]string) {
 	return all.String(), pods
 }
 
-// navarchd serves a cluster by its kubeconfig: the shop as kubectl applies it, with EndpointSlices by the controllers and Pods whose status the
-// test writes. An edit arrives. Of two processes the one that leads alone watches; when it is killed the other one takes over, and what changed
-// meanwhile arrives. A Service of a file beside it is served, and one of the same name as the cluster's is named as a problem.
+// navarchd serves a cluster by its kubeconfig: the shop as kubectl applies it, with EndpointSlices from the controllers
+// and Pods whose status the test writes. An edit arrives. Of two processes only the leader watches. When it is killed
+// the other one replaces it, and changes of the meantime arrive. A Service in a file beside the cluster is served, and
+// one with the name of a cluster's Service is reported as a problem.
 func TestKubeShop(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true, Controllers: []string{"endpointslice-controller"}})
 	objects, pods := shopObjects(t)
@@ -136,7 +137,7 @@ spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
 	eventually(t, patience, has(second, "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|8000||old.shop.svc.cluster.local", "old"))
 	eventually(t, patience, func() error {
 		page, err := get(first.http, "/debug/problems")
-		if err == nil && !strings.Contains(page, "is in Kubernetes too, which wins") {
+		if err == nil && !strings.Contains(page, "an object of this name in Kubernetes takes precedence") {
 			err = fmt.Errorf("the loser is not named: %s", page)
 		}
 		return err
@@ -161,8 +162,8 @@ spec: {clusterIP: 10.96.99.2, ports: [{name: http, port: 8000}]}
 	edited()
 }
 
-// statusOfRoutes waits until the VirtualServices are delivered. What it returns is for another leader: it edits one, whose status follows, and
-// looks that the other one's was not written again.
+// statusOfRoutes waits until the VirtualServices are delivered. The returned function is for another leader: it edits
+// one of them, waits for its status, and checks that the other's status was not written again.
 func statusOfRoutes(t *testing.T, c *controlplane.ControlPlane) (edited func()) {
 	t.Helper()
 	catalog := func() string {
@@ -186,7 +187,7 @@ func statusOfRoutes(t *testing.T, c *controlplane.ControlPlane) (edited func()) 
 	}
 }
 
-// delivered compares what the status of a VirtualService says of which generation.
+// delivered compares the status of a VirtualService and its generation with the expected ones.
 func delivered(t *testing.T, c *controlplane.ControlPlane, namespace, name, want string) func() error {
 	const condition = `.status.conditions[?(@.type=="navarch.io/Delivered")]`
 	return func() error {
@@ -199,9 +200,10 @@ func delivered(t *testing.T, c *controlplane.ControlPlane, namespace, name, want
 	}
 }
 
-// A Secret that a Gateway refers to is stored, sealed, as long as it is referred to, and another one never is. What kubectl deletes goes at once, all of a
-// namespace and half of a kind. A definition of a kind is deleted, and the API server deletes its objects with it: they are held, also when the definition is
-// back, and go when an operator accepts that who has the right by the kubeconfig.
+// A Secret is stored, sealed, while a Gateway refers to it; a Secret without a reference is never stored. Objects that
+// kubectl deletes are removed at once, all of a namespace and half of a kind. When a definition of a kind is deleted,
+// the API server deletes its objects. Their removal is held, even after the definition is back, until an operator with
+// the right by the kubeconfig accepts it.
 func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	c.Kubectl(t, "", "create", "namespace", "shop")
@@ -262,7 +264,8 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	}
 }
 
-// kubectlIsObeyed deletes all VirtualServices of one namespace, and then half of those that there are: each is gone for proxies, and nothing is held.
+// kubectlIsObeyed deletes all VirtualServices of one namespace, and then half of the rest. Proxies lose each of them,
+// and no removal is held.
 func kubectlIsObeyed(t *testing.T, c *controlplane.ControlPlane, d *daemon) {
 	t.Helper()
 	var all strings.Builder
@@ -293,7 +296,7 @@ func kubectlIsObeyed(t *testing.T, c *controlplane.ControlPlane, d *daemon) {
 	}
 }
 
-// records is how many records of a kind a replica knows.
+// records returns the number of records of a kind in a replica.
 func (d *daemon) records(t *testing.T, kind string) int {
 	t.Helper()
 	answer, err := http.Get("http://" + d.http + "/debug/snapshot")
@@ -308,7 +311,8 @@ func (d *daemon) records(t *testing.T, kind string) int {
 	return page.Records[kind]
 }
 
-// accepts is a kubeconfig of a service account of the namespace shop, which may accept removals or not.
+// accepts returns a kubeconfig of a service account of the namespace shop. may determines whether it may accept
+// removals.
 func accepts(t *testing.T, c *controlplane.ControlPlane, name string, may bool) (kubeconfig string) {
 	t.Helper()
 	c.Kubectl(t, "", "-n", "shop", "create", "serviceaccount", name)
@@ -336,7 +340,7 @@ func accepts(t *testing.T, c *controlplane.ControlPlane, name string, may bool) 
 	return kubeconfig
 }
 
-// lacks is has for a resource that is to be gone.
+// lacks returns the opposite of has: a check that a resource is gone.
 func lacks(t *testing.T, d *daemon, resource string) func() error {
 	return func() error {
 		if err := has(t, d, resource)(); err == nil || !strings.Contains(err.Error(), "is not there") {
@@ -346,8 +350,8 @@ func lacks(t *testing.T, d *daemon, resource string) func() error {
 	}
 }
 
-// inboundOfServiceEntry: a Pod that a ServiceEntry selects has its inbound side, whichever of the two is there first (a known bug of istiod: it
-// is missing where the proxy connects before the Pod is known).
+// inboundOfServiceEntry checks that a Pod which a ServiceEntry selects has its inbound side, whichever of the two
+// exists first. (In istiod it is missing if the proxy connects before the Pod is known, which is a known bug.)
 func inboundOfServiceEntry(t *testing.T, c *controlplane.ControlPlane, d *daemon) {
 	t.Helper()
 	const inbound, entry = "type.googleapis.com/envoy.config.cluster.v3.Cluster inbound|9090||", "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\n" +
@@ -371,7 +375,7 @@ func inboundOfServiceEntry(t *testing.T, c *controlplane.ControlPlane, d *daemon
 
 var podWatches = regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{[^}]*resource="pods"[^}]*verb="WATCH"[^}]*\} (\d+)`)
 
-// watchers is how many watches of Pods the API server has.
+// watchers returns the number of the API server's watches of Pods.
 func watchers(t *testing.T, c *controlplane.ControlPlane) (n int) {
 	t.Helper()
 	for _, m := range podWatches.FindAllStringSubmatch(c.Kubectl(t, "", "get", "--raw", "/metrics"), -1) {

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// An agent with a real Envoy is told to move to a replica that lags behind on purpose (its etcd is held, and its lease is
-// long): it stays where it is. Then that replica is the only one it can reach: Envoy keeps what it has until that has caught
-// up. No request fails all the while, and none goes by routes that are older than what an earlier one went by.
+// An agent with a real Envoy is notified to move to a replica that lags on purpose (its etcd is blocked, and its lease
+// is long), and does not move. Then that replica is the only reachable one: Envoy keeps its configuration until the
+// replica is up to date. No request fails, and no request uses older routes than an earlier request.
 func TestAgentIsNotTakenBack(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()

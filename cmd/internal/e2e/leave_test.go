@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// left says whether a store has neither a record of a replica nor a ring with one.
+// left returns an error while a store has a record of a replica or a ring with one.
 func left(t *testing.T, store *kv.Store) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -37,7 +37,8 @@ func left(t *testing.T, store *kv.Store) error {
 	return err
 }
 
-// SIGTERM takes a replica out of the ring and its record out of etcd before it ends, whatever its lease, also the last one.
+// On SIGTERM a replica leaves the ring and deletes its record from etcd before it ends, whatever its lease, even if it
+// is the last replica.
 func TestStoppedReplicaIsInNoRing(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -60,8 +61,8 @@ func TestStoppedReplicaIsInNoRing(t *testing.T) {
 	}
 }
 
-// One process with an embedded etcd: SIGTERM leaves an empty ring; and one that was killed is followed at once, though its
-// record's lease is an hour.
+// With one process and its embedded etcd, SIGTERM leaves an empty ring. After a kill, the restarted process owns the
+// ring at once, although the lease of the old record is an hour.
 func TestRestartedProcessHasTheRing(t *testing.T) {
 	parallel(t)
 	args := []string{"--config-dir", folder(t), "--data-dir", t.TempDir(), "--replica-lease", "1h", "--replica-ramp", "0s", "--secure-grpc-addr="}

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// noveltyBinary is a build of navarchd that knows one kind more, from level 2 on: each Gateway is a record of it besides. It panics
-// over a subset named poison.
+// noveltyBinary builds a navarchd that knows one additional kind from level 2 on, of which each Gateway is also a
+// record. It panics over a subset named poison.
 func noveltyBinary(t testing.TB) string {
 	t.Helper()
 	return programs.Changed(t, "novelty",
@@ -30,8 +30,9 @@ func noveltyBinary(t testing.TB) string {
 			By: "return append(r.record(model.KindGateway, obj, obj.ID.Name, gateway), r.record(model.KindNovelty, obj, obj.ID.Name, gateway)...)"})
 }
 
-// A build that knows one kind more replaces another, replica by replica, while one is cut off; then the old build comes back. Records of
-// the kind are stored when every replica reads them, and gone before one serves that does not. No proxy is sent anything by that.
+// A build that knows an additional kind replaces another build, replica by replica, while one replica is cut off; then
+// the old build returns. Records of the kind are stored once every replica can read them, and are deleted before a
+// replica serves that cannot. Proxies receive nothing because of this.
 func TestLevelOfTwoBuilds(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -44,7 +45,7 @@ spec: {selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol
 	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, "--etcd-endpoints="+etcd.Endpoint(), "--leader-lease", "2s", "--replica-lease", "2s")
 	newer, older := noveltyBinary(t), binary(t, "navarchd")
 	s := opened(t, etcd.Endpoint())
-	// at waits for a level, with so many records of the kind.
+	// at waits for a level, and for the given number of records of the kind.
 	at := func(level, records int) {
 		t.Helper()
 		eventually(t, patience, func() error {
@@ -84,7 +85,7 @@ spec: {selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol
 	}
 	replace(0, newer)
 	replace(1, newer)
-	at(2, 1) // the one that is cut off is none of the fleet when its lease has ended
+	at(2, 1) // the replica that is cut off leaves the fleet when its lease ends
 	if err := cut.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

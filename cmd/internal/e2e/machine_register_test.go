@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// workloads wants so many Workloads in the configuration that a replica serves.
+// workloads returns a check that the configuration of a replica contains `want` Workloads.
 func workloads(d *daemon, want int) func() error {
 	return func() error {
 		text, err := get(d.http, "/debug/snapshot")
@@ -23,8 +23,8 @@ func workloads(d *daemon, want int) func() error {
 	}
 }
 
-// An agent with the files that navarchctl vm configure writes, and nothing else, gets ready, and its machine is registered; when it is killed the
-// machine's entry goes.
+// An agent with only the files of `navarchctl vm configure` becomes ready, and its machine is registered. When the
+// agent is killed, the machine's entry is deleted.
 func TestMachineRegistersItself(t *testing.T) {
 	parallel(t)
 	data, config, dir := t.TempDir(), folder(t), filepath.Join(t.TempDir(), "vm")

@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// machine is an agent as it runs on a virtual machine: nothing of Kubernetes is there, only the files that
-// `istioctl x workload entry configure` writes.
+// machine is an agent as on a virtual machine: without Kubernetes, and only with the files that `istioctl x workload
+// entry configure` writes.
 type machine struct {
 	cmd                            *exec.Cmd
 	dir                            string
@@ -103,7 +103,7 @@ func (m *machine) saysNotReady(texts ...string) error {
 	return nil
 }
 
-// memory is VmRSS in MB (10^6 bytes), of it what is not of a file.
+// memory returns VmRSS in MB (10^6 bytes), and its part without a file.
 func (m *machine) memory(t testing.TB) (resident, anonymous float64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
@@ -125,7 +125,7 @@ func (m *machine) memory(t testing.TB) (resident, anonymous float64) {
 	return field("VmRSS"), field("RssAnon")
 }
 
-// application is one with metrics, that is well by one probe and not by another.
+// application starts an application with metrics, which is healthy at the path /well only.
 func application(t *testing.T) *httptest.Server {
 	t.Helper()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -141,8 +141,9 @@ func application(t *testing.T) *httptest.Server {
 	return app
 }
 
-// A machine outside of Kubernetes joins with a token file: until it is there the agent says what is missing. Metrics of
-// Envoy, agent and application come on one page, probes reach the application, and /quitquitquit ends it in order.
+// A machine outside of Kubernetes joins with a token file; before it exists the agent reports it as missing. Metrics of
+// Envoy, agent and application are on one page, probes reach the application, and /quitquitquit ends the agent in
+// order.
 func TestMachine(t *testing.T) {
 	parallel(t)
 	app := application(t)
@@ -176,7 +177,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// knowsItself checks what the agent's page says of who it is.
+// knowsItself checks the identity on the agent's page.
 func (m *machine) knowsItself(t *testing.T) {
 	t.Helper()
 	var page struct {
@@ -196,7 +197,7 @@ func (m *machine) knowsItself(t *testing.T) {
 	}
 }
 
-// showsPages checks what each port answers, and what it does not.
+// showsPages checks the pages that each port serves, and those that it refuses.
 func (m *machine) showsPages(t *testing.T) {
 	t.Helper()
 	text, err := get(m.stats, "/stats/prometheus")
@@ -227,7 +228,7 @@ func (m *machine) showsPages(t *testing.T) {
 	}
 }
 
-// What a machine lacks is said at once, by name.
+// Missing requirements of a machine are reported at once, by name.
 func TestMachineLacks(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "bad.env", "POD_NAMESPACE=$(whoami)\n")
@@ -250,8 +251,8 @@ func TestMachineLacks(t *testing.T) {
 	}
 }
 
-// BenchmarkAgentMemory is the memory of navarch-agent with a certificate, a real Envoy that gets the configuration of 500
-// services through the relay and its secrets by SDS, and a scraper. Target: 25 MB.
+// BenchmarkAgentMemory measures the memory of navarch-agent with a certificate, a scraper, and a real Envoy that
+// receives the configuration of 500 services through the relay and its secrets by SDS. Target: 25 MB.
 func BenchmarkAgentMemory(b *testing.B) {
 	dir, data := b.TempDir(), b.TempDir()
 	var mesh strings.Builder

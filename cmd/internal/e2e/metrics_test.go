@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// haveSamples says which of the metrics have no sample above zero.
+// haveSamples returns a check that each of the metrics has a sample above zero.
 func (d *daemon) haveSamples(names ...string) func() error {
 	return func() error {
 		page, err := get(d.monitoring, "/metrics")
@@ -33,15 +33,15 @@ func (d *daemon) haveSamples(names ...string) func() error {
 	}
 }
 
-// What the environment says of debouncing is what happens: an endpoint waits as configuration does, as long as that may at most,
-// because of the quiet time that is longer. Navarch's defaults are that it does not, 10 s and 0.1 s.
+// The environment's debouncing takes effect: an endpoint waits like configuration, up to the maximum, because the quiet
+// time is longer. By Navarch's defaults endpoints do not wait; the maximum is 10 s and the quiet time 0.1 s.
 func TestDebounceOfTheEnvironment(t *testing.T) {
 	parallel(t)
 	const most = 12 * time.Second
 	dir := folder(t)
 	d := startProgram(t, navarchd(t), []string{"PILOT_DEBOUNCE_AFTER=1m", "PILOT_DEBOUNCE_MAX=" + most.String(), "PILOT_ENABLE_EDS_DEBOUNCE=true"},
 		"--config-dir", dir, "--data-dir", t.TempDir())
-	eventually(t, patience, serves(t, d, 1)) // who joins is not kept waiting
+	eventually(t, patience, serves(t, d, 1)) // joining proxies do not wait
 	count, sum := d.mustValue(t, "pilot_debounce_time_count"), d.mustValue(t, "pilot_debounce_time_sum")
 	write(t, dir, "services.yaml", strings.Replace(services, "10.1.0.2]", "10.1.0.3]", 1))
 	eventually(t, patience, func() error {
@@ -55,7 +55,7 @@ func TestDebounceOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// What dashboards show moves: one proxy, one good edit, one bad one.
+// The metrics of dashboards change after one proxy, one good edit and one bad edit.
 func TestMetricsMove(t *testing.T) {
 	parallel(t)
 	dir := folder(t)

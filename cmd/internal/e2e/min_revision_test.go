@@ -23,7 +23,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// cable is a TCP address that leads to a Unix socket, and that a test can cut: nothing passes then, and nobody is told.
+// cable is a TCP address that leads to a Unix socket, and that a test can cut: it then passes no data, and closes no
+// connection.
 type cable struct {
 	address string
 
@@ -91,8 +92,8 @@ func (c *cable) mend() {
 	close(c.pass)
 }
 
-// edition asks a replica for the routes as an agent does that has seen a revision of a store: it returns the revision of
-// the answer, and the store's name.
+// edition requests the routes from a replica like an agent that has seen a revision of a store. It returns the revision
+// of the response, and the store's name.
 func edition(ctx context.Context, d *daemon, minimum int64, store string) (revision int64, name string, err error) {
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -121,9 +122,9 @@ func edition(ctx context.Context, d *daemon, minimum int64, store string) (revis
 	return revision, header.Get("navarch-store")[0], err
 }
 
-// A replica that is cut off from etcd, and so behind without knowing it, does not answer an agent that has seen more: not
-// before it has caught up; where etcd stays away, it turns it away. Who has seen nothing newer, and who has seen another
-// store, it answers from what it has.
+// A replica that is cut off from etcd lags without knowing it. It does not serve an agent with a higher revision before
+// it is up to date; if etcd stays away, it refuses the agent. An agent with no higher revision, or with a revision of
+// another store, is served with the present state.
 func TestReplicaThatLagsDoesNotTakeBack(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)

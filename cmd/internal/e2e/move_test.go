@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// taker is a name for a second replica that will own a namespace, as the ring is made under a load.
+// taker returns a name for a second replica that will own a namespace, according to the ring under a load.
 func taker(t *testing.T, first, namespace string, load ring.Load) string {
 	t.Helper()
 	one := ring.Member{Name: first, Weight: ring.FullWeight}
@@ -28,7 +28,7 @@ func taker(t *testing.T, first, namespace string, load ring.Load) string {
 	return ""
 }
 
-// load is of the agents, and of one proxy of a namespace; each has a namespace of its own.
+// load returns a load of one stream for each agent, each in its own namespace, and one stream in the given namespace.
 func (c *crowd) load(namespace string) ring.Load {
 	load := ring.Load{Namespaces: map[string]ring.NamespaceLoad{namespace: {Streams: 1}}}
 	for _, a := range c.agents {
@@ -37,10 +37,10 @@ func (c *crowd) load(namespace string) ring.Load {
 	return load
 }
 
-// An agent with a certificate and a real Envoy moves to the replica that owns it when that joins, and back when that is asked
-// to stop: over mTLS, make before break. Envoy sees nothing: its one stream lives through it, its counters of configuration
-// stay where they are, and of the requests that go through it all the while, one of them from before to after, none fails. The
-// replica that stops waits for the agent and for no more: it may take ten minutes, and ends as soon as that is gone.
+// An agent with a certificate and a real Envoy moves to the owning replica when that joins, and back when it stops:
+// over mTLS, make before break. Envoy is not affected: its one stream stays open, its counters of configuration are
+// unchanged, and no request fails, even one that lasts from before to after. The stopping replica waits for the agent
+// only: with a limit of ten minutes, it ends as soon as the agent has left.
 func TestAgentMoves(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()
@@ -62,7 +62,7 @@ func TestAgentMoves(t *testing.T) {
 	f := flow(t, net)
 	others := gather(t)
 	others.grow(11, false, func() []string { return []string{first.grpc} })
-	// What the second one takes over goes by what is known of the load.
+	// The shards that the second replica takes over depend on the known load.
 	eventually(t, patience, func() error { return first.metric("navarch_fleet_proxies_per_replica 12") })
 	taker := taker(t, "first", "shop", others.load("shop"))
 	before, asked := p.notices(t), f.fine(t)
@@ -87,7 +87,7 @@ func TestAgentMoves(t *testing.T) {
 	}
 }
 
-// notices are Envoy's counters of what it was sent and what it made of that, and of requests that it could not serve.
+// notices returns Envoy's counters of received and applied configuration, and of requests that it could not serve.
 func (p proxy) notices(t *testing.T) map[string]int {
 	t.Helper()
 	stats, err := envoytest.Stats(p.admin)

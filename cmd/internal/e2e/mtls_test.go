@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// someNet stands in texts for the addresses of a test (loopback.NetFor).
+// someNet is the placeholder for the addresses of a test (loopback.NetFor).
 const someNet = "127.0.88"
 
 // shopMesh is two workloads without redirection, each with a proxy on its own loopback address: client calls server.
@@ -55,7 +55,8 @@ func peers(mode string) string {
 	return fmt.Sprintf("apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: %s}}\n", mode)
 }
 
-// call asks for a page with the Host of the server, and says what came: status, and the identity that the server saw.
+// call requests a page with the Host of the server, and returns the status and the caller's identity that the server
+// saw.
 func call(address string) (status int, identity string, err error) {
 	req, err := http.NewRequest(http.MethodGet, "http://"+address+"/", nil)
 	if err != nil {
@@ -72,7 +73,7 @@ func call(address string) (status int, identity string, err error) {
 	return res.StatusCode, string(body), err
 }
 
-// seenBy is an application that answers with the identity that its proxy saw.
+// seenBy starts an application that answers with the caller's identity as its proxy states it.
 func seenBy(t *testing.T, address string) {
 	t.Helper()
 	app, err := net.Listen("tcp", address)
@@ -86,8 +87,8 @@ func seenBy(t *testing.T, address string) {
 	t.Cleanup(func() { backend.Close() })
 }
 
-// Two real Envoys with agents speak mTLS by themselves: PERMISSIVE takes both, STRICT refuses plain text and takes the
-// mesh, DISABLE takes plain text only; the server sees who calls. Changes arrive live.
+// Two real Envoys with agents use mTLS: PERMISSIVE accepts both, STRICT refuses plain text and accepts the mesh,
+// DISABLE accepts plain text only. The server sees the caller's identity. Changes arrive live.
 func TestMutualTLS(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -141,7 +142,8 @@ func TestMutualTLS(t *testing.T) {
 	policed(t, dir, inside, meshed)
 }
 
-// policed has the server's proxy follow one policy after the other; meshed is the client's traffic where it is allowed.
+// policed applies one policy after the other to the server's proxy. meshed sends the client's traffic, and fails if it
+// is refused.
 func policed(t *testing.T, dir, inside string, meshed func() error) {
 	t.Helper()
 	forbidden := func() error {

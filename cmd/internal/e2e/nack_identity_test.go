@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Over mTLS three workloads of one service account refuse a cluster, and leave. It is withheld from the fourth, as /debug/problems says, and not
-// from a workload of another account, to which it is good; one workload that refuses on three streams withholds nothing.
+// Over mTLS three workloads of one service account refuse a cluster, and disconnect. It is withheld from the fourth, as
+// /debug/problems reports, and not from a workload of another account, which accepts it. If one workload refuses a
+// cluster on three streams, nothing is withheld.
 func TestRefusedByOneIdentity(t *testing.T) {
 	parallel(t)
 	const culprit = "outbound|80||web.shop.svc.cluster.local"

@@ -39,7 +39,7 @@ spec:
   trafficPolicy: {loadBalancer: {simple: RANDOM}}
 `
 
-// ctl runs navarchctl and returns what it printed.
+// ctl runs navarchctl and returns its output.
 func ctl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(binary(t, "navarchctl"), args...).CombinedOutput()
@@ -92,8 +92,9 @@ func TestRefusalNamesTheObject(t *testing.T) {
 	}
 }
 
-// Three proxies refuse a cluster and leave; it is withheld from two healthy ones that come then, which problems, syncz, proxy-status,
-// metrics and the log say. After the pause it is sent to one of them, and when that has acknowledged it, to the other.
+// Three proxies refuse a cluster and disconnect. It is withheld from two healthy ones that join then, as problems,
+// syncz, proxy-status, metrics and the log report. After the pause it is sent to one of them, and after its
+// acknowledgement to the other.
 func TestWithheldIsVisibleAndRetried(t *testing.T) {
 	parallel(t)
 	const culprit = "outbound|80||web.shop.svc.cluster.local"
@@ -151,8 +152,8 @@ func TestWithheldIsVisibleAndRetried(t *testing.T) {
 	}
 }
 
-// take is a proxy that acknowledges all clusters as they come, but one that it was not sent at first, and says so: that when the
-// channel is closed.
+// take runs a proxy that acknowledges all clusters at once, except one that was missing at first. It reports that
+// cluster, and acknowledges it when the channel is closed.
 func take(t *testing.T, d *daemon, ip, culprit string, sent chan<- string, acknowledge <-chan struct{}) {
 	t.Helper()
 	stream, _ := openStream(t, d, ip)
@@ -173,13 +174,14 @@ func take(t *testing.T, d *daemon, ip, culprit string, sent chan<- string, ackno
 	}()
 }
 
-// openStream asks for clusters, as the proxy of an address; it ends with the test, or by what is returned.
+// openStream subscribes to clusters as the proxy of an address; the stream ends with the test, or by the returned
+// function.
 func openStream(t *testing.T, d *daemon, ip string) (deltaStream, func()) {
 	t.Helper()
 	return openStreamAs(t.Context(), t, d.grpc, insecure.NewCredentials(), node("shop", "client", ip))
 }
 
-// openStreamAs is openStream of a proxy with credentials: those of the connection, or of the context.
+// openStreamAs works like openStream, for a proxy with credentials: those of the connection, or of the context.
 func openStreamAs(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials, n *corev3.Node) (deltaStream, func()) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
@@ -201,13 +203,13 @@ func openStreamAs(ctx context.Context, t *testing.T, address string, creds crede
 
 type deltaStream = grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 
-// carries says whether a response has a resource.
+// carries reports whether a response has a resource.
 func carries(res *discoveryv3.DeltaDiscoveryResponse, name string) bool {
 	return slices.ContainsFunc(res.Resources, func(r *discoveryv3.Resource) bool { return r.Name == name })
 }
 
-// refuse opens a stream that takes all clusters but one, which it refuses as Envoy does. The stream stays open, with all
-// else acknowledged, until the test ends, or what is returned ends it.
+// refuse opens a stream that accepts all clusters except one, which it refuses as Envoy does. The stream stays open,
+// with all others acknowledged, until the test ends, or the returned function ends it.
 func refuse(t *testing.T, d *daemon, ip, culprit string) func() {
 	t.Helper()
 	stream, leave := openStream(t, d, ip)
@@ -215,7 +217,7 @@ func refuse(t *testing.T, d *daemon, ip, culprit string) func() {
 	return leave
 }
 
-// refuseOn has a stream refuse one cluster, and acknowledge the rest.
+// refuseOn refuses one cluster on a stream, and acknowledges the rest.
 func refuseOn(t *testing.T, stream deltaStream, culprit string) {
 	t.Helper()
 	for refused := false; ; {

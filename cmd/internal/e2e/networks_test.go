@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// farNetwork has the server of shopMesh in a network that is entered by a gateway; what it is told of the client is its own network.
+// farNetwork puts the server of shopMesh into a network behind a gateway; the client is in its own network.
 const farNetwork = `
 apiVersion: v1
 kind: Pod
@@ -26,8 +26,8 @@ data:
   meshNetworks: "networks: {far: {gateways: [{address: 127.0.88.3, port: 15443}]}}"
 `
 
-// passthrough is an Envoy that takes connections of TLS at one address to another, if they name a server of the mesh there (SNI). It has
-// no certificate.
+// passthrough returns an Envoy that forwards TLS connections from one address to another, if they name a server of the
+// mesh there (SNI). It has no certificate.
 func passthrough(t *testing.T, from, to, sni string) *envoytest.Envoy {
 	t.Helper()
 	address := func(at string) string {
@@ -47,8 +47,9 @@ func passthrough(t *testing.T, from, to, sni string) *envoytest.Envoy {
 		address(from), sni, sni, address(to))))
 }
 
-// A client in one network calls a server in another, which it is not told the address of: it speaks mTLS to the server's proxy through a
-// gateway that passes TLS through, and finds the way by the SNI alone. The three proxies are real Envoys, two of them with what Navarch gives.
+// A client in one network calls a server in another, whose address it does not receive. It uses mTLS to the server's
+// proxy through a gateway that forwards TLS by the SNI alone. The three proxies are real Envoys, two of them with
+// Navarch's configuration.
 func TestGatewayBetweenNetworks(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)

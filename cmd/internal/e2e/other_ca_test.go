@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Where another CA signs (ENABLE_CA_SERVER=false) navarchd serves xDS to whoever has a certificate of that CA, gives nobody one, and makes no root.
+// With another CA (ENABLE_CA_SERVER=false) navarchd serves xDS to clients with a certificate of that CA. It issues no
+// certificates, and creates no root.
 func TestAnotherCASigns(t *testing.T) {
 	parallel(t)
 	ca, data := newAuthority(t), t.TempDir()

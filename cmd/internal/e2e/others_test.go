@@ -17,7 +17,7 @@ import (
 // USER_HZ).
 const tick = 10 * time.Millisecond
 
-// otherTimes measures how much processor time programs that are not ours take: limits of time at full size do not count that.
+// otherTimes measures the CPU time of programs that are not ours, which time limits at full size exclude.
 var otherTimes otherPrograms
 
 // otherPrograms samples processor time twice a second, once it is started.
@@ -46,7 +46,7 @@ func (o *otherPrograms) watch() {
 	}
 }
 
-// during is the processor time of other programs in the time that ends now.
+// during returns the processor time that other programs used in the interval of the given length that ends now.
 func (o *otherPrograms) during(last time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,8 +62,8 @@ func (o *otherPrograms) during(last time.Duration) time.Duration {
 	return max(to.time-from.time, 0)
 }
 
-// most is the most processor time that other programs took in any time of a length since then. Samples are half a second apart: of less
-// than that it is a share.
+// most returns the most processor time that other programs used in any interval of a length since then. Samples are
+// half a second apart; for shorter intervals it returns a proportional share.
 func (o *otherPrograms) most(since time.Time, length time.Duration) (most time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +84,8 @@ func (o *otherPrograms) most(since time.Time, length time.Duration) (most time.D
 	return most
 }
 
-// otherTime is the processor time of all that runs on this machine, time that a hypervisor took included, less our own.
+// otherTime returns the processor time of everything on this machine except our own processes, including time used by
+// the hypervisor.
 func otherTime() (time.Duration, error) {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -112,7 +113,8 @@ func otherTime() (time.Duration, error) {
 	return time.Duration(user+nice+system+irq+softirq+steal)*tick - own, nil
 }
 
-// stat are the fields of /proc/PID/stat after the name, which may hold anything: from the state on; nil: it has ended.
+// stat returns the fields of /proc/PID/stat after the name, which may contain any bytes: the state is the first. nil:
+// the process has ended.
 func stat(pid int) [][]byte {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -121,7 +123,7 @@ func stat(pid int) [][]byte {
 	return bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
 }
 
-// descendants are the processes below one.
+// descendants returns the processes below one.
 func descendants(root int) (all []int) {
 	children := map[int][]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
@@ -139,7 +141,8 @@ func descendants(root int) (all []int) {
 	return all
 }
 
-// ticksOf is the processor time of a process and of those that it waited for (proc(5), fields 14 to 17).
+// ticksOf returns the processor time, in ticks, of a process and of those that it waited for (proc(5), fields 14 to
+// 17).
 func ticksOf(pid int) (sum int64) {
 	fields := stat(pid)
 	if len(fields) < 15 {
@@ -152,7 +155,7 @@ func ticksOf(pid int) (sum int64) {
 	return sum
 }
 
-// judged is a test that is asked about: whether it has failed.
+// judged records whether a test has failed.
 type judged struct {
 	testing.TB
 	failed bool
@@ -162,8 +165,8 @@ func (j *judged) Helper()               {}
 func (j *judged) Logf(string, ...any)   {}
 func (j *judged) Errorf(string, ...any) { j.failed = true }
 
-// At full size a limit of time that is missed fails the test (issue 12, "Fault tests that can fail"), but for the time that other programs had
-// the processors: on an idle machine that is none.
+// At full size a missed time limit fails the test. Processor time of other programs is subtracted; on an idle machine
+// it is zero.
 func TestMissedLimitsFail(t *testing.T) {
 	before := faultScale
 	t.Cleanup(func() { faultScale = before })
@@ -183,7 +186,7 @@ func TestMissedLimitsFail(t *testing.T) {
 	}
 }
 
-// Of the samples those count that lie in the time asked for; processes and their times are found.
+// The samples of the requested interval are counted; processes and their CPU times are found.
 func TestOthersAreMeasured(t *testing.T) {
 	if _, err := otherTime(); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// poisoned is a DestinationRule with which the plan of the build "novelty" panics.
+// poisoned returns a DestinationRule on which the planner of the build "novelty" panics.
 func poisoned(subset string) string {
 	return fmt.Sprintf(`---
 apiVersion: networking.istio.io/v1
@@ -19,8 +19,9 @@ spec: {host: s003, subsets: [{name: %s, labels: {version: v1}}]}
 `, subset)
 }
 
-// An object with which the plan panics is named and left out, and does nothing else: what is written beside it, and after it, reaches
-// everybody, no stream ends, proxies that come later are served, and so is one that has restarted. When it is mended it applies.
+// An object that makes the plan panic is named and left out, without other effects. Objects written with it and after
+// it reach all proxies, no stream ends, proxies that join later are served, and so is a restarted process. After a
+// correction the object applies.
 func TestObjectThatPanics(t *testing.T) {
 	parallel(t)
 	const n = 10
@@ -46,7 +47,7 @@ func TestObjectThatPanics(t *testing.T) {
 	write(t, dir, "town.yaml", town(0, n, 3)+poisoned("fine"))
 	for i, fleet := range []*sim.Fleet{f, late} {
 		acknowledged(t, probes[i])
-		quiet(t, fleet) // what else the mended object changes, too
+		quiet(t, fleet) // further effects of the corrected object
 	}
 	if all, err := d.problems(); err != nil || len(all) != 1 || all[0].Analyzer != problem.DestinationRuleSubsetNotSelectPods { // no endpoint has labels
 		t.Errorf("the object is mended: %+v, %v", all, err)

@@ -11,13 +11,14 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// by is an edition of the routes that says in etcd who wrote it, so many times.
+// by returns an edition of the routes that names its writer in etcd, a number of times.
 func by(who string, times, seconds int) string {
 	return strings.Replace(routes(seconds), "- timeout", "- headers: {response: {set: {x-by: "+strings.Repeat(who+" ", times)+"}}}\n    timeout", 1)
 }
 
-// A leader is stopped in the middle of a transaction, for longer than its lease, and replaced within two leases. The rest of the
-// transaction reaches etcd then; continued, the leader finds its folder changed once more. Nothing of either is written.
+// A leader is paused in the middle of a transaction for longer than its lease, and replaced within two leases. Then the
+// rest of the transaction reaches etcd, and the leader continues with a folder that has changed once more. Neither is
+// written.
 func TestStoppedLeaderWritesNothing(t *testing.T) {
 	parallel(t)
 	const puts = `navarch_store_writes_total{op="put"}`

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// 700 connections that say nothing keep nobody from a certificate, neither from their own address nor from another one; most of
-// them are closed, and the metrics say why (issue 12, item 8: they locked clients out for 8 s). --shared-sources: the addresses of
-// this machine are not exempt here.
+// 700 silent connections do not prevent clients from getting a certificate, neither from the same address nor from
+// another one. Most of the connections are closed, and the metrics report why. In this test --shared-sources does not
+// exempt the addresses of this machine.
 func TestSilentConnectionsLockNobodyOut(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()

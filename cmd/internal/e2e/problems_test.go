@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// problems is /debug/problems.
+// problems returns the content of /debug/problems.
 func (d *daemon) problems() ([]inspect.Problem, error) {
 	page, err := get(d.http, "/debug/problems")
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *daemon) hasProblem(t *testing.T, words ...string) {
 	})
 }
 
-// has says whether a client is given resources by these names.
+// has returns a check that a client receives resources with these names.
 func has(t *testing.T, d *daemon, names ...string) func() error {
 	return func() error {
 		got, err := everything(t.Context(), d.grpc, node("shop", "client", "10.1.9.9"))
@@ -64,8 +64,8 @@ var (
 	dbCluster  = xds.Cluster.URL() + " outbound|80||db.shop.svc.cluster.local"
 )
 
-// A bad edit of a good object, a file that does not parse and a half-written one take nothing away; each is named with
-// file, object and field, and what is good in the same folder applies.
+// An invalid edit of a valid object, a file that does not parse and a partly written one remove nothing. Each is
+// reported with file, object and field, and valid objects in the same folder apply.
 func TestBadEdits(t *testing.T) {
 	parallel(t)
 	dir := folder(t)
@@ -89,8 +89,8 @@ func TestBadEdits(t *testing.T) {
 	eventually(t, patience, serves(t, d, 3))
 }
 
-// Where a folder's contents vanish at once, what was there is held, and a problem says so; --allow-empty lets them go,
-// after a restart too.
+// When a folder's contents disappear at once, the removal is held, and reported as a problem; --allow-empty releases
+// it, after a restart too.
 func TestShrinkGuard(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()

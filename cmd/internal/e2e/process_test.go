@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// binary is the path of one of our programs, built from this tree.
+// binary returns the path of one of our programs, built from this tree.
 func binary(t testing.TB, name string) string {
 	t.Helper()
 	return programs.For(t, name)
@@ -51,7 +51,8 @@ type daemon struct {
 	more       []string // additions to its environment
 }
 
-// unlevelled leaves the fixed address of log levels to nobody, since many processes run at the same time. Older versions do not have the flag.
+// unlevelled disables the fixed address of log levels, because many processes run at the same time. Older versions do
+// not have the flag.
 var unlevelled = []string{"--ctrlz-addr="}
 
 // start runs navarchd with addresses of its own; it is killed at the end of the test.
@@ -60,20 +61,23 @@ func start(t testing.TB, args ...string) *daemon {
 	return startProgram(t, navarchd(t), nil, append(unlevelled, args...)...)
 }
 
-// startNamed is start of a replica with a name of its own (POD_NAME).
+// localDestinations lets gateways connect to loopback addresses, which the applications of tests have.
+const localDestinations = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS"
+
+// startNamed works like start, for a replica with its own name (POD_NAME).
 func startNamed(t testing.TB, name string, args ...string) *daemon {
 	t.Helper()
 	return startProgram(t, navarchd(t), []string{"POD_NAME=" + name}, append(unlevelled, args...)...)
 }
 
-// startProgram is start of another build of navarchd, with additions to its environment.
+// startProgram works like start, for another build of navarchd, with additions to its environment.
 func startProgram(t testing.TB, program string, environment []string, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t), https: loopback.For(t)}
 	return d.run(t, program, environment, args)
 }
 
-// again is start with the addresses and the environment of a process that has ended.
+// again starts program with the addresses and the environment of a process that has ended.
 func (d *daemon) again(t testing.TB, program string, args ...string) *daemon {
 	t.Helper()
 	<-d.exited
@@ -86,7 +90,7 @@ func (d *daemon) run(t testing.TB, program string, environment, args []string) *
 	args = append([]string{"--http-addr", d.http, "--grpc-addr", d.grpc, "--monitoring-addr", d.monitoring, "--secure-grpc-addr", d.secure, "--https-addr", d.https}, args...)
 	d.more = environment
 	d.cmd = exec.Command(program, args...)
-	d.cmd.Env = append(os.Environ(), environment...)
+	d.cmd.Env = append(append(os.Environ(), localDestinations+"=true"), environment...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := d.cmd.Start(); err != nil {
@@ -109,17 +113,17 @@ func (d *daemon) run(t testing.TB, program string, environment, args []string) *
 	return d
 }
 
-// kill ends it at once (SIGKILL).
+// kill ends the process at once (SIGKILL).
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
 	<-d.exited
 }
 
-// patience is the limit of every wait for what takes an instant, or the time of a lease, on a machine that does nothing
-// else, and longer where there is more to wait for. Where a limit is a promise, the test says its own.
+// patience is the limit of every wait for events that happen at once or within a lease on an idle machine, and longer
+// at full size. Promised limits are in the tests themselves.
 var patience = envoytest.Patience * time.Duration(min(faultScale, 10))
 
-// eventually polls until check answers nil, for at most the time given.
+// eventually polls until check returns nil, up to the given time.
 func eventually(t testing.TB, atMost time.Duration, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), atMost)
@@ -176,7 +180,7 @@ func (d *daemon) stop(t *testing.T) {
 	}
 }
 
-// metric says whether /metrics has a line.
+// metric returns a check that /metrics has a line.
 func (d *daemon) metric(line string) error {
 	page, err := get(d.monitoring, "/metrics")
 	if err == nil && !strings.Contains("\n"+page, "\n"+line+"\n") {

@@ -32,7 +32,7 @@ spec:
   subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]
 `
 
-// echoPods are the Pods behind the service: version and address of each.
+// echoPods returns the Pods behind the service, by version and address.
 func echoPods(pods ...[2]string) string {
 	var text, endpoints strings.Builder
 	for i, p := range pods {
@@ -69,9 +69,9 @@ spec:
 `, v1, v2)
 }
 
-// Applications with grpc-go's xDS client and server and no proxy: routes by weight, mTLS of both sides with certificates of Navarch's CA,
-// policies, and endpoints that change, all live, and nothing that the clients refuse. The client asks through its agent, which gives it its
-// certificate; the servers ask the control plane.
+// Applications with grpc-go's xDS client and server work without a proxy: routes by weight, mTLS of both sides with
+// certificates of Navarch's CA, policies, and changing endpoints, all live, without a refused resource. The client
+// connects through its agent, which provides its certificate; the servers connect to the control plane.
 func TestProxyless(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -140,7 +140,7 @@ func (c echoClient) count(n int) (answers map[string]int, err error) {
 	return answers, nil
 }
 
-// only says whether one version alone answers.
+// only returns a check that exactly one version answers.
 func (c echoClient) only(version string) func() error {
 	return func() error {
 		answers, err := c.count(20)
@@ -151,7 +151,7 @@ func (c echoClient) only(version string) func() error {
 	}
 }
 
-// refusesOthers has a server refuse connections in the clear, and calls that no policy allows.
+// refusesOthers checks that a server refuses connections without TLS, and calls that no policy allows.
 func refusesOthers(t *testing.T, c echoClient, dir, server string) {
 	t.Helper()
 	plain, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -207,7 +207,8 @@ spec:
   egress: [{hosts: ["~/*"]}]
 `
 
-// callsProxy has a client without a proxy call a service with one: by mTLS where that is demanded, in the clear where both is taken.
+// callsProxy makes a client without a proxy call a service with one: by mTLS if it is required, in clear if both are
+// accepted.
 func callsProxy(t *testing.T, d *daemon, data, dir, ip string, bootstrap []byte) {
 	t.Helper()
 	l, err := net.Listen("tcp", ip+":9080")

@@ -21,7 +21,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// module is a WasmPlugin whose module is in a registry that wants a credential; its workloads are those of the WorkloadEntry.
+// module is a WasmPlugin whose module is in a registry that wants a credential; its workloads are those of the
+// WorkloadEntry.
 const module = `
 apiVersion: extensions.istio.io/v1alpha1
 kind: WasmPlugin
@@ -39,14 +40,14 @@ spec: {address: 10.1.8.1, serviceAccount: client, labels: {app: client}}
 
 const moduleName = "extenstions.istio.io/wasmplugin/shop.checked"
 
-// registrySecret is the Secret with a password of two registries.
+// registrySecret returns the Secret with a password of two registries.
 func registrySecret(password string) string {
 	config := fmt.Sprintf(`{"auths": {"registry.example.com": {"auth": %q}, "other.example.com": {"auth": "of-the-other"}}}`, password)
 	return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/dockerconfigjson\nmetadata: {name: registry, namespace: shop}\ndata: {.dockerconfigjson: " +
 		base64.StdEncoding.EncodeToString([]byte(config)) + "}\n"
 }
 
-// fetcher is the node of a stock agent, which fetches modules: of a workload, with the labels that it says.
+// fetcher returns the node of a stock agent, which fetches modules, with a claimed workload and labels.
 func fetcher(workload, ip, app string) *corev3.Node {
 	n := node("shop", workload, ip)
 	n.Metadata.Fields["ISTIO_VERSION"] = structpb.NewStringValue("1.31.0")
@@ -61,7 +62,7 @@ func fetcher(workload, ip, app string) *corev3.Node {
 	return n
 }
 
-// given waits for the next configuration of the module on a stream, and returns what it has for the agent as a credential.
+// given waits for the next configuration of the module on a stream, and returns its credential for the agent.
 func given(stream deltaStream) (credential string, err error) {
 	for {
 		res, err := stream.Recv()
@@ -86,8 +87,9 @@ func given(stream deltaStream) (credential string, err error) {
 	}
 }
 
-// The agent of a workload that a WasmPlugin selects is given the password of the module's registry, another one when the Secret has another one, and none when it
-// is gone. Who claims the labels, or claims anything without proof, is given none. Nothing that navarchd shows or stores has a password.
+// The agent of a workload that a WasmPlugin selects receives the password of the module's registry, a new one after a
+// change of the Secret, and an empty answer after its deletion. A client that only claims the labels, or has no proof
+// at all, receives no password. Nothing that navarchd shows or stores contains a password.
 func TestPulledModule(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), t.TempDir()

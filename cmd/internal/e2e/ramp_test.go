@@ -35,8 +35,8 @@ func (d *daemon) wroteRings(t *testing.T) (rings []wroteRing) {
 	return rings
 }
 
-// A replica that is new is in no ring before it has been ready for a while; then it takes its share in several rings, the first
-// of which gives it but a part, and none takes anything back.
+// A new replica joins no ring until it has been ready for a while. Then it gets its share in several rings, of which
+// the first assigns only a part. No ring moves a shard back.
 func TestNewReplicaRampsUp(t *testing.T) {
 	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
@@ -64,7 +64,7 @@ func TestNewReplicaRampsUp(t *testing.T) {
 	if read == nil {
 		t.Fatal("it does not say when it had read the store")
 	}
-	before, err := time.Parse(time.RFC3339Nano, read[1]) // it was ready
+	before, err := time.Parse(time.RFC3339Nano, read[1]) // the time at which it was ready
 	if err != nil {
 		t.Fatal(err)
 	}

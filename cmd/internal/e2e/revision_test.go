@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// wrongBinary is a build of navarchd whose normal form of Services is wrong: ports of HTTP are ports of TCP.
+// wrongBinary builds a navarchd whose normal form of Services is wrong: HTTP ports become TCP ports.
 func wrongBinary(t testing.TB) string {
 	t.Helper()
 	return programs.Changed(t, "wrong", programs.Edit{File: "store/normal/service.go", Text: `"http": model.Protocol_PROTOCOL_HTTP,`, By: `"http": model.Protocol_PROTOCOL_TCP,`})
 }
 
-// A build with a wrong normal form is a canary: a revision of its own beside the one that serves, on the same etcd and the same folder. Its own proxies
-// have no routes; those of the other revision are sent what is edited and nothing else, while the canary comes, leads its revision, and goes. Nor is
-// what it left any matter for who comes back from it.
+// A build with a wrong normal form runs as a canary: a separate revision beside the serving one, on the same etcd and
+// the same folder. Its own proxies have no routes. Those of the other revision receive exactly the edits while the
+// canary starts, leads its revision, and ends. A proxy that returns from the canary is not affected by its remains.
 func TestWrongNormalFormHarmsItsOwnRevision(t *testing.T) {
 	parallel(t)
 	const n, proxies = 10, 12

@@ -36,7 +36,7 @@ spec:
   egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: 127.0.88.3, captureMode: NONE, hosts: ["./*"]}]
 `
 
-// stat is the sum of Envoy's counters whose name ends so.
+// stat returns the sum of Envoy's counters whose names end with suffix.
 func (p proxy) stat(suffix string) (sum int, err error) {
 	stats, err := envoytest.Stats(p.admin)
 	for name, n := range stats {
@@ -47,7 +47,7 @@ func (p proxy) stat(suffix string) (sum int, err error) {
 	return sum, err
 }
 
-// certificates are the serial numbers of the root certificates that Envoy uses, and of its own.
+// certificates returns the serial numbers of the root certificates that Envoy uses, and of its own certificates.
 func (p proxy) certificates() (roots, own map[string]bool, err error) {
 	text, err := get(p.admin, "/certs")
 	if err != nil {
@@ -83,7 +83,7 @@ func (p proxy) roots() (int, error) {
 	return len(roots), err
 }
 
-// flows says whether requests pass, from a client's proxy to the server's, over mTLS.
+// flows returns a check that requests pass from a client's proxy to the server's over mTLS.
 func flows(entry, account string) func() error {
 	return func() error {
 		code, seen, err := call(entry)
@@ -94,10 +94,11 @@ func flows(entry, account string) func() error {
 	}
 }
 
-// An identity is revoked: within seconds the server's Envoy refuses its requests, its stream ends, and it gets no new certificate,
-// while another client goes on. Then a root rotation begins: the second root reaches the Envoys by push alone, with its revocation
-// list, for the root file of the agents never changes. At last the other's certificate is revoked: the server's Envoy refuses its
-// handshakes, sessions that it had included, and the stream that was opened with it ends.
+// An identity is revoked: within seconds the server's Envoy refuses its requests, its stream ends, and it gets no new
+// certificate, while another client continues. Then a root rotation begins: the second root reaches the Envoys only by
+// push, with its revocation list, because the agents' root file never changes. Finally the other client's certificate
+// is revoked: the server's Envoy refuses its handshakes, including resumed sessions, and the stream that was opened
+// with it ends.
 func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -141,8 +142,8 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	d.said(t, 1, "stream closed", "sa/other")
 }
 
-// certificateRevoked revokes a client's certificate by its serial number, when there is a session to resume: the server's Envoy
-// refuses handshakes.
+// certificateRevoked revokes a client's certificate by its serial number, when there is a session to resume: the
+// server's Envoy refuses handshakes.
 func certificateRevoked(t *testing.T, ca func(...string) string, client, server proxy, refused, good func() error) {
 	t.Helper()
 	eventually(t, patience, func() error {
@@ -168,7 +169,7 @@ func certificateRevoked(t *testing.T, ca func(...string) string, client, server 
 	}
 }
 
-// refusedSoon waits for the client to be refused, which takes seconds; another goes on meanwhile.
+// refusedSoon waits until the client is refused, which happens within seconds; another keeps working meanwhile.
 func refusedSoon(t *testing.T, refused, good func() error) {
 	t.Helper()
 	began := time.Now()
@@ -194,7 +195,8 @@ func stays(t *testing.T, when string, refused, good func() error) {
 	}
 }
 
-// rootsArrive begins a rotation of the root: the second one reaches the Envoys within seconds, and traffic goes on meanwhile.
+// rootsArrive begins a rotation of the root: the second one reaches the Envoys within seconds, and traffic goes on
+// meanwhile.
 func rootsArrive(t *testing.T, proxies map[string]proxy, rotate func(), good func() error) {
 	t.Helper()
 	for name, p := range proxies {
@@ -218,7 +220,7 @@ func rootsArrive(t *testing.T, proxies map[string]proxy, rotate func(), good fun
 	within(t, 5*time.Second, time.Since(began), "both roots are there")
 }
 
-// stillRoots is a root file that nobody keeps up to date.
+// stillRoots returns a root file that is not updated.
 func stillRoots(t *testing.T, data string) (file string, pem []byte) {
 	t.Helper()
 	eventually(t, patience, func() (err error) {
@@ -244,8 +246,8 @@ func operator(t *testing.T, data string) func(args ...string) string {
 	}
 }
 
-// A rotation goes all the way by push: both Envoys get the second root with its list, their agents say so, the signer
-// switches, and a workload that is certified by the new one is taken by those that were certified by the old one.
+// A rotation is completed by push: both Envoys get the second root with its list, their agents report it, the signer
+// switches, and a workload with a certificate of the new root is accepted by those with one of the old root.
 func TestRotationByPush(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -281,7 +283,7 @@ func TestRotationByPush(t *testing.T) {
 	}
 }
 
-// certificateRefused: the revoked identity asks with a token that is still good.
+// certificateRefused checks that the revoked identity is refused with a token that is still valid.
 func certificateRefused(t *testing.T, d *daemon, data string, pem []byte) {
 	t.Helper()
 	roots := x509.NewCertPool()

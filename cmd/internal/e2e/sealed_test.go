@@ -33,7 +33,7 @@ type sealable struct {
 	dir    string
 	flags  []string
 	roots  *x509.CertPool
-	env    []string // of its replicas
+	env    []string // environment of its replicas
 }
 
 func newSealable(t *testing.T) *sealable { return sealableIn(t, kvtest.Start(t)) }
@@ -82,28 +82,28 @@ func (s *sealable) tls(own ...tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: s.roots, ServerName: "istiod.istio-system.svc", Certificates: own}
 }
 
-// enrolment has certificates asked for at a replica, with the roots that trust has remembered.
+// enrolment returns an enrolment at a replica, with the roots that trust has stored.
 func (s *sealable) enrolment(d *daemon) *enrolment {
 	e := blankEnrolment(s.t)
 	e.issuer, e.roots, e.address = s.issuer, s.roots, d.secure
 	return e
 }
 
-// sign asks a replica on its secure address.
+// sign requests a certificate from a replica on its secure address.
 func (s *sealable) sign(d *daemon) (tls.Certificate, error) {
 	s.t.Helper()
 	pair, _, err := signed(bearer(s.t.Context(), token(s.t, s.data, "shop", "client")), s.t, d.secure, s.tls())
 	return pair, err
 }
 
-// plainly asks for a certificate in the clear.
+// plainly requests a certificate in clear.
 func (s *sealable) plainly(d *daemon) error {
 	s.t.Helper()
 	_, _, err := signedOver(bearer(s.t.Context(), token(s.t, s.data, "shop", "client")), s.t, d.grpc, insecure.NewCredentials())
 	return err
 }
 
-// denied checks a status, and that it says why.
+// denied checks a status, and the reason in its text.
 func denied(t *testing.T, what string, err error, code codes.Code, why ...string) {
 	t.Helper()
 	for _, part := range why {
@@ -113,7 +113,7 @@ func denied(t *testing.T, what string, err error, code codes.Code, why ...string
 	}
 }
 
-// page is a check that /ready answers, with all of these.
+// page returns a check that the answer of /ready contains all of these texts.
 func page(d *daemon, want ...string) func() error {
 	return func() error {
 		text, err := get(d.http, "/ready")
@@ -126,9 +126,10 @@ func page(d *daemon, want ...string) func() error {
 	}
 }
 
-// A replica that starts while the key encryption key is away has a peer sign its serving certificate: proxies come to its
-// secure address and are known by their certificates, requests for certificates are answered Unavailable with the reason.
-// When the key is back it signs, for itself too. Alone, without a peer, it serves plain text, and says what is missing.
+// A replica starts while the key encryption key is away, and a peer signs its serving certificate. Proxies connect to
+// its secure address and are identified by their certificates; requests for certificates are answered with Unavailable
+// and the reason. When the key is back the replica signs, also for itself. Without a peer, it serves plain text, and
+// reports what is missing.
 func TestSealedFromTheStart(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)
@@ -170,18 +171,19 @@ func TestSealedFromTheStart(t *testing.T) {
 		return errors.Join(err, connected())
 	})
 
+	peers := presented(t, s, second)
 	s.kms.Resume()
 	eventually(t, patience, func() error { _, err := s.sign(second); return err })
 	if text, err := get(second.http, "/ready"); err != nil || text != "ok\n" {
 		t.Errorf("/ready says %q, %v", text, err)
 	}
-	if names := presented(t, s, second); len(names) != 0 {
-		t.Errorf("it still presents what the peer signed, for %v", names)
+	if own := presented(t, s, second); own == peers {
+		t.Errorf("it still presents certificate %s, which the peer signed", own)
 	}
 }
 
-// servesWithoutSigning checks that the second, which is sealed, serves the owner of a certificate what the first does, nobody
-// else, and signs nothing.
+// servesWithoutSigning checks that the second replica, which is sealed, serves the owner of a certificate as the first
+// does, refuses others, and signs nothing.
 func (s *sealable) servesWithoutSigning(first, second *daemon, pair tls.Certificate) {
 	s.t.Helper()
 	client := node("shop", "client", "10.1.9.9")
@@ -201,8 +203,8 @@ func (s *sealable) servesWithoutSigning(first, second *daemon, pair tls.Certific
 	denied(s.t, "one in the clear", s.plainly(second), codes.Unavailable, "cannot sign", "key encryption key")
 }
 
-// Nobody is there to sign: a sealed replica serves plain text, and says what is missing and why; one without plain text
-// is not ready.
+// Without a peer that signs, a sealed replica serves plain text, and reports what is missing and why. A replica without
+// plain text is not ready.
 func TestSealedAndAlone(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)
@@ -224,9 +226,9 @@ func TestSealedAndAlone(t *testing.T) {
 	})
 }
 
-// The key file is missing beside a keyring, lost or not mounted yet: no other is made, also not by navarchctl. Proxies are
-// served, requests for certificates are answered Unavailable, page, log and status name the file; once it is there again the
-// replica signs.
+// The key file is missing while a keyring exists: it was lost, or is not mounted yet. No other key is made, not even by
+// navarchctl. Proxies are served, and requests for certificates are answered with Unavailable. Page, log and status
+// name the file. Once the file is back the replica signs.
 func TestKeyFileIsMissing(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)
@@ -270,7 +272,7 @@ func TestKeyFileIsMissing(t *testing.T) {
 	})
 }
 
-// audited: what the peer signed is on its record like any other certificate.
+// audited checks that the journal lists the peer's certificates like all others.
 func audited(t *testing.T, d *daemon) {
 	t.Helper()
 	for line := range strings.Lines(d.log.String()) {
@@ -284,8 +286,8 @@ func audited(t *testing.T, d *daemon) {
 	t.Error("no record of the certificate that was signed for the other replica")
 }
 
-// presented are the identities in the certificate that a replica serves with.
-func presented(t *testing.T, s *sealable, d *daemon) (names []string) {
+// presented returns the serial number of the serving certificate of a replica.
+func presented(t *testing.T, s *sealable, d *daemon) string {
 	t.Helper()
 	conf := s.tls()
 	conf.NextProtos = []string{"h2"}
@@ -294,14 +296,11 @@ func presented(t *testing.T, s *sealable, d *daemon) (names []string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, uri := range conn.ConnectionState().PeerCertificates[0].URIs {
-		names = append(names, uri.String())
-	}
-	return names
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// The KMS rotates its key: what is sealed follows, signing keys and those of Secrets, and the old key is not needed any
-// more when navarchctl says so.
+// The KMS rotates its key: all sealed data follow, signing keys and those of Secrets, and the old key is unused when
+// navarchctl reports so.
 func TestSealedKeysFollowTheKMS(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)
@@ -331,7 +330,7 @@ func TestSealedKeysFollowTheKMS(t *testing.T) {
 	eventually(t, patience, under("kms-v2:key-1"))
 	s.kms.RotateKey()
 	d.kill()
-	d = s.start() // one that runs looks once a minute
+	d = s.start() // a running one checks once a minute
 	eventually(t, patience, under("kms-v2:key-2"))
 	s.kms.DropOldKeys()
 	d.kill()

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// gateway is the stream of an authenticated gateway that has its clusters and asks for the Secret of a site.
+// gateway is the stream of an authenticated gateway that has its clusters and subscribes to the Secret of a site.
 type gateway struct {
 	grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
 	answers atomic.Int64 // about the Secret
@@ -48,7 +48,7 @@ func openGateway(t *testing.T, d *daemon, ca *authority) (*gateway, error) {
 	return &gateway{BidiStreamingClient: stream}, err
 }
 
-// next is the next answer about the Secret; nil: that there is none.
+// next returns the next response about the Secret; nil: it does not exist.
 func (g *gateway) next() (*tlsv3.TlsCertificate, error) {
 	for {
 		res, err := g.Recv()
@@ -68,9 +68,9 @@ func (g *gateway) next() (*tlsv3.TlsCertificate, error) {
 	}
 }
 
-// A replica that starts while etcd is away has a gateway's Secret from its disk, where it is sealed, and serves it. One that
-// has another key encryption key serves the rest of that snapshot; of the Secret it says nothing to the gateway, neither a key
-// nor that there is none, and says why where it is asked.
+// A replica that starts while etcd is away reads a gateway's Secret from its disk, where it is sealed, and serves it. A
+// replica with another key encryption key serves the rest of that snapshot. About the Secret it sends the gateway
+// neither a key nor its absence, and its pages give the reason.
 func TestGatewaySecretWhileEtcdIsAway(t *testing.T) {
 	parallel(t)
 	etcd, ca, state, dir := kvtest.Start(t), newAuthority(t), t.TempDir(), folder(t)

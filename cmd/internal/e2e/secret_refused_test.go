@@ -19,15 +19,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// router is the node of a gateway.
+// router returns the node of a gateway.
 func router(namespace, workload, ip string) *corev3.Node {
 	n := node(namespace, workload, ip)
 	n.Id = strings.Replace(n.Id, "sidecar~", "router~", 1)
 	return n
 }
 
-// refusedSecrets: who may not have a Secret is told at once that there is none, whatever it calls itself. Of the four that are asked
-// for, the last is certificates of an authority, which are for all of the namespace.
+// refusedSecrets checks that a client without the right to a Secret immediately receives its absence, whatever the
+// client claims. Of the four requested Secrets, the last one contains certificates of an authority, which all clients
+// of the namespace may have.
 func refusedSecrets(t *testing.T, d *daemon, data string) {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
@@ -70,7 +71,7 @@ func refusedSecrets(t *testing.T, d *daemon, data string) {
 	}
 }
 
-// nowhere: neither the data directory nor a page nor a log has a private key in any form.
+// nowhere checks that neither the data directory nor a page nor a log contains a private key in any form.
 func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, error), sites ...site) {
 	t.Helper()
 	text := shown(t, d, data, "gateway-0.shop", "kubernetes://site", "records/Secret//files/shop/site")
@@ -93,8 +94,47 @@ func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, erro
 	}
 }
 
-// shown is what navarchd's log, its pages, about a proxy and a resource of it too, and the files of its data directory have, by where it stands. Among the
-// files there has to be one with the key of a record.
+// gatewayAsked asks about the gateway as istioctl does (proxy-status, proxy-config).
+func gatewayAsked(t *testing.T, d *daemon, data string) {
+	t.Helper()
+	ctl, err := openCtl(bearer(t.Context(), token(t, data, "istio-system", "operator")), t, d.secure, rootsOnly(t, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []struct {
+		url, name string
+		want      []string
+	}{
+		{debugPage, "syncz", []string{`"proxy": "gateway-0.shop"`, `"proxy_type": "router"`, `"listener_acked"`, `"secret_acked"`}},
+		{debugPage, "config_dump?proxyID=gateway-0.shop", []string{"router~", "ListenersConfigDump", "RoutesConfigDump", "SecretsConfigDump", "kubernetes://site"}},
+		{debugSync, "", []string{"gateway-0.shop"}},
+		{debugDump, "gateway-0.shop", []string{"envoy.admin.v3.SecretsConfigDump", "kubernetes://site"}},
+	} {
+		var names []string
+		if of.name != "" {
+			names = append(names, of.name)
+		}
+		res, err := ctl.ask(of.url, names...)
+		if err != nil {
+			t.Fatalf("%s %s: %v", of.url, of.name, err)
+		}
+		var text strings.Builder
+		for _, r := range res.Resources {
+			text.WriteString(r.TypeUrl + " " + string(r.Value))
+		}
+		for _, want := range of.want {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("%s %s: no %s in %.2000s", of.url, of.name, want, text.String())
+			}
+		}
+		if strings.Contains(text.String(), "PRIVATE KEY") {
+			t.Errorf("%s %s has a private key", of.url, of.name)
+		}
+	}
+}
+
+// shown returns the contents of navarchd's log, of its pages (also about a proxy and one of its resources), and of the
+// files in its data directory, by their location. One of the files must contain the key of a record.
 func shown(t *testing.T, d *daemon, data, proxy, resource, record string) map[string]string {
 	t.Helper()
 	text := map[string]string{"the log": d.log.String()}
@@ -129,7 +169,7 @@ func shown(t *testing.T, d *daemon, data, proxy, resource, record string) map[st
 	return text
 }
 
-// explained: navarchctl says where a Secret of the gateway stands.
+// explained checks that navarchctl reports the state of a Secret of the gateway.
 func explained(t *testing.T, d *daemon, name string, lines ...string) {
 	t.Helper()
 	out, err := exec.Command(binary(t, "navarchctl"), "explain", "--server", d.http, "--proxy", "gateway-0.shop", name).CombinedOutput()

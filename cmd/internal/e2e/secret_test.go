@@ -72,14 +72,15 @@ func newSite(t *testing.T, serial int64) site {
 	return s
 }
 
-// secret is the object; ca: what clients are verified against, in NAME-cacert.
+// secret returns the Secret as YAML. ca is the certificate by which clients are verified, in NAME-cacert.
 func (s site) secret(ca string) string {
 	encode := func(v string) string { return base64.StdEncoding.EncodeToString([]byte(v)) }
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: site, namespace: shop}\ndata: {tls.crt: %s, tls.key: %s, ca.crt: %s}\n",
 		encode(s.cert), encode(s.key), encode(ca))
 }
 
-// gatewayListeners are two that EnvoyFilters add to gateways: 8443 for everybody, 8444 for clients with a certificate.
+// gatewayListeners returns EnvoyFilters that add two listeners to gateways: 8443 for all clients, 8444 for clients with
+// a certificate.
 func gatewayListeners(ip string) string {
 	listener := func(name string, port int, context string) string {
 		return fmt.Sprintf(`
@@ -118,7 +119,8 @@ func gatewayListeners(ip string) string {
 		listener("nowhere", 8445, "common_tls_context: {"+pair("kubernetes://elsewhere/site")+"}")
 }
 
-// visit is one handshake and one request; the serial number of the certificate that was shown.
+// visit makes a TLS handshake and one request. It returns the serial number of the server's certificate, and the
+// response's body.
 func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (serial int64, body string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trust, ServerName: "site.test", Certificates: client}}
 	defer transport.CloseIdleConnections()
@@ -131,7 +133,8 @@ func visit(address string, trust *x509.CertPool, client ...tls.Certificate) (ser
 	return res.TLS.PeerCertificates[0].SerialNumber.Int64(), string(raw), err
 }
 
-// readers is the Role and the RoleBinding of Istio's chart for gateways, which let a service account of namespace shop list Secrets there.
+// readers returns the Role and the RoleBinding of Istio's chart for gateways, which permit a service account of
+// namespace shop to list Secrets there.
 func readers(account string) string {
 	return `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -156,9 +159,10 @@ spec:
   servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: ["*"], tls: {mode: SIMPLE, credentialName: site}}]
 `
 
-// A real Envoy as a gateway serves HTTPS with a Secret of its namespace; the Secret is rotated under traffic and no
-// request fails; clients are verified against its CA; an edit that does not fit leaves the last good one. A proxy whose service
-// account may not list the Secrets of the namespace is sent no private key, whatever it calls itself; it is nowhere but in the gateway.
+// A real Envoy as a gateway serves HTTPS with a Secret of its namespace. The Secret is rotated under traffic, and no
+// request fails. Clients are verified against its CA. After an edit whose key and certificate do not match, the last
+// good version stays. A proxy whose service account may not list the Secrets of the namespace receives no private key,
+// whatever its node claims; the key is in the gateway only. istioctl is answered about the gateway, without the key.
 func TestGatewaySecret(t *testing.T) {
 	parallel(t)
 	ip := loopback.NetFor(t) + ".7"
@@ -191,6 +195,7 @@ func TestGatewaySecret(t *testing.T) {
 	}
 	refusedSecrets(t, d, data)
 	explained(t, d, "kubernetes://site", "secret kubernetes://site: sent", "made of Secret shop/site", "wanted by router~"+ip+"~gateway-0.shop")
+	gatewayAsked(t, d, data)
 	explained(t, d, "kubernetes://elsewhere/site", "secret kubernetes://elsewhere/site: withheld", "because its namespace shop")
 
 	rotate(t, open, trust, func() {
@@ -213,7 +218,7 @@ func TestGatewaySecret(t *testing.T) {
 	})
 	nowhere(t, d, data, agent, first, second)
 
-	// Another process, with what is stored, serves the same; the gateway is not sent again what it has.
+	// Another process serves the same from the stored state; the gateway receives nothing that it holds.
 	d.stop(t)
 	if err := shows(102)(); err != nil {
 		t.Errorf("without a control plane: %v", err)
@@ -259,7 +264,7 @@ func rotate(t *testing.T, address string, trust *x509.CertPool, happens func()) 
 	t.Logf("%d handshakes", visits.Load())
 }
 
-// secretsOf asks for Secrets on a stream of its own and says what came: names of what was sent, and of what was removed.
+// secretsOf subscribes to Secrets on a separate stream and returns the names of sent and removed ones.
 func secretsOf(t *testing.T, creds credentials.TransportCredentials, ctx context.Context, address string, n *corev3.Node, names ...string) (sent, removed []string, err error) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))

@@ -9,12 +9,12 @@ import (
 	"navarch.io/navarch/store/programs"
 )
 
-// sideBySide is how many tests run at once: most of what they do is to wait for leases, deadlines and Envoys.
+// sideBySide is the number of concurrent tests: mostly they wait for leases, deadlines and Envoys.
 const sideBySide = "6"
 
-// raced are the tests whose navarchd is built with the race detector: those in which most goroutines of different packages
-// meet. It costs several times the processor time and memory, so that the others, and all limits of memory, have the
-// plain build.
+// raced are the tests whose navarchd is built with the race detector: those in which most goroutines of different
+// packages meet. It costs several times the processor time and memory, so that the others, and all limits of memory,
+// have the plain build.
 var raced = []string{
 	"TestFleetShares", "TestFleetDrains", "TestAgentMoves", "TestRevocationAndRootsReachEnvoys",
 	"TestFaultLeaderCutOff", "TestStoppedLeaderWritesNothing", "TestFaultCompactedPastPausedReplica",
@@ -22,8 +22,8 @@ var raced = []string{
 	"TestRefusalNamesTheObject",
 }
 
-// parallel lets a test run beside others, at the size of `make test`; at other sizes limits of time are judged, and each has the
-// machine for itself. The one that limits memory does not call it.
+// parallel lets a test run beside others, at the size of `make test`; at other sizes limits of time are judged, and
+// each has the machine for itself. The one that limits memory does not call it.
 func parallel(t *testing.T) {
 	t.Helper()
 	if faultScale == 1 {
@@ -31,7 +31,7 @@ func parallel(t *testing.T) {
 	}
 }
 
-// setParallel sets how many tests run at once, unless the command line says so.
+// setParallel sets the number of concurrent tests, unless the command line does.
 func setParallel() error {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -41,8 +41,8 @@ func setParallel() error {
 	return flag.Set("test.parallel", sideBySide)
 }
 
-// navarchd is the path of the build of navarchd that a test has. One with the race detector says DATA RACE in its log, which
-// fails the test (daemon.run).
+// navarchd returns the path of the tests' build of navarchd. One with the race detector logs DATA RACE, which fails the
+// test (daemon.run).
 func navarchd(t testing.TB) string {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")

@@ -27,8 +27,8 @@ import (
 
 const ownerURL = "navarch.io/owner"
 
-// simAgent is a proxy with its agent, as far as shards see it: it holds clusters, keeps its minimum revision, comes back by itself, and
-// goes to its owner where it follows. It judges what it is sent.
+// simAgent is a simplified proxy with its agent for tests of shards: it holds clusters, keeps its minimum revision,
+// reconnects by itself, and moves to its owner if it follows. It checks the resources that it receives.
 type simAgent struct {
 	namespace, workload string
 	pod                 string // of the workload; streams are bounded for each
@@ -38,7 +38,7 @@ type simAgent struct {
 
 	mu       sync.Mutex
 	at       string // address that it has an answer of; empty: none
-	self     bool   // that is its owner
+	self     bool   // that address is the owner's
 	held     map[string]string
 	revision int64
 	store    string
@@ -90,7 +90,7 @@ func (c *crowd) shrink(n int) {
 	}
 }
 
-// home is an error while some agent is not where the ring has it, or has nothing yet.
+// home returns an error while an agent is not at the replica that owns it, or has no resources yet.
 func (c *crowd) home() error {
 	away := 0
 	for _, a := range c.agents {
@@ -106,7 +106,7 @@ func (c *crowd) home() error {
 	return nil
 }
 
-// connected is an error while some agent has no answer, or one of an address that should have none.
+// connected returns an error while an agent has no answer, or has one from an address that should give no answer.
 func (c *crowd) connected(not string) error {
 	out := 0
 	for _, a := range c.agents {
@@ -122,7 +122,7 @@ func (c *crowd) connected(not string) error {
 	return nil
 }
 
-// sum adds up the resources that they received, and tells the faults.
+// sum returns the number of received resources, and reports violations.
 func (c *crowd) sum() (received int) {
 	c.t.Helper()
 	for _, a := range c.agents {
@@ -175,7 +175,7 @@ func (a *simAgent) node() *corev3.Node {
 	return n
 }
 
-// session is one stream; it returns where to go next, empty: anywhere.
+// session runs one stream to a target. It returns the target to connect to next; empty: any.
 func (a *simAgent) session(ctx context.Context, target string) (next string) {
 	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(a.creds))
 	if err != nil {
@@ -274,7 +274,7 @@ func (d *daemon) ring() (p ringPage, err error) {
 	return p, err
 }
 
-// owners is the address that owns each shard.
+// owners returns the address of each shard's owner.
 func (p ringPage) owners() []string {
 	all := make([]string, len(p.Owners))
 	for s, i := range p.Owners {
@@ -285,7 +285,7 @@ func (p ringPage) owners() []string {
 	return all
 }
 
-// agree says whether replicas go by one ring of just themselves; it is in the first's page.
+// agree returns an error unless replicas use one ring of exactly these replicas; it is on the first one's page.
 func agree(replicas ...*daemon) (ringPage, error) {
 	var pages []ringPage
 	for _, d := range replicas {

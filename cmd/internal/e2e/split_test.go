@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// Roles in processes of their own: an xDS replica that is given the KEK signs nothing, tells agents roots and revocation
-// lists all the same, and has its serving certificate from the mesh's CA.
+// Roles in separate processes: an xDS replica with the KEK signs nothing, still sends agents roots and revocation
+// lists, and has its serving certificate from the mesh's CA.
 func TestReplicaWithoutRoleCACarriesTrust(t *testing.T) {
 	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
@@ -39,7 +39,7 @@ func TestReplicaWithoutRoleCACarriesTrust(t *testing.T) {
 		}
 		return nil
 	})
-	conf := &tls.Config{InsecureSkipVerify: true} // who answers is what the test is about
+	conf := &tls.Config{InsecureSkipVerify: true} // the test checks the server's identity itself
 	if _, _, err := signed(t.Context(), t, replica.secure, conf); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a CSR to a replica without role ca: %v, want Unimplemented", err)
 	}

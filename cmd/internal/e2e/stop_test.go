@@ -48,15 +48,15 @@ func tap(c net.Conn) *wiretap {
 
 func (w *wiretap) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
-	_, _ = w.copy.Write(p[:n]) // who does not read along any more has said so
+	_, _ = w.copy.Write(p[:n]) // fails once the reader has ended
 	if err != nil {
 		w.copy.Close()
 	}
 	return n, err
 }
 
-// SIGTERM ends a process that serves streams and is being asked for a long profile: neither is waited for, though it might
-// be for ten minutes. Clients are told by HTTP/2's GOAWAY, without an error, before it hangs up.
+// SIGTERM ends a process during streams and a long profile without waiting for them, although its limit is ten minutes.
+// Clients receive HTTP/2's GOAWAY, without an error, before the connection closes.
 func TestOrderlyStop(t *testing.T) {
 	parallel(t)
 	d := start(t, "--config-dir", folder(t), "--data-dir", t.TempDir(), "--shutdown-duration", "10m")
@@ -70,7 +70,7 @@ func TestOrderlyStop(t *testing.T) {
 		tapped := tap(c)
 		select {
 		case taps <- tapped:
-		default: // it tries again after the end
+		default: // the client retries after the end
 		}
 		return tapped, nil
 	})
@@ -110,7 +110,7 @@ func TestOrderlyStop(t *testing.T) {
 	}
 }
 
-// A leader that is asked to stop hands over at once: nobody waits for its lease, which is longer than this test waits.
+// A leader that stops hands over at once, without waiting for its lease, which is longer than the limit of this test.
 func TestLeaderHandsOver(t *testing.T) {
 	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
@@ -123,7 +123,7 @@ func TestLeaderHandsOver(t *testing.T) {
 	eventually(t, patience, second.leading)
 }
 
-// A process has what its roles need and nothing more.
+// A process has the services that its roles need, and no others.
 func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 	parallel(t)
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()

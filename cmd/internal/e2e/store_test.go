@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// refuses says whether a replica is not ready and turns proxies away, in both cases with a reason.
+// refuses returns a check that a replica is not ready and refuses proxies, both with a reason.
 func refuses(t *testing.T, d *daemon, reason string) func() error {
 	return func() error {
 		if err := d.ready(); err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), reason) {
@@ -31,7 +31,7 @@ func refuses(t *testing.T, d *daemon, reason string) func() error {
 	}
 }
 
-// A replica of a mesh that nobody has written yet serves nothing: an empty answer would take everything from proxies.
+// A replica of a mesh without any stored state serves nothing: an empty response would remove everything from proxies.
 // Once a leader has written, it serves.
 func TestEmptyStoreIsNotServed(t *testing.T) {
 	parallel(t)
@@ -42,8 +42,8 @@ func TestEmptyStoreIsNotServed(t *testing.T) {
 	eventually(t, patience, serves(t, replica, 1))
 }
 
-// A stored value that does not decode, and that was adopted: who has a good version of it goes on with that, and says so; who has none is
-// not ready, and names the key. The next leader writes a good one.
+// A stored value that does not decode was adopted. A replica with a good version of it continues with that version, and
+// reports it. A replica without one is not ready, and names the key. The next leader writes a good value.
 func TestUndecodableValue(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -51,7 +51,7 @@ func TestUndecodableValue(t *testing.T) {
 	leader := start(t, "--roles=ingest", "--config-dir", dir, store)
 	older := start(t, "--roles=xds", store)
 	eventually(t, patience, serves(t, older, 1))
-	leader.stop(t) // it would put the value back
+	leader.stop(t) // the leader would restore the value
 
 	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "db", Origin: origin.New("", "files")}
 	path := "/navarch/default/v1/" + strings.TrimPrefix(etcd.RecordKey(key), etcd.Prefix())
@@ -75,9 +75,9 @@ func TestUndecodableValue(t *testing.T) {
 	eventually(t, patience, serves(t, younger, 3))
 }
 
-// Records of a kind of a newer build: no replica is unready for them, one that runs or one that starts. Because of a closing one no
-// proxy of its namespace is let in, and the answer says why; streams that are there and other namespaces go on. A leader that does not
-// know the kind leaves the records as they are, and puts them back where somebody removes them.
+// Records of a kind of a newer build make no replica unready, neither a running nor a starting one. A record of a
+// closing kind refuses new proxies of its namespace, with the reason; open streams and other namespaces are not
+// affected. A leader that does not know the kind leaves the records unchanged, and restores deleted ones.
 func TestUnknownKindInStore(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)

@@ -14,18 +14,21 @@ import (
 	"sync"
 )
 
-// keysAtOnce is how many connections of its own the client has for the requests of a line of keys.
+// keysAtOnce is the number of client connections for the requests of a line of keys.
 const keysAtOnce = 8
 
-// firstSource ends the first of the addresses that connections come from, within the net of the mesh: no application has them.
+// firstSource ends the first of the addresses that connections come from, within the net of the mesh: no application
+// has them.
 const firstSource = 20
 
 func keyOf(k int) string { return fmt.Sprint("user-", k) }
 
-// hashed does what a line "keys HOST KEY N -> [WHO=COUNT]... [moved=COUNT]" says once: N keys, twice each, of which each must be answered by one application.
-// KEY is header:NAME, query:NAME or cookie:NAME; or source:http or source:tcp, where the key is the address that a connection of its own comes from: one of
-// HTTP, or one to the TCP port, whatever HOST says. WHO counts the keys that it answers; moved, in later lines of the host, those that another one
-// answers than in the first line, while who answered them there still answers some: they had no reason to.
+// hashed runs a line "keys HOST KEY N -> [WHO=COUNT]... [moved=COUNT]" once. It sends N keys, twice each, and one
+// application must answer both requests of a key. KEY is header:NAME, query:NAME or cookie:NAME. With source:http or
+// source:tcp the key is the source address of a separate connection, over HTTP or to the TCP port, whatever HOST is.
+// WHO counts the keys that an application answers. moved, in later lines of the host, counts the keys with another
+// application than in the first line, although the first application still answers some keys: these had no reason to
+// move.
 func (s *taskStage) hashed(fields, wanted []string) error {
 	if len(fields) != 3 {
 		return errors.New("no line of keys")
@@ -63,7 +66,8 @@ func (s *taskStage) hashed(fields, wanted []string) error {
 	return nil
 }
 
-// homes is who answers each of n keys, by key. The error: a key has been answered by two, or with another status than 200.
+// homes returns the answering instance of each of n keys, by key. The error: two instances answered a key, or the
+// status was not 200.
 func (s *taskStage) homes(host, kind, name string, n int) (map[string]string, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: keysAtOnce}
 	defer transport.CloseIdleConnections()

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// taskCollector is what proxies of the tasks ask and report to over gRPC: the rate limit service, and collectors of spans and of access logs, by OTLP and by
-// Envoy's own protocol.
+// taskCollector contains the gRPC services that proxies of the tasks use: the rate limit service, and collectors of
+// spans and of access logs, by OTLP and by Envoy's own protocol.
 type taskCollector struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 	accesslogv3.UnimplementedAccessLogServiceServer
@@ -34,8 +34,8 @@ type taskCollector struct {
 	reported []string       // spans and entries of logs with what they are of, as JSON
 }
 
-// taskLimits is how many requests of a path are let through, by the one domain that has limits.
-var taskLimits = map[string]int{"/limited": 3}
+// taskLimits is the number of permitted requests by path, in the one domain with limits.
+var taskLimits = map[string]int{"/limited": 3, "/edge-limited": 3}
 
 // ShouldRateLimit counts the requests of all proxies together, by their descriptor PATH, and never begins again.
 func (c *taskCollector) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
@@ -62,7 +62,7 @@ func (c *taskCollector) add(of, what proto.Message) {
 	c.reported = append(c.reported, protojson.MarshalOptions{}.Format(of)+" "+protojson.MarshalOptions{}.Format(what))
 }
 
-// count is how many spans and entries have all of these texts, and the last one of all.
+// count returns the number of spans and entries with all of these texts, and the last one of all.
 func (c *taskCollector) count(texts []string) (n int, last string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +135,8 @@ func (s *taskStage) collect(l net.Listener) {
 	go func() { _ = server.Serve(l) }()
 }
 
-// headerApp answers in X-App how the header that the path names is written in the request, or "absent". It speaks HTTP/1.1 by itself, because net/http does
-// not tell how a name was written.
+// headerApp answers in X-App the spelling of the header that the path names, or "absent". It implements HTTP/1.1
+// itself, because net/http does not report the spelling of names.
 func headerApp(c net.Conn) {
 	defer c.Close()
 	lines := bufio.NewScanner(c)
@@ -163,7 +163,7 @@ func accept(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// tcpApp says its version once the client has said something: Envoy judges a connection by its first bytes.
+// tcpApp sends its version once the client has sent data: Envoy selects a chain by a connection's first bytes.
 func tcpApp(version string) func(net.Conn) {
 	return func(c net.Conn) {
 		defer c.Close()
@@ -173,7 +173,8 @@ func tcpApp(version string) func(net.Conn) {
 	}
 }
 
-// gateway is an egress gateway with a certificate of the mesh. It takes mTLS alone, and says for which server name a request is, and from whom.
+// gateway runs an egress gateway with a certificate of the mesh. It accepts mTLS only, and returns the server name and
+// the caller's identity of a request.
 func (s *taskStage) gateway(t *testing.T, d *daemon, data, roots string) {
 	t.Helper()
 	text, err := os.ReadFile(roots)

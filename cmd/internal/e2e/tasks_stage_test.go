@@ -33,7 +33,7 @@ import (
 // taskVersions are the addresses of the versions of reviews, within the net of the mesh.
 var taskVersions = map[string]string{"v1": ".2", "v2": ".3"}
 
-// taskStage is where tasks are played.
+// taskStage is the environment in which tasks run.
 type taskStage struct {
 	t       *testing.T
 	at, dir string
@@ -41,12 +41,14 @@ type taskStage struct {
 	ca      string                       // file of the root of the server outside of the mesh
 	keys    string                       // key set, as JSON
 	tokens  map[string]string            // by what they are
-	first   map[string]map[string]string // who answered each key of a line of keys, by host
+	filled  []string                     // more that tasks' YAML leaves open, each with what it stands for
+	first   map[string]map[string]string // answering instance by host and key, of a line of keys
 
 	collector *taskCollector
 }
 
-// taskApp is an application, which says its version; ?delay=DURATION has the answer wait. A version that the header Lost names answers 503.
+// taskApp returns an application that answers with its version; ?delay=DURATION delays the answer. The version that the
+// header Lost names answers 503.
 func taskApp(version string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, err := time.ParseDuration(r.URL.Query().Get("delay")); err == nil {
@@ -73,8 +75,8 @@ func (s *taskStage) listen(address string) net.Listener {
 	return l
 }
 
-// serve starts the applications, servers outside of the mesh (two in clear, one with TLS, one that says how headers are written), one that is asked whether
-// requests are allowed, and collectors; and makes keys for tokens.
+// serve starts the applications, servers outside of the mesh (two in clear, one with TLS, one that reports the spelling
+// of headers), an external authoriser, and collectors, and makes keys for tokens.
 func (s *taskStage) serve() {
 	s.t.Helper()
 	run := func(l net.Listener, h http.Handler) { go func() { _ = http.Serve(l, h) }() }
@@ -95,6 +97,7 @@ func (s *taskStage) serve() {
 	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ext.Certificate().Raw}), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
+	s.serveGateways(ext.TLS.Certificates[0])
 	run(s.listen(".8:8500"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Ext-Authz") != "allow" {
 			w.WriteHeader(http.StatusForbidden)
@@ -103,7 +106,8 @@ func (s *taskStage) serve() {
 	s.tokens = map[string]string{"good": s.token(true), "bad": s.token(false)}
 }
 
-// token is one of issuer "tester" with the claim group=readers; published: the key set has its key.
+// token returns a token of issuer "tester" with the claim group=readers. published determines whether the key set
+// contains its key.
 func (s *taskStage) token(published bool) string {
 	s.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -131,25 +135,28 @@ func (s *taskStage) token(published bool) string {
 
 // fill puts in what a task's YAML leaves open.
 func (s *taskStage) fill(text string) string {
-	return strings.NewReplacer("NET", s.at, "$CA", s.ca, "$JWKS", s.keys, "$DIR", filepath.Dir(s.ca)).Replace(text)
+	return strings.NewReplacer(append(s.filled, "NET", s.at, "$CA", s.ca, "$JWKS", s.keys, "$DIR", filepath.Dir(s.ca))...).Replace(text)
 }
 
 // counts are the first words of lines that only count what requests have left behind.
 var counts = []string{"stat", "log", "told"}
 
-// play does what a line says once, and says what was not so. Lines are:
+// play runs one line once. The error describes the difference from the expected result. Lines are:
 //
-//	METHOD PATH [HEADER=VALUE]... [host=HOST] [port=PORT] [plain=VERSION] [token=TOKEN] [who=HEADER] [xN] [min=DURATION] -> STATUS [WHO=COUNT]...
+//	METHOD PATH [HEADER=VALUE]... [host=HOST] [WAY]... [token=TOKEN] [who=HEADER] [xN] [min=DURATION] -> STATUS [WHO=COUNT]...
 //	tcp [xN] -> WHO=COUNT...
 //	keys HOST KEY N -> [WHO=COUNT]... [moved=COUNT]
 //	stat PROXY TEXT -> COUNT
 //	log FILE TEXT -> COUNT
 //	told TEXT... -> COUNT
 //
-// WHO is who has answered: an application's version, as the header X-App of the answer says (or the one that who names), or envoy. A request goes through the
-// client's proxy, or, plain, to that of a version in clear. STATUS is 000 where no answer came. N requests are sent at once. COUNT is N, N.. or N..M. What is
-// counted: by stat, the sum of an Envoy's counters whose names have the text; by log, the lines of a file that have it; by told, the spans and entries of
-// logs that the collector has with all of the texts. Of keys the method hashed says more.
+// WHO is the answering instance: the version of an application, in the answer's header X-App (or the header that who
+// names), or envoy. A request goes through the client's proxy (WAY port=PORT) or, with plain=VERSION, in clear to the
+// proxy of a version, or, with at=ADDRESS, to a gateway. With sni=NAME it is sent by TLS, and with from=ADDRESS by the
+// PROXY protocol for a client at that address.
+// STATUS is 000 without an answer. N requests are sent at once. COUNT is N, N.. or N..M. stat counts the sum of an
+// Envoy's counters whose names contain the text, log the lines of a file that contain it, and told the collector's
+// spans and log entries with all of the texts. The method hashed documents keys.
 func (s *taskStage) play(line string) error {
 	do, want, is := strings.Cut(line, " -> ")
 	fields, wanted := strings.Fields(do), strings.Fields(want)
@@ -189,7 +196,7 @@ func (s *taskStage) play(line string) error {
 	return s.all(fields, wanted[1:], func(f []string) (string, string) { return s.request(f) }, wanted[0])
 }
 
-// isCount says whether a number is as COUNT says.
+// isCount returns an error unless a number agrees with a COUNT.
 func isCount(n int, count string) error {
 	from, to, isRange := strings.Cut(count, "..")
 	low, err := strconv.Atoi(from)
@@ -205,8 +212,8 @@ func isCount(n int, count string) error {
 	return nil
 }
 
-// all does one thing as often as xN says, at once, and compares who has answered, and with which status: all with that one, or as many as answered
-// otherwise are counted as that status.
+// all does one thing xN times at once, and compares the answering instances and statuses: all must have that status, or
+// as many as the counts of other statuses permit.
 func (s *taskStage) all(fields, shares []string, do func(fields []string) (status, who string), status ...string) error {
 	n, least := 1, time.Duration(0)
 	fields = slices.DeleteFunc(slices.Clone(fields), func(f string) bool {
@@ -242,7 +249,8 @@ func (s *taskStage) all(fields, shares []string, do func(fields []string) (statu
 		return fmt.Errorf("it took %v", took)
 	}
 	for _, share := range shares {
-		who, of, _ := strings.Cut(share, "=")
+		last := max(strings.LastIndexByte(share, '='), 0) // names of instances may have the character
+		who, of := share[:last], share[last+1:]
 		if err := isCount(whos[who], of); err != nil {
 			return fmt.Errorf("%v, want %s", whos, share)
 		}
@@ -254,7 +262,7 @@ func (s *taskStage) all(fields, shares []string, do func(fields []string) (statu
 	return nil
 }
 
-// connect is what the TCP port of reviews says through the client's proxy.
+// connect returns the answer of the TCP port of reviews through the client's proxy.
 func (s *taskStage) connect() (who string) {
 	if who, err := answer(net.DialTimeout("tcp", s.at+".1:9000", patience)); err == nil {
 		return who
@@ -262,7 +270,7 @@ func (s *taskStage) connect() (who string) {
 	return "nobody"
 }
 
-// answer is what is said on a connection to that port.
+// answer returns the text that arrives on a connection to that port.
 func answer(c net.Conn, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -277,16 +285,23 @@ func answer(c net.Conn, err error) (string, error) {
 	return string(text), nil
 }
 
-// request sends one, and says who has answered.
+// request sends one request, and returns the answering instance.
 func (s *taskStage) request(fields []string) (status, who string) {
 	host, address, says := "reviews.shop.svc.cluster.local", s.at+".1:8000", "X-App"
 	r, err := http.NewRequest(fields[0], "http://"+address+fields[1], nil)
 	if err != nil {
 		return "000", err.Error()
 	}
+	transport := &http.Transport{DisableKeepAlives: true}
 	for _, f := range fields[2:] {
 		name, value, _ := strings.Cut(f, "=")
 		switch name {
+		case "at":
+			r.URL.Host = s.at + value
+		case "sni":
+			r.URL.Scheme, transport.TLSClientConfig = "https", unverified(value)
+		case "from":
+			transport.DialContext = proxied(value)
 		case "host":
 			host = value
 		case "port":
@@ -298,11 +313,12 @@ func (s *taskStage) request(fields []string) (status, who string) {
 		case "token":
 			r.Header.Set("Authorization", "Bearer "+s.tokens[value])
 		default:
-			r.Header[name] = []string{value} // as it is written
+			r.Header[name] = []string{value} // the name's case is preserved
 		}
 	}
 	r.Host = host
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(r)
 	if err != nil {
 		return "000", "nobody"

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// taskMesh has a client, and reviews in two versions, each with a proxy of its own; NET is the net of their addresses. Listeners are bound, since
-// nothing is redirected.
+// taskMesh has a client, and reviews in two versions, each with a proxy of its own; NET is the net of their addresses.
+// Listeners are bound, since nothing is redirected.
 const taskMesh = `
 apiVersion: v1
 kind: Service
@@ -44,10 +44,11 @@ spec:
   egress:
   - {port: {number: 8000, protocol: HTTP, name: http}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
   - {port: {number: 8001, protocol: HTTP, name: http-ext}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
+  - {port: {number: 8002, protocol: TLS, name: tls-ext}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
   - {port: {number: 9000, protocol: TCP, name: tcp}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
 `
 
-// taskServer is one version of reviews.
+// taskServer is the configuration of one version of reviews.
 const taskServer = `---
 apiVersion: v1
 kind: Pod
@@ -66,14 +67,15 @@ spec:
   egress: [{port: {number: 8001, protocol: HTTP, name: http}, bind: ADDRESS, captureMode: NONE, hosts: ["./*"]}]
 `
 
-// Tasks that Istio documents, each as YAML and calls of our own: files of testdata/tasks, whose comments name the page. The calls go through real
-// Envoys with real agents; what is expected of them is what Istio's page says, so that nothing of ours is the judge.
+// Tasks of Istio's documentation, each as YAML and our own calls: files of testdata/tasks, whose comments name the
+// page. The calls go through real Envoys with real agents. The expectations are those of Istio's page, so that the test
+// does not depend on our own judgement.
 func TestDocumentedTasks(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
 	s := &taskStage{t: t, at: at, dir: t.TempDir(), proxies: map[string]proxy{}, first: map[string]map[string]string{}}
 	s.serve()
-	mesh := taskMesh
+	mesh := taskMesh + taskGateways + readers("edge")
 	for version, address := range taskVersions {
 		mesh += strings.NewReplacer("VERSION", version, "ADDRESS", "NET"+address).Replace(taskServer)
 	}
@@ -83,6 +85,7 @@ func TestDocumentedTasks(t *testing.T) {
 	eventually(t, patience, d.ready)
 	roots := filepath.Join(data, "root-cert.pem")
 	s.gateway(t, d, data, roots)
+	s.gateways(t, d, data, roots)
 	s.proxies["client"] = runAgentWith(t, d, data, roots, "client", at+".1", []string{`ISTIO_METAJSON_LABELS={"app":"client","generation":"1","istio-locality":"region1.zone1"}`,
 		"ISTIO_META_ENABLE_SELF_DISCOVERY=true", "ISTIO_META_WORKLOAD_NAME=client",
 		`PROXY_CONFIG={"proxyHeaders":{"preserveHttp1HeaderCase":true,"attemptCount":{"disabled":true},"server":{"value":"client-proxy"}}}`})
@@ -106,7 +109,8 @@ func TestDocumentedTasks(t *testing.T) {
 	}
 }
 
-// withMesh adds a mesh configuration with Istio's defaults where a task has none: without it that of the task before would stay in effect.
+// withMesh adds a mesh configuration with Istio's defaults to a task without one: otherwise that of the previous task
+// would stay in effect.
 func withMesh(config string) string {
 	const name = "metadata: {name: istio, namespace: istio-system}"
 	if strings.Contains(config, name) {
@@ -115,8 +119,8 @@ func withMesh(config string) string {
 	return config + "\n---\napiVersion: v1\nkind: ConfigMap\n" + name + "\ndata: {mesh: '{}'}\n"
 }
 
-// task applies what is in the file config.yaml, and plays the lines of the file calls, each until it is so: the change is on its way meanwhile. A line
-// "drop TEXT" takes the lines that have the text out of the configuration.
+// task applies the file config.yaml, and runs the lines of the file calls, each repeatedly until it succeeds, because
+// the change is still on its way. A line "drop TEXT" removes the lines with the text from the configuration.
 func (s *taskStage) task(t *testing.T, a *txtar.Archive) {
 	t.Helper()
 	parts := map[string]string{}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A tenant at its limit is told so by name; its new object is not there, before and after a restart, and is taken by itself
-// when another goes. A neighbour does not notice.
+// A tenant at its limit gets an error with its name. Its new object has no effect, before and after a restart, and is
+// accepted automatically when another is deleted. A neighbour is not affected.
 func TestTenantBudget(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()

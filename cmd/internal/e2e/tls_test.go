@@ -22,9 +22,10 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// The secure address of a process without keyring serves what the plain one does to callers with a credential, as that of the
-// CA does: a certificate of the CA that is trusted here, or a token, of this trust domain, and for the own identity. Others are
-// refused, those without any too. A new server certificate is taken from its file without a restart.
+// The secure address of a process without a keyring serves callers with a credential as its plain address does, and by
+// the same rules as a process with the CA. A credential is a certificate of the trusted CA, or a token; it must be of
+// this trust domain, and a proxy is served only to its own identity. All others are refused, also callers without a
+// credential. A new server certificate is loaded from its file without a restart.
 func TestSecureXDS(t *testing.T) {
 	parallel(t)
 	ca, other := newAuthority(t), newAuthority(t)
@@ -52,7 +53,7 @@ func TestSecureXDS(t *testing.T) {
 		{t.Context(), "client", codes.OK},
 		{mine, "", codes.OK},
 		{t.Context(), "", codes.Unauthenticated},
-		{t.Context(), "server", codes.Unauthenticated}, // it names no workload
+		{t.Context(), "server", codes.Unauthenticated}, // the certificate names no workload
 		{t.Context(), "foreign", codes.Unauthenticated},
 		{mine, "foreign", codes.Unauthenticated},
 		{t.Context(), "neighbour", codes.PermissionDenied},
@@ -115,7 +116,8 @@ func identified(t *testing.T, d *daemon, ca *authority, secure string) {
 	}
 }
 
-// An etcd with TLS, client certificates and users: flags lead there, one of them wrong does not, and says why.
+// Flags configure the connection to an etcd with TLS, client certificates and users. With a wrong flag the error gives
+// the reason.
 func TestSecureEtcd(t *testing.T) {
 	parallel(t)
 	ca := newAuthority(t)
@@ -159,8 +161,8 @@ func TestSecureEtcd(t *testing.T) {
 	eventually(t, patience, refuses(t, withoutCert, "read the head: etcd at "+endpoint+" does not answer: context deadline exceeded"))
 }
 
-// secureEtcd is an etcd that listens on TLS, wants client certificates, and has a user navarch that may touch
-// /navarch/ and nothing else.
+// secureEtcd starts an etcd with TLS and client certificates, and a user navarch that may access /navarch/ only. It
+// returns the endpoint.
 func secureEtcd(t *testing.T, ca *authority) string {
 	t.Helper()
 	address := url.URL{Scheme: "https", Host: loopback.For(t)}

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// collector is an OTLP collector that keeps what it gets.
+// collector is an OTLP collector that stores all spans.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	mu    sync.Mutex
@@ -32,7 +32,7 @@ func (c *collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceR
 	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
-// whole says whether some trace has spans of all these names below the one root "change".
+// whole returns an error unless some trace has spans of all these names below the one root "change".
 func (c *collector) whole(names ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,8 @@ func (c *collector) whole(names ...string) error {
 	return fmt.Errorf("no trace of %d spans has all of %v", len(c.spans), names)
 }
 
-// With --otlp-endpoint, what an edit causes in the ingester and in a replica is one trace, up to the ACK of a proxy.
+// With --otlp-endpoint, all work for an edit in the ingester and in a replica forms one trace, up to the ACK of a
+// proxy.
 func TestSpansFromEventToAck(t *testing.T) {
 	parallel(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

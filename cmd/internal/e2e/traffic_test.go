@@ -36,7 +36,7 @@ spec:
   egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: 127.0.88.1, captureMode: NONE, hosts: ["./*"]}]
 `
 
-// marked is routes to that service: answers say by which edition of them they came.
+// marked returns routes to that service whose answers contain the edition.
 func marked(edition int) string {
 	return fmt.Sprintf(`
 apiVersion: networking.istio.io/v1
@@ -53,7 +53,7 @@ spec:
 // traffic is requests that go through a proxy without a pause, and one that is under way all the time.
 type traffic struct {
 	proxy string        // address of its listener
-	host  string        // that requests are for
+	host  string        // host of the requests
 	pause time.Duration // of each sender, between two requests
 	long  *http.Response
 	stop  chan struct{}
@@ -65,8 +65,8 @@ type traffic struct {
 	faults   []string
 }
 
-// backEnd answers for the service, at the second address of a net, until the test ends. What it answers under /long ends
-// when it is told so.
+// backEnd answers for the service, at the second address of a net, until the test ends. Its answers under /long end
+// when `end` is called.
 func backEnd(t *testing.T, at string) (end func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", at+".2:9080")
@@ -88,7 +88,8 @@ func backEnd(t *testing.T, at string) (end func()) {
 	return end
 }
 
-// shopFolder is a folder with the service and the first edition of its routes; at is its net.
+// shopFolder returns a new folder with the service and the first edition of its routes; at is the network of the
+// addresses.
 func shopFolder(t *testing.T) (dir, at string) {
 	t.Helper()
 	dir, at = folder(t), loopback.NetFor(t)
@@ -103,7 +104,7 @@ func flow(t *testing.T, at string) *traffic {
 	return flowTo(t, at, "server.shop.svc.cluster.local", time.Millisecond)
 }
 
-// flowTo is flow to the service of another name, with pauses between the requests.
+// flowTo works like flow, for the service with another name, with pauses between the requests.
 func flowTo(t *testing.T, at, host string, pause time.Duration) *traffic {
 	t.Helper()
 	f := &traffic{proxy: at + ".1:8000", host: host, pause: pause, stop: make(chan struct{})}
@@ -176,7 +177,7 @@ func (f *traffic) newest() int {
 	return f.edition
 }
 
-// at says whether an edition is in force. What went wrong until now ends the test.
+// at returns a check that an edition is in effect. An earlier failure ends the test.
 func (f *traffic) at(t *testing.T, edition int) func() error {
 	return func() error {
 		f.fine(t)

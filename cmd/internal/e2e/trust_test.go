@@ -22,7 +22,7 @@ const (
 	pcdsURL  = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 )
 
-// service is a replica's ADS.
+// service returns a client of a replica's ADS.
 func service(t *testing.T, d *daemon) discoveryv3.AggregatedDiscoveryServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -33,8 +33,9 @@ func service(t *testing.T, d *daemon) discoveryv3.AggregatedDiscoveryServiceClie
 	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 }
 
-// A process with role ca tells agents the mesh's trust: navarch-agent by name, roots with the revocation list of each
-// issuer; stock agents by PCDS, on a stream of either protocol. One without it says that it has none.
+// A process with role ca sends agents the mesh's trust: to navarch-agent by name, roots with the revocation list of
+// each issuer; to stock agents by PCDS, on a stream of either protocol. A process without trust answers that it has no
+// trust.
 func TestTrustIsServed(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()

@@ -31,8 +31,8 @@ import (
 // ownNetwork is set where a test runs in a network namespace of its own.
 const ownNetwork = "NAVARCH_TEST_OWN_NETWORK"
 
-// inOwnNetwork runs this test once more, alone, in a network namespace of its own, in which Envoy's ports are free and rules of redirection are nobody
-// else's. False: it runs in it. Without the right to make one the test is skipped.
+// inOwnNetwork runs this test again, alone, in a network namespace of its own, where Envoy's ports are free and no
+// other redirection rules exist; false in that second run. Without the right to create a namespace the test is skipped.
 func inOwnNetwork(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownNetwork) != "" {
@@ -62,8 +62,8 @@ const (
 	appGroup                   = 77
 )
 
-// wire makes this namespace the Pod's: what its application's group sends is redirected to Envoy. It is the namespace of the machine beside it, to which
-// a wire leads.
+// wire makes this namespace the Pod's: what its application's group sends is redirected to Envoy. It is the namespace
+// of the machine beside it, to which a wire leads.
 func wire(t *testing.T) *netns.Space {
 	t.Helper()
 	other, err := netns.New()
@@ -100,8 +100,8 @@ func wire(t *testing.T) *netns.Space {
 	return other
 }
 
-// asApp connects as the Pod's application does: the socket is its group's. It has a thread of its own, which does not end while the test runs: processes
-// that a thread started end with it.
+// asApp connects as the Pod's application does: the socket is its group's. It has a thread of its own, which does not
+// end while the test runs: processes that a thread started end with it.
 func asApp(t *testing.T) func(ctx context.Context, network, address string) (net.Conn, error) {
 	t.Helper()
 	calls, ready := make(chan func()), make(chan error)
@@ -127,7 +127,7 @@ func asApp(t *testing.T) func(ctx context.Context, network, address string) (net
 	}
 }
 
-// listenAt has a server on the other machine.
+// listenAt starts a server on the other machine.
 func listenAt(t *testing.T, other *netns.Space, port uint16) (l net.Listener) {
 	t.Helper()
 	if err := other.Do(func() (err error) {
@@ -140,8 +140,9 @@ func listenAt(t *testing.T, other *netns.Space, port uint16) (l net.Listener) {
 	return l
 }
 
-// With ALLOW_ANY_DYNAMIC_DNS redirected connections to where no listener is go by name where they are plain HTTP, and to where they were sent where they
-// are anything else: TLS, and servers that speak first. Who connects to the port of redirection itself is let nowhere.
+// With ALLOW_ANY_DYNAMIC_DNS, redirected connections without a listener are routed by name if they are plain HTTP. All
+// others (TLS, servers that speak first) go to their original destination. Connections to the port of redirection
+// itself lead nowhere.
 func TestUnknownHostsRedirected(t *testing.T) {
 	parallel(t)
 	if inOwnNetwork(t) {

@@ -34,7 +34,7 @@ spec:
   egress: [{port: {number: 8000, protocol: HTTP, name: http}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}]
 `
 
-// machineAddress is an IPv4 address of this machine that is not of loopback.
+// machineAddress returns an IPv4 address of this machine that is not a loopback address.
 func machineAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -50,7 +50,7 @@ func machineAddress(t *testing.T) string {
 	return ""
 }
 
-// answerNames is a DNS server that has these addresses for names, and says where it is.
+// answerNames runs a DNS server with these addresses by name, and returns its address.
 func answerNames(t *testing.T, names map[string][]string) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -74,8 +74,9 @@ func answerNames(t *testing.T, names map[string][]string) string {
 	return conn.LocalAddr().String()
 }
 
-// With ALLOW_ANY_DYNAMIC_DNS a real Envoy finds unknown hosts by name, whatever address the request was sent to, and asks whom its agent says. No name leads to
-// what trusts those who share the Pod's network, though a server is there that would answer.
+// With ALLOW_ANY_DYNAMIC_DNS a real Envoy resolves unknown hosts by name, whatever address the request was sent to,
+// with the DNS server that its agent names. No name leads to servers that trust the Pod's own network, although a
+// server there would answer.
 func TestUnknownHostsByName(t *testing.T) {
 	parallel(t)
 	at, own := loopback.NetFor(t), machineAddress(t)
@@ -128,7 +129,7 @@ func TestUnknownHostsByName(t *testing.T) {
 			t.Errorf("%s: %q, want 503", host, got)
 		}
 	}
-	// Who says an address as the host gets no further than where the request was sent, which is the proxy itself here.
+	// With an IP address as the host, a request goes to its own destination, which is the proxy itself here.
 	for _, host := range []string{"127.0.0.1", at + ".1", "0.0.0.0", own} {
 		if got := ask(host); strings.HasPrefix(got, "200 ") {
 			t.Errorf("%s: %q", host, got)

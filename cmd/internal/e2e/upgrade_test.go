@@ -30,7 +30,8 @@ type calls struct {
 	fault error // the first
 }
 
-// calling begins once the first call has an answer; an Envoy without an agent has it where the routes of its namespace say.
+// calling starts calls and returns after the first answer. An Envoy without an agent gets it as soon as the routes of
+// its namespace permit.
 func calling(t *testing.T, front string) *calls {
 	t.Helper()
 	eventually(t, patience, func() error { _, err := callBack(t.Context(), front); return err })
@@ -68,8 +69,9 @@ type upgrade struct {
 	edition  int               // of the routes of the traffic
 }
 
-// roll replaces all processes by another build, one after the other, under edits. What the proxies hold already and the builds draw alike is not sent again, and
-// what they draw otherwise once: of each type but routes, which are edited, no more than at the first join.
+// roll replaces all processes by another build, one after the other, during edits. Resources that both builds encode
+// alike are not sent again, and those that they encode differently are sent once. Of each type except routes, which are
+// edited, no more is sent than at the first join.
 func (u *upgrade) roll(name, program string, under *traffic) {
 	t := u.t
 	t.Helper()
@@ -107,10 +109,10 @@ func (u *upgrade) roll(name, program string, under *traffic) {
 	}
 }
 
-// ofAgents is what is sent to agents alone: their owner, which is another replica each time that one comes or goes.
+// ofAgents is the type that only agents receive: their owner, which changes whenever a replica comes or goes.
 const ofAgents = "agent"
 
-// sums is what fleets were sent of one type.
+// sums counts the resources of one type that fleets received.
 type sums struct{ Resources, Removed uint64 }
 
 func (u *upgrade) stats() map[string]sums {
@@ -127,9 +129,10 @@ func (u *upgrade) stats() map[string]sums {
 	return all
 }
 
-// N-1 -> N -> N-1, process by process, under edits: of the requests through an Envoy with N-1's agent and through one without an agent none fails; simulated proxies,
-// with agents that follow the ring and without, go from what the one build draws to what the other draws once, and are sent nothing else. The CA goes on, and an agent of N
-// that came in between stays through the rollback.
+// Processes are upgraded from version N-1 to N and rolled back, one by one, during edits. No request fails, neither
+// through an Envoy with N-1's agent nor through one without agent. Simulated proxies, with and without agents that
+// follow the ring, change once from the resources of one build to those of the other, and receive nothing else. The CA
+// keeps working. An agent of N that joined in between stays connected during the rollback.
 func TestUpgradeAndRollback(t *testing.T) {
 	before, err := programs.Before()
 	if errors.Is(err, programs.ErrNoHistory) {

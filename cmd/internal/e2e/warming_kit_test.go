@@ -65,8 +65,8 @@ func (m *warmingMesh) sidecar(t *testing.T, binary, api, kind string) *warmed {
 	return w
 }
 
-// silent starts a TCP server that accepts and answers nothing, NET.3:9999, and a DNS server that drops all questions, NET.4:53053.
-// It counts them.
+// silent starts a TCP server that accepts and answers nothing, NET.3:9999, and a DNS server that drops all questions,
+// NET.4:53053. It counts them.
 func (w *warmed) silent(t *testing.T) (questions *atomic.Int64) {
 	t.Helper()
 	server, err := net.Listen("tcp", w.at+".3:9999")
@@ -96,7 +96,7 @@ func ofNamespace(objects string) string {
 	return strings.NewReplacer("namespace: shop", "namespace: SPACE", someNet, "NET").Replace(objects)
 }
 
-// path is where a file of the namespace is.
+// path returns the path of a file of the namespace.
 func (w *warmed) path(name string) string { return w.namespace + "-" + name }
 
 // write writes a file of the namespace; SPACE and NET in it are the namespace and its net.
@@ -111,7 +111,7 @@ func (w *warmed) cause(t *testing.T, edition int) {
 	w.write(t, "cause.yaml", strings.ReplaceAll(warmingKinds[w.kind].objects, "EDITION", fmt.Sprint(edition)))
 }
 
-// remove takes it away; more than once is the same.
+// remove deletes the file; repeated calls do nothing.
 func (w *warmed) remove(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(w.mesh.dir, w.path("cause.yaml"))); err != nil && !os.IsNotExist(err) {
@@ -140,7 +140,7 @@ func (w *warmed) fresh(t *testing.T, edition int) {
 	w.write(t, "routes.yaml", ofNamespace(service+"---"+routes))
 }
 
-// timed returns how long it takes after an act until a check answers nil.
+// timed returns the time from an act until a check returns nil.
 func (w *warmed) timed(t *testing.T, act func(), check func() error) time.Duration {
 	t.Helper()
 	act()
@@ -149,7 +149,7 @@ func (w *warmed) timed(t *testing.T, act func(), check func() error) time.Durati
 	return time.Since(began)
 }
 
-// stat says whether a statistic of Envoy is at least n, or 0 if that is n.
+// stat returns a check that a statistic of Envoy is at least n, or exactly 0 for n = 0.
 func (w *warmed) stat(name string, n int) func() error {
 	name = strings.ReplaceAll(name, "SPACE", w.namespace)
 	return func() error {
@@ -161,7 +161,7 @@ func (w *warmed) stat(name string, n int) func() error {
 	}
 }
 
-// routed says whether answers come by an edition of the routes.
+// routed returns a check that answers come by an edition of the routes.
 func (w *warmed) routed(edition int) func() error {
 	return func() error {
 		if now := w.flow.newest(); now != edition {
@@ -171,7 +171,7 @@ func (w *warmed) routed(edition int) func() error {
 	}
 }
 
-// refusal says whether the control plane knows that a cluster was refused.
+// refusal returns a check that the control plane knows of a cluster's refusal.
 func (w *warmed) refusal(cluster string) func() error {
 	return func() error {
 		page, err := get(w.mesh.daemon.http, "/debug/syncz")
@@ -182,7 +182,7 @@ func (w *warmed) refusal(cluster string) func() error {
 	}
 }
 
-// denies says whether a policy is in the listener for what comes to the workload.
+// denies returns a check that a policy is in the workload's inbound listener.
 func (w *warmed) denies(n int) func() error {
 	return func() error {
 		page, err := w.envoy.Get("/config_dump?resource=dynamic_listeners&mask=name,active_state")

@@ -18,7 +18,7 @@ import (
 
 var warmingEnvoys = flag.String("warming-envoys", "", "paths of Envoys, with commas between: all of TestWarming, with limits of time")
 
-// inTime is how long a policy may take from the edit to the active listener, whatever warms.
+// inTime is the longest time from the edit of a policy to the active listener, whatever warms.
 const inTime = 2 * time.Second
 
 const warmingService = `
@@ -48,7 +48,7 @@ spec:
 ---
 `
 
-// warmingRule is the cluster's rule: an edition has a timeout of its own, in seconds.
+// warmingRule returns the cluster's rule. Each edition has its own timeout, in seconds.
 func warmingRule(tls string) string {
 	return `
 apiVersion: networking.istio.io/v1
@@ -75,7 +75,8 @@ spec:
 `
 }
 
-// unresolved is a host whose DNS server, NET.4, answers nothing: Envoy tries so often, for two seconds and more each time.
+// unresolved returns a host whose DNS server, NET.4, answers nothing. Envoy tries the given number of times, for two
+// seconds or more each time.
 func unresolved(tries int) string {
 	return warmingEntry + warmingRule("") + warmingPatch(fmt.Sprintf(`{typed_dns_resolver_config: {
       name: envoy.network.dns_resolver.cares, typed_config: {
@@ -83,8 +84,8 @@ func unresolved(tries int) string {
       resolvers: [{socket_address: {address: NET.4, port_value: 53053}}]}}}`, tries))
 }
 
-// warmingKinds are clusters that warm for a while, and some that do not, for comparison: objects of namespace SPACE with
-// addresses of the net NET, in an EDITION; and which of Envoy's statistics shows that the cluster has arrived.
+// warmingKinds are clusters that warm for a while, and some that do not, for comparison: objects of namespace SPACE
+// with addresses of the net NET, in an EDITION; and which of Envoy's statistics shows that the cluster has arrived.
 var warmingKinds = map[string]struct{ objects, seen string }{
 	"EDS":        {warmingService + warmingRule(""), isThere},
 	"STRICT_DNS": {unresolved(2), isWarming},
@@ -112,7 +113,7 @@ spec:
     patch: {operation: ADD, value: {name: refused-SPACE, type: STATIC, connect_timeout: 1s, lb_policy: CLUSTER_PROVIDED}}
 `
 
-// warmingActions are what happens while the cluster warms.
+// warmingActions are the actions during the warming of the cluster.
 var warmingActions = map[string]func(*testing.T, *warmed){
 	"add":    func(*testing.T, *warmed) {},
 	"change": func(t *testing.T, w *warmed) { w.cause(t, 2) },
@@ -124,9 +125,9 @@ var warmingActions = map[string]func(*testing.T, *warmed){
 	},
 }
 
-// Whatever warms at a proxy, policies, routes and new services reach it, and no request to other services fails.
-// -warming-envoys has every kind of cluster, and judges times; without it one kind is left, which warms until it is removed:
-// what arrives did not wait for it.
+// While a cluster warms at a proxy, policies, routes and new services reach it, and no request to other services fails.
+// -warming-envoys tests every kind of cluster, with time limits. Without it one kind is tested, which warms until it is
+// removed: everything that arrives before has not waited for it.
 func TestWarming(t *testing.T) {
 	parallel(t)
 	m := newWarmingMesh(t)
@@ -165,12 +166,13 @@ func warmingCells(t *testing.T) (all []warmingCell) {
 	return all
 }
 
-// resumeTime is how long the control plane waits for an Envoy that connects again to ask for clusters; one that warms does not.
+// resumeTime is the control plane's longest wait for the cluster request of a reconnected Envoy; one that warms sends
+// none.
 const resumeTime = 5 * time.Second
 
-// run returns the seconds until a policy is active, until requests go to a service that is new, and until nothing warms after the
-// cause has gone; and how many requests there were, and failed. Of an Envoy that has connected again only those to the new
-// service may, until it was sent clusters unasked.
+// run returns the seconds until a policy is active, until requests go to a service that is new, and until nothing warms
+// after the cause has gone; and how many requests there were, and failed. Of an Envoy that has connected again only
+// those to the new service may, until it was sent clusters unasked.
 func (c warmingCell) run(t *testing.T, w *warmed) string {
 	w.cause(t, 1)
 	eventually(t, patience, w.stat(warmingKinds[w.kind].seen, 1))
@@ -201,7 +203,7 @@ func (c warmingCell) run(t *testing.T, w *warmed) string {
 	return fmt.Sprintf("%8.2f %8.2f %8.2f %8d %8d", policy.Seconds(), service.Seconds(), over.Seconds(), requests, len(faults))
 }
 
-// A cluster warms for ever, while edit after edit adds a service and a policy: each is active meanwhile.
+// A cluster warms without end, while each edit adds a service and a policy, which become active.
 func TestWarmingForEver(t *testing.T) {
 	parallel(t)
 	w := newWarmingMesh(t).sidecar(t, envoytest.Binary(t), "DELTA_GRPC", "for ever")
@@ -219,7 +221,8 @@ func TestWarmingForEver(t *testing.T) {
 	w.flow.fine(t)
 }
 
-// A new sidecar is ready beside a name whose DNS server answers nothing, once Envoy has asked twice: after some six seconds.
+// A new sidecar whose configuration contains a name whose DNS server does not answer is ready once Envoy has queried
+// twice, after about six seconds.
 func TestColdStartBesideUnresolvedName(t *testing.T) {
 	parallel(t)
 	m := newWarmingMesh(t)

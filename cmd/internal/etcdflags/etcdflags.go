@@ -1,4 +1,4 @@
-// Package etcdflags is the flags that say how to reach an etcd that is not embedded, the same for every command.
+// Package etcdflags defines the flags for the connection to an external etcd, which are the same for every command.
 //
 // Owns: nothing.  Reads: the files that the flags name.  Never: connects.
 package etcdflags
@@ -16,16 +16,16 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Flags is how to reach etcd.
+// Flags are the address and credentials of an etcd. The zero value means the embedded etcd.
 type Flags struct {
 	Endpoints    []string
-	CA           string // names of files
+	CA           string // file names, as Cert, Key and PasswordFile
 	Cert, Key    string
 	User         string
 	PasswordFile string
 }
 
-// Bind adds the flags.
+// Bind defines the flags.
 func (e *Flags) Bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Endpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
 	f.StringVar(&e.CA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
@@ -35,7 +35,7 @@ func (e *Flags) Bind(f *pflag.FlagSet) {
 	f.StringVar(&e.PasswordFile, "etcd-password-file", "", "File that holds the etcd user's password.")
 }
 
-// Check says which flags do not go together; nil: none.
+// Check returns an error that names the flags that need each other; nil if the flags are consistent.
 func (e *Flags) Check() error {
 	var problems []error
 	if (e.Cert == "") != (e.Key == "") {
@@ -47,7 +47,8 @@ func (e *Flags) Check() error {
 	return errors.Join(problems...)
 }
 
-// Config is what kv.Open takes, but for the mesh and the logger. Errors name the flag whose file cannot be used.
+// Config returns the configuration for kv.Open, without the mesh and the logger. The error names the flag whose file
+// cannot be read or parsed.
 func (e *Flags) Config() (kv.Config, error) {
 	conf, err := e.tls()
 	if err != nil {
@@ -64,7 +65,7 @@ func (e *Flags) Config() (kv.Config, error) {
 	return kv.Config{Endpoints: e.Endpoints, TLS: conf, Username: e.User, Password: password}, nil
 }
 
-// tls is nil where no flag asks for TLS.
+// tls returns the TLS configuration; nil if no flag requests TLS.
 func (e *Flags) tls() (*tls.Config, error) {
 	if e.CA == "" && e.Cert == "" {
 		return nil, nil
@@ -87,7 +88,8 @@ func (e *Flags) tls() (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificates reads a file of PEM certificates that a flag names. An error names the flag: the file cannot be read, or has no certificate.
+// Certificates reads a file of PEM certificates, for the flag called flag. The error names the flag: the file cannot be
+// read, or contains no certificate.
 func Certificates(flag, file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts those that belong to
-// incomplete messages: gRPC buffers these until the messages are complete, and reports their size to nobody.
+// incomplete messages: gRPC buffers these until the messages are complete, and does not report their size.
 //
-// Owns: the state of the frames and messages of one connection.  Reads: the client's bytes, as they come.  Never: keeps or changes any
-// of them; decides what is too much.
+// Owns: the state of the frames and messages of one connection. Reads: the client's bytes, as they come. Never: keeps
+// or changes any of the bytes; decides on limits.
 package partial
 
 import (
@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Messages are the messages of one connection. It must be given bytes before gRPC is, and gRPC must read one frame
+// Messages are the messages of one connection. It must receive bytes before gRPC does, and gRPC must read one frame
 // after the other (grpc.ReadBufferSize(0)): the call that gRPC begins belongs to the HEADERS frame that was read last.
 // The zero Messages is ready for use, by any goroutine.
 type Messages struct {
@@ -36,9 +36,9 @@ type Messages struct {
 
 // Call is one call of the connection.
 type Call struct {
-	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called when the announced length of a
-	// message exceeds it, as soon as that length was read; Complete when the first message is complete. Each is called
-	// once at most and must not call Messages. nil: no call.
+	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called as soon as a message announces a
+	// length above Limit. Complete is called when the first message is complete. Both are called at most once, must not
+	// call Messages, and may be nil.
 	Limit    int
 	TooLarge func(length uint32)
 	Complete func()
@@ -132,7 +132,7 @@ func (m *Messages) payload(b []byte) {
 	}
 }
 
-// take gives a call the bytes of its next message, and returns the number of bytes that it took of b.
+// take assigns bytes to a call's next message, and returns the number of bytes of b that belong to it.
 func (m *Messages) take(c *Call, b []byte) (n int) {
 	if int(c.have) < len(c.prefix) {
 		n = copy(c.prefix[c.have:], b)
@@ -162,7 +162,7 @@ func (m *Messages) take(c *Call, b []byte) (n int) {
 	return n
 }
 
-// Begin counts the bytes of the call whose headers were read last.
+// Begin starts to count the bytes of a call: the one whose headers were read last.
 func (m *Messages) Begin(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,22 +209,22 @@ func (m *Messages) Lists() (begun, bytes int) {
 	return m.lists, m.list
 }
 
-// Compressed reports whether a message began that is marked as compressed.
+// Compressed reports whether a message of a counted call was marked as compressed.
 func (m *Messages) Compressed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.packed
 }
 
-// Held returns the number of bytes of incomplete messages.
+// Held returns the number of bytes of incomplete messages of counted calls.
 func (m *Messages) Held() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
 }
 
-// Change returns the change of Held since the last reported one, if it is at least step or nothing is held any more;
-// otherwise 0.
+// Change returns the difference of Held from the last reported value. It returns 0 for differences below step in either
+// direction, unless Held is 0.
 func (m *Messages) Change(step int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// message is one of gRPC that says it has length bytes, and have of these.
+// message returns a gRPC message that announces length bytes and has `have` of them.
 func message(length, have int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(length)), make([]byte, have)...)
 }
@@ -28,15 +28,15 @@ func newClient() *client {
 	return c
 }
 
-// read gives m what the client wrote, in parts of at most this size.
+// read passes the client's bytes to m, in parts of at most this size.
 func (c *client) read(m *Messages, part int) {
 	for c.Len() > 0 {
 		m.Read(c.Next(1 + rand.IntN(part)))
 	}
 }
 
-// What is held is what has come of messages that are not complete, in whatever parts it is read and with whatever padding, on several
-// streams, and until these end.
+// Held counts the bytes of incomplete messages, whatever the sizes of the reads and the padding, on several streams,
+// until the messages end.
 func TestHeld(t *testing.T) {
 	for _, part := range []int{1, 3, 100, 1 << 20} {
 		m, c := &Messages{}, newClient()
@@ -81,7 +81,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// A message that says it is too large is told as soon as it has said so; one that is complete as well, once.
+// A message that announces too many bytes is reported once its length was read. A complete message is reported once.
 func TestLimitAndComplete(t *testing.T) {
 	m, c := &Messages{}, newClient()
 	large, complete := 0, 0
@@ -103,7 +103,7 @@ func TestLimitAndComplete(t *testing.T) {
 	}
 }
 
-// Changes are told in steps, and when nothing is held.
+// Changes are reported in steps, and when no bytes are held.
 func TestChange(t *testing.T) {
 	m, c := &Messages{}, newClient()
 	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}, EndHeaders: true})
@@ -143,7 +143,8 @@ func TestLists(t *testing.T) {
 	want("the next", 2, 7)
 }
 
-// Each frame is a unit of work, each call that is begun many, also one that is reset at once, and its headers by their length; what was told counts no more.
+// Each frame costs one unit of work; each begun call costs many, also one that is reset at once, and its headers cost
+// by their length. Reported work does not count again.
 func TestWork(t *testing.T) {
 	m, c := &Messages{}, newClient()
 	if c.read(m, 10); m.Work(2) != 0 || m.Work(1) != 1 || m.Work(1) != 0 { // SETTINGS

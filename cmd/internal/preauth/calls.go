@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// tap refuses calls of unauthenticated connections before anything is made for them, and has messages of the others counted. It is
-// called for one call of a connection after the other (gRPC).
+// tap refuses calls of unauthenticated connections before gRPC allocates anything for them, and counts the messages of
+// all others. gRPC calls it for one call of a connection after the other.
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	c := connOf(ctx)
 	if c == nil {
@@ -22,7 +22,7 @@ func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, err
 	return l.count(ctx, c, call.FullMethodName), nil
 }
 
-// unproven is why a call is refused of a connection on which no credential was accepted; nil: it is not, or one was.
+// unproven returns the error for a call beyond the limits on a connection without an accepted credential; else nil.
 func (l *Limiter) unproven(c *conn, call *tap.Info) error {
 	if c.shown.Load() {
 		return nil
@@ -39,7 +39,7 @@ func (l *Limiter) unproven(c *conn, call *tap.Info) error {
 	return nil
 }
 
-// headerBytes is some of the memory that headers take: their texts, and 64 bytes for each.
+// headerBytes returns the approximate memory of headers: the bytes of their texts, and 64 for each.
 func headerBytes(all metadata.MD) (n int) {
 	for name, values := range all {
 		n += len(name)

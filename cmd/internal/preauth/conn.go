@@ -13,47 +13,47 @@ import (
 	"navarch.io/navarch/cmd/internal/sources"
 )
 
-// conn is one connection. It is unauthenticated until Authenticated is called for it.
+// conn is one connection. It is unauthenticated until Authenticated is called for one of its calls.
 type conn struct {
 	net.Conn
 	of      *Limiter
 	address *address
 	entry   *sources.Entry
-	shared  bool          // its source is
-	began   int64         // when it was given its place; unix nanoseconds
+	shared  bool          // its source is in Limits.Shared
+	began   int64         // the time at which it got its place; Unix nanoseconds
 	least   int           // bytes that wake its reader; 0: any number (wakes)
-	gone    chan struct{} // closed with it
+	gone    chan struct{} // closed when the connection closes
 
-	shown   atomic.Bool   // a credential was
-	known   chan struct{} // closed when it was
-	read    atomic.Int64  // bytes, until then
+	shown   atomic.Bool   // a credential was accepted
+	known   chan struct{} // closed when a credential was accepted
+	read    atomic.Int64  // bytes before a credential
 	working atomic.Bool   // a step of its handshake is computed, or waits for its turn
-	step    atomic.Int64  // when its client came to the end of the last step of its handshake; unix nanoseconds, 0: of none
-	calls   atomic.Int32  // until then
-	headers atomic.Int64  // bytes of these
+	step    atomic.Int64  // end of the last step of its handshake; Unix nanoseconds, 0: no step ended yet
+	calls   atomic.Int32  // calls before a credential
+	headers atomic.Int64  // bytes of the headers of these calls
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	deadline *time.Timer
 	ended    bool
-	lost     bool   // its place was given away
-	assigned bool   // it has a holder
-	holder   Holder // nil: it has none yet, or is to be told nothing
+	lost     bool   // another connection got its place
+	assigned bool   // Assign was called for it
+	holder   Holder // nil: it has no holder yet, or its holder does not count
 
-	messages partial.Messages // that its client has begun
+	messages partial.Messages // incomplete messages of its client
 }
 
-// begin starts the time in which a credential has to be shown.
+// begin starts the time limit for the first credential.
 func (c *conn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended { // others may have displaced it
+	if !c.ended { // not yet displaced by another connection
 		c.wakes(headerSize)
 		c.deadline = time.AfterFunc(c.of.limits.Credential, func() { c.end(tooLate) })
 	}
 }
 
-// Read implements net.Conn. What may not be read without a credential stays in the kernel until one was shown: a call whose headers
-// are here may have it.
+// Read implements net.Conn. Bytes beyond the limits stay in the kernel until a credential is accepted, because a call
+// whose headers have arrived may contain one.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.shown.Load() {
 		return c.Conn.Read(b)
@@ -70,7 +70,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. What is written after it has ended is not sent, TLS's close_notify above all, which would be the end to its client (Close).
+// Write implements net.Conn. After the connection has ended, writes are discarded. Otherwise the client would receive
+// TLS's close_notify and see the end before Close wants it to.
 func (c *conn) Write(b []byte) (int, error) {
 	if !c.shown.Load() {
 		select {
@@ -82,9 +83,10 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// await waits for a credential that may have come with what was read, for a while: that is verified in milliseconds, unless its
-// issuer's keys have to be fetched. Else the connection ends for a reason. A client that has begun no call, for its list of headers has no end
-// or is longer than gRPC takes, is not waited for: gRPC asks for more only once it has handled what it read.
+// await waits for the verification of a credential that the bytes read so far may contain, up to Limiter.await.
+// Verification takes milliseconds, unless the issuer's keys have to be fetched. Without a credential the connection
+// ends for reason why. A client that has not begun a call, because its header list is unfinished or too long for gRPC,
+// gets no wait: gRPC reads on only after it has handled the bytes that it read.
 func (c *conn) await(why reason) error {
 	if c.calls.Load() == 0 {
 		c.end(why)
@@ -102,13 +104,14 @@ func (c *conn) await(why reason) error {
 	return net.ErrClosed
 }
 
-// RemoteAddr implements net.Conn: an address from which gRPC's calls find the connection.
+// RemoteAddr implements net.Conn. gRPC passes the address to calls, which find the connection by it.
 func (c *conn) RemoteAddr() net.Addr { return c.address }
 
-// Busy implements sources.Holder: its handshake is being worked on, or its client came to the end of a step of it of late. One of a
-// shared source is busy from its beginning for a while, because others wait for its place instead of being refused. That while does not begin
-// again with each step: whoever waits there waits until as many connections have had theirs as came before. Bytes alone are no progress: they may
-// come one by one. Those that came later have begun later, so they are busy for the same reason.
+// Busy implements sources.Holder. A connection is busy while a step of its handshake is computed, and for
+// Limits.Progress after each step; single bytes are no progress. A connection of a shared source is also busy for a
+// fixed time from its beginning, because others wait for its place. That time does not restart with each step, so a
+// waiting connection waits at most for the connections before it. younger is true in that time: connections that came
+// later began later.
 func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
 		return since != 0 && now.Sub(time.Unix(0, since)) < patience
@@ -119,7 +122,7 @@ func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	return c.working.Load() || within(c.step.Load(), c.of.limits.Progress), false
 }
 
-// enter finds a place for it; false: there is none.
+// enter gets a place for the connection; false: there is no place.
 func (c *conn) enter() bool {
 	c.began = time.Now().UnixNano()
 	lost, ok := c.of.ledger.Enter(c.entry)
@@ -129,7 +132,8 @@ func (c *conn) enter() bool {
 	return ok
 }
 
-// lose closes it where its place was given away: at once, whatever is kept of a place (keeps), since it is counted no more.
+// lose closes the connection after the ledger assigned its place to another one. It closes at once, without the delay
+// of keeps, because the ledger no longer counts it.
 func (c *conn) lose() {
 	c.mu.Lock()
 	ended := c.ended
@@ -142,7 +146,7 @@ func (c *conn) lose() {
 	c.end(displaced)
 }
 
-// authenticated takes it out of the unauthenticated ones.
+// authenticated removes the connection from the unauthenticated ones.
 func (c *conn) authenticated() {
 	if c.shown.Load() {
 		return
@@ -160,7 +164,7 @@ func (c *conn) authenticated() {
 	c.free()
 }
 
-// end closes it for a reason, unless it has shown a credential.
+// end closes the connection for a reason, unless a credential was accepted on it.
 func (c *conn) end(why reason) {
 	c.mu.Lock()
 	first := !c.ended && !c.shown.Load()
@@ -169,11 +173,11 @@ func (c *conn) end(why reason) {
 		return
 	}
 	c.of.refuse(why, c)
-	_ = c.Close() // its client sees that it ended
+	_ = c.Close() // the client sees the end
 }
 
-// Close implements net.Conn. Where its place is kept (keeps) its client sees the end when the place is free, not before: it would come again meanwhile, and
-// wait for a place beside the one that it has. What was written is sent at once.
+// Close implements net.Conn. If the place is kept for a while (keeps), the client sees the end only when the place is
+// free. Otherwise it would reconnect meanwhile and wait for a second place. Bytes that were written are sent at once.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,27 +205,31 @@ func (c *conn) Close() error {
 		c.free()
 		_ = c.Conn.Close()
 	})
-	return c.Conn.SetDeadline(past) // whoever reads or writes is done
+	return c.Conn.SetDeadline(past) // ends pending reads and writes
 }
 
-// past is a time that is over.
+// past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// Assign counts a connection for its holder, who has shown a credential on it. It is called once for each connection; end, from any
-// goroutine, closes that. An error says that the holder has too many.
+// Assign registers a connection with the holder of its credential. It is called once for each connection. end closes
+// the connection and may be called from any goroutine. The error reports that the holder has too many connections.
 type Assign func(end func()) (Holder, error)
 
-// Holder is told what one connection of it keeps; budget.Entry is one. The connection waits for its methods.
+// Holder receives the costs of one authenticated connection; budget.Entry implements it. The connection blocks during a
+// call of its methods.
 type Holder interface {
-	// Hold counts bytes of messages that are not complete; negative: there are fewer. It may end connections, this one among them.
+	// Hold adds a number of bytes of incomplete messages; a negative number removes them. It may close connections, this
+	// one included.
 	Hold(bytes int)
-	// Work counts what handling frames of it costs, in units of about a microsecond, and says for how long no more of it may be read; 0: it may.
+	// Work adds the cost of handling frames, in units of about a microsecond. It returns the time for which the connection
+	// must not be read; 0: no pause.
 	Work(units int) (wait time.Duration)
-	// Leave is called when the connection is closed.
+	// Leave is called once the connection is closed.
 	Leave()
 }
 
-// assign has a holder count it, unless one does. nil: it is nobody's.
+// assign registers the connection with a holder, unless it has one. A nil function means no holder. The error is that
+// of Assign.
 func (c *conn) assign(assign Assign) error {
 	c.mu.Lock()
 	if assign == nil || c.assigned || c.ended {
@@ -244,9 +252,9 @@ func (c *conn) assign(assign Assign) error {
 	return err
 }
 
-// keeps is for how long its place is kept once it has ended: until others could have taken it, had it stayed (Busy), so that clients that end their
-// connections early, or are refused early, have no more handshakes computed than those that stay. Of a connection for which nothing was computed the place
-// is free at once.
+// keeps returns the time for which the place stays occupied after the connection ended: until another connection could
+// have displaced it (Busy). So clients that end their connections early, or are refused early, do not have more
+// handshakes computed than clients that stay. The place of a connection without any computation is free at once.
 func (c *conn) keeps() time.Duration {
 	step := c.step.Load()
 	if step == 0 {
@@ -259,22 +267,22 @@ func (c *conn) keeps() time.Duration {
 	return time.Until(until)
 }
 
-// free gives its place back, and lets somebody in who waits for room.
+// free frees the place and signals that to the listener's waiting connections.
 func (c *conn) free() {
 	c.of.ledger.Leave(c.entry)
 	select {
 	case c.of.left <- struct{}{}:
-	default: // that somebody has left is said already
+	default: // a signal is already pending
 	}
 }
 
-// address is a peer's address from which its connection is found: gRPC hands it through to calls.
+// address is a peer's address with a reference to its connection; gRPC passes it to calls.
 type address struct {
 	net.Addr
 	conn *conn
 }
 
-// connOf returns the connection of a call; nil: it was not accepted by a listener of a Limiter.
+// connOf returns the connection of a call; nil if no Limiter's listener accepted it.
 func connOf(ctx context.Context) *conn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -283,7 +291,7 @@ func connOf(ctx context.Context) *conn {
 	return behind(p.Addr)
 }
 
-// behind is the connection of an address, which may be wrapped (push/serve does).
+// behind returns the connection of an address, which may be wrapped (push/serve does so).
 func behind(a net.Addr) *conn {
 	for a != nil {
 		if own, is := a.(*address); is {
@@ -298,9 +306,10 @@ func behind(a net.Addr) *conn {
 	return nil
 }
 
-// Authenticated says that a call's caller has shown a credential that is accepted, or needs none there. Its connection counts no
-// more from then on; assign has its holder count it (nil: it is nobody's). The error is assign's. What came through no Limiter is left
-// alone.
+// Authenticated marks the connection of a call as authenticated: its caller has shown an accepted credential, or needs
+// none. From then on the limits of unauthenticated connections no longer apply, and assign registers the connection
+// with its holder (nil: it has no holder). The error is that of assign. A connection that no Limiter accepted is left
+// unchanged.
 func Authenticated(ctx context.Context, assign Assign) error {
 	c := connOf(ctx)
 	if c == nil {

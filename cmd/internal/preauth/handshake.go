@@ -15,10 +15,13 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Credentials bounds the handshakes of inner: TLS, or none, on plain text. A connection whose client certificate was verified and is
-// admitted counts as authenticated from then on, where its holder has room for it, which Assign says; admits nil: by calls alone.
-// Clients whose handshake fails are logged, a sample. Messages of clients are counted from then on.
-func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool)) credentials.TransportCredentials {
+// Credentials limits the handshakes of inner, which speaks TLS or plain text. A connection with a verified client
+// certificate counts as authenticated if admits accepts it and its holder has room (Assign). With a nil admits only
+// calls authenticate connections. Failed handshakes are logged at a limited rate. From the handshake on, messages of
+// the client are counted.
+func (l *Limiter) Credentials(
+	inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool),
+) credentials.TransportCredentials {
 	return handshakes{inner, l, admits}
 }
 
@@ -28,7 +31,7 @@ type handshakes struct {
 	admits  func(tls.ConnectionState, net.Addr) (Assign, bool)
 }
 
-// ServerHandshake implements credentials.TransportCredentials. A handshake that fails is said here, and io.EOF to gRPC.
+// ServerHandshake implements credentials.TransportCredentials. It logs a failed handshake and returns io.EOF for it.
 func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := behind(raw.RemoteAddr())
 	if c == nil {
@@ -41,7 +44,8 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		h.limiter.clients.Warn("TLS handshake failed", cause, obs.KeyPeer, raw.RemoteAddr().String(), obs.KeyError, err)
 	}
 	if err != nil {
-		return nil, nil, io.EOF // by which gRPC closes the connection without a text of its own, which others would have it make by the thousand
+		// gRPC closes the connection after io.EOF without logging, so that clients cannot cause thousands of log lines
+		return nil, nil, io.EOF
 	}
 	t, is := info.(credentials.TLSInfo)
 	if is {
@@ -60,8 +64,8 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
 }
 
-// steps is a connection during its handshake: there is a turn for all that is computed, and none while it waits for its client; a handshake that
-// began goes before others of its source.
+// steps is a connection during its handshake. It has a turn for each computation, and no turn while it waits for its
+// client. A handshake that has begun precedes others of its source.
 type steps struct {
 	net.Conn
 	of    *conn
@@ -90,7 +94,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. The first is the answer to all of the client's first message.
+// Write implements net.Conn. The first write is the complete answer to the client's first message.
 func (s *steps) Write(b []byte) (int, error) {
 	if !s.over && s.of.step.Load() == 0 {
 		s.of.step.Store(time.Now().UnixNano())
@@ -98,7 +102,7 @@ func (s *steps) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// pause ends the turn, if there is one.
+// pause ends the current turn, if there is one.
 func (s *steps) pause() {
 	if s.turn {
 		s.turn = false
@@ -114,8 +118,8 @@ func (s *steps) done() {
 	s.pause()
 }
 
-// handshakeFault is the cause under which a failed handshake is logged; empty: it did not fail, or the client went or said
-// nothing, as load balancers do that try a port.
+// handshakeFault returns the cause under which a failed handshake is logged. It is empty if the handshake succeeded, or
+// if the client left without a message, as load balancers do that probe a port.
 func handshakeFault(err error) string {
 	var remote *net.OpError
 	switch {

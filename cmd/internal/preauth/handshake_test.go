@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A handshake that fails for the client's fault is logged by its cause, and one of which the client says nothing is not.
+// A handshake that fails by the client's fault is logged by its cause; one with a silent client is not logged.
 func TestFailedHandshakesAreLogged(t *testing.T) {
 	foreign, _ := pair(t)
 	for cause, client := range map[string]func(*harness, net.Conn){
@@ -49,7 +49,8 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 	}
 }
 
-// A place of a shared source is kept for a fifth of the time for a credential, and not for longer because of a handshake that ended meanwhile.
+// A place of a shared source is kept for a fifth of the time for a credential, and not for longer because of a
+// handshake that ended meanwhile.
 func TestPlaceInASharedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server := net.Pipe()
@@ -70,9 +71,10 @@ func TestPlaceInASharedSource(t *testing.T) {
 	})
 }
 
-// Whoever ends a connection early has no more handshakes computed than who stays: its place is free when it could have been taken. Whose connection is ended
-// early sees so then, or it would wait for another place beside this one. A connection
-// for which nothing was computed, as that of a load balancer that tries the port, gives it back at once, and so does one that shows a credential.
+// A client that ends connections early does not get more handshakes computed than one that stays: its place becomes
+// free only when another connection could have displaced it. The client sees the end of a connection only then, so that
+// it does not wait for a second place. Two kinds of connections free their place at once: those without any
+// computation, like that of a load balancer that probes the port, and those with an accepted credential.
 func TestPlaceOfWhoEndsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -124,7 +126,7 @@ func busy(c *conn) bool {
 	return is
 }
 
-// What a connection without a credential may have where nothing else is said: the figures of deploy/docs/security.md.
+// The default limits of a connection without a credential are the figures of deploy/docs/security.md.
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{Total: 512, PerSource: 128, Known: 32, Waiting: 4096, Credential: 10 * time.Second, Progress: 250 * time.Millisecond,
 		Bytes: 32 << 10, Frames: 64, List: 12 << 10, Calls: 16, Headers: 32 << 10, First: 10 * time.Second}

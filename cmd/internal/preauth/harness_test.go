@@ -33,7 +33,7 @@ import (
 
 const patience = 30 * time.Second
 
-// pair is a certificate that signs itself.
+// pair returns a self-signed certificate, and the pool with it.
 func pair(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -66,7 +66,8 @@ type harness struct {
 	assign  Assign // of connections with the certificate
 }
 
-// The methods: gRPC reads the request of the first before its handler is called; the second says who calls, and reads then.
+// The methods. gRPC reads the request of the first before its handler runs; the second authenticates the caller, and
+// then reads.
 const (
 	anybody = "/test/Anybody"
 	checked = "/test/Checked"
@@ -133,7 +134,7 @@ func start(t *testing.T, limits Limits) *harness {
 	return w
 }
 
-// raw is a TCP connection from one of this machine's addresses.
+// raw opens a TCP connection from one of this machine's addresses.
 func (w *harness) raw(from string) net.Conn {
 	w.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
@@ -152,7 +153,7 @@ func (w *harness) tls() *tls.Config {
 	return &tls.Config{RootCAs: w.roots, ServerName: "localhost", NextProtos: []string{"h2"}}
 }
 
-// hello is what a client says first in a TLS handshake.
+// hello returns the first message of a client in a TLS handshake.
 func (w *harness) hello() []byte {
 	one, other := net.Pipe()
 	defer one.Close()
@@ -174,7 +175,7 @@ func (w *harness) ended(what string, c net.Conn) {
 	}
 }
 
-// open says whether a connection is still open; the server says nothing on it.
+// open reports whether a connection on which the server sends nothing is still open.
 func (w *harness) open(c net.Conn) bool {
 	w.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
@@ -185,7 +186,8 @@ func (w *harness) open(c net.Conn) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// client is a gRPC client from one of this machine's addresses; with the certificate where certified is true.
+// client returns a gRPC client that connects from one of this machine's addresses, with the certificate if certified is
+// true.
 func (w *harness) client(from string, certified bool) *grpc.ClientConn {
 	w.t.Helper()
 	conf := w.tls()
@@ -202,7 +204,7 @@ func (w *harness) client(from string, certified bool) *grpc.ClientConn {
 	return conn
 }
 
-// ask sends so many bytes to Checked, with this token.
+// ask sends `size` bytes to Checked, with this token.
 func ask(ctx context.Context, conn *grpc.ClientConn, token string, size int) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "authorization", token), patience)
 	defer cancel()
@@ -281,7 +283,8 @@ func (c *http2Client) call(method string, more ...hpack.HeaderField) (stream uin
 	return stream
 }
 
-// answer is how a call ends: its grpc-status, or the name of the error code that it was reset with, or why the connection ended.
+// answer returns the end of a call: its grpc-status, the name of the error code of its reset, or the reason why the
+// connection ended.
 func (c *http2Client) answer(stream uint32) string {
 	for {
 		f, err := c.ReadFrame()

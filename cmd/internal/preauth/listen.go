@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Listen wraps the address's listener. Its Accept gives connections that have a place.
+// Listen wraps the listener of the limiter's address. Accept of the result returns only connections that occupy a place
+// of the limiter. Close of the result also closes the connections that wait for a place.
 func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	b := &listener{Listener: inner, limiter: l, come: make(chan *conn), served: make(chan accepted), closed: make(chan struct{})}
 	go b.accept()
@@ -19,12 +20,13 @@ func (l *Limiter) Listen(inner net.Listener) net.Listener {
 type listener struct {
 	net.Listener
 	limiter *Limiter
-	come    chan *conn    // that want a place
-	served  chan accepted // to Accept
+	come    chan *conn    // connections that need a place
+	served  chan accepted // results for Accept
 	closed  chan struct{}
 	once    sync.Once
 }
 
+// accepted is one result of Accept.
 type accepted struct {
 	conn *conn
 	err  error
@@ -49,12 +51,12 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// accept takes connections from the kernel.
+// accept accepts connections from the kernel and passes them to admit.
 func (l *listener) accept() {
 	for {
 		inner, err := l.Listener.Accept()
 		if err != nil {
-			if !l.give(accepted{err: err}) || errors.Is(err, net.ErrClosed) {
+			if !l.deliver(accepted{err: err}) || errors.Is(err, net.ErrClosed) {
 				return
 			}
 			continue
@@ -69,8 +71,8 @@ func (l *listener) accept() {
 	}
 }
 
-// give hands something to Accept; false: the listener was closed.
-func (l *listener) give(a accepted) bool {
+// deliver passes a result to Accept. It returns false if the listener is closed.
+func (l *listener) deliver(a accepted) bool {
 	select {
 	case l.served <- a:
 		return true
@@ -79,11 +81,13 @@ func (l *listener) give(a accepted) bool {
 	}
 }
 
-// admit gives connections their places. Those of shared sources that find none wait for one, in the order in which they came.
+// admit assigns places to connections. Without a free place, connections of shared sources wait in the order of their
+// arrival, at most Limits.Waiting of them, and all other connections are closed.
 func (l *listener) admit() {
 	var wait []*conn
-	of := map[netip.Prefix]int{}                                         // how many wait, by source
-	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond)) // who makes no progress may lose its place meanwhile
+	of := map[netip.Prefix]int{} // waiting connections by source
+	// A waiting connection may displace a client without progress, which no event reports: enter is tried at each tick.
+	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond))
 	defer again.Stop()
 	for {
 		var tick <-chan time.Time
@@ -93,14 +97,14 @@ func (l *listener) admit() {
 		select {
 		case c := <-l.come:
 			switch {
-			case of[c.entry.Source()] == 0 && c.enter(): // behind those of its source that wait
+			case of[c.entry.Source()] == 0 && c.enter(): // not before a waiting connection of its source
 				l.serve(c)
 			case c.shared && len(wait) < l.limiter.limits.Waiting:
 				wait = append(wait, c)
 				of[c.entry.Source()]++
 			default:
 				l.limiter.refuse(noRoom, c)
-				c.Conn.Close() // its client sees that it ended
+				c.Conn.Close() // the client sees the end
 			}
 		case <-l.limiter.left:
 		case <-tick:
@@ -124,14 +128,15 @@ func (l *listener) admit() {
 	}
 }
 
+// serve starts the time limit of a connection and passes it to Accept.
 func (l *listener) serve(c *conn) {
 	c.begin()
-	if !l.give(accepted{conn: c}) {
+	if !l.deliver(accepted{conn: c}) {
 		c.Close()
 	}
 }
 
-// conn makes one of what was accepted. It has no place yet.
+// conn wraps an accepted connection. It has no place yet.
 func (l *Limiter) conn(inner net.Conn) *conn {
 	c := &conn{Conn: inner, of: l, gone: make(chan struct{}), known: make(chan struct{})}
 	c.address = &address{Addr: inner.RemoteAddr(), conn: c}

@@ -13,35 +13,37 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// following is a connection whose client's bytes are followed, as gRPC reads them.
+// following is a connection whose frames are counted as gRPC reads them.
 type following struct {
 	net.Conn
 	of *conn
 }
 
-// holdStep is how many bytes a connection may keep of messages before its holder is told, and by how much these change until it is again:
-// acknowledgements and certificate requests cost nobody's lock.
+// holdStep is the least change, in bytes, of incomplete messages that is reported to the holder. Acknowledgements and
+// certificate requests stay below it and never take the holder's lock.
 const holdStep = 64 << 10
 
-// workStep is in what portions the holder is told what frames cost, as partial.Messages.Work has it: some acknowledgements, or a few calls.
+// workStep is the least cost of frames that is reported to the holder, in the units of partial.Messages.Work: that of
+// some acknowledgements, or of a few calls.
 const workStep = 256
 
-// Read implements net.Conn. What follows too many frames stays unread until a credential was shown, as what follows too many bytes (conn.Read), and so
-// do lists of headers that are too long, of which the first frame says so, and those that follow one of which gRPC made no call. A compressed
-// message is not given to gRPC at all, with a credential or without one: it has the decompressors that any of our dependencies registers, and makes up to
-// a thousand times the bytes of it before anybody is asked.
+// Read implements net.Conn. Before a credential, three kinds of bytes stay in the kernel: those after too many frames,
+// header lists that are too long by their first frame, and the bytes after a header list that began no call. A
+// compressed message closes the connection, with or without a credential. gRPC would decompress it with any
+// decompressor that a dependency registers, to a thousand times its size, before a handler runs.
 func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
 	f.of.hold()
-	if err := f.of.rest(); err != nil {
+	if err := f.of.throttle(); err != nil {
 		return 0, err
 	}
 	if f.of.messages.Compressed() {
 		obs.Bounded.WithLabelValues("messages").Inc()
-		f.of.of.clients.Warn("a connection was closed because a message on it is compressed: no compressed messages are taken", "compressed", obs.KeyPeer,
+		f.of.of.clients.Warn("a connection was closed because a message on it is compressed: no compressed messages are taken",
+			"compressed", obs.KeyPeer,
 			f.of.Conn.RemoteAddr().String())
-		_ = f.of.Close() // its client sees that it ended
+		_ = f.of.Close() // the client sees the end
 		return 0, net.ErrClosed
 	}
 	if why := f.of.excess(); why != "" {
@@ -52,8 +54,9 @@ func (f following) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// uncompressed has a stream's answers sent as they are, also where its client's headers say that its messages are compressed: gRPC answers in the same encoding
-// (https://github.com/grpc/grpc/blob/master/doc/compression.md), and what is sent to thousands of streams is compressed for each.
+// uncompressed sends the responses of a stream uncompressed, even if the client's headers announce compressed messages.
+// gRPC would answer in the same encoding (https://github.com/grpc/grpc/blob/master/doc/compression.md), and compress a
+// response separately for each of thousands of streams.
 func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
 		return err
@@ -61,7 +64,7 @@ func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, n
 	return next(srv, stream)
 }
 
-// excess is what a client without a credential has sent too much of; empty: of nothing.
+// excess returns the limit that a client without a credential has exceeded; empty: none of them.
 func (c *conn) excess() reason {
 	if c.shown.Load() {
 		return ""
@@ -75,7 +78,7 @@ func (c *conn) excess() reason {
 	return ""
 }
 
-// hold tells the holder what the connection keeps of messages. There is none before a credential, and nothing to tell: Limits.Bytes.
+// hold reports the bytes of incomplete messages to the holder. Before a credential Limits.Bytes applies instead.
 func (c *conn) hold() {
 	if change := c.messages.Change(holdStep); change != 0 {
 		c.mu.Lock()
@@ -87,9 +90,9 @@ func (c *conn) hold() {
 	}
 }
 
-// rest waits where the holder's frames cost more than they may: what follows stays unread meanwhile, and a client that goes on sending waits for TCP.
-// Calls that are begun and reset at once, and frames of a few bytes, are handled without end otherwise (CVE-2023-44487).
-func (c *conn) rest() error {
+// throttle waits if the cost of the holder's frames exceeds its budget. Further bytes stay unread meanwhile, and TCP
+// slows the client down. This limits calls that are begun and reset at once (CVE-2023-44487), and tiny frames.
+func (c *conn) throttle() error {
 	work := c.messages.Work(workStep)
 	if work == 0 {
 		return nil
@@ -115,8 +118,8 @@ func (c *conn) rest() error {
 	}
 }
 
-// count follows the messages of a call, and ends it where one is larger than those of its method may be, or where the first does not
-// come in time: gRPC answers Canceled, the log says why.
+// count counts the messages of a call. It ends a call with a message above its method's limit, or whose first message
+// is late: the client gets Canceled, and the log has the reason.
 func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Context {
 	call := &partial.Call{}
 	if l.limits.Message != nil {
@@ -126,7 +129,8 @@ func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Con
 		limited, cancel := context.WithCancel(ctx)
 		end := func(why string, err error) {
 			obs.Bounded.WithLabelValues("messages").Inc()
-			l.clients.Warn("a call was ended because of its messages", why, obs.KeyPeer, c.Conn.RemoteAddr().String(), "method", method, obs.KeyError, err)
+			l.clients.Warn("a call was ended because of its messages",
+				why, obs.KeyPeer, c.Conn.RemoteAddr().String(), "method", method, obs.KeyError, err)
 			cancel()
 		}
 		late := time.AfterFunc(l.limits.First, func() {
@@ -141,7 +145,7 @@ func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Con
 		ctx = limited
 	}
 	c.messages.Begin(call)
-	context.AfterFunc(ctx, func() { // gRPC ends it with the call
+	context.AfterFunc(ctx, func() { // gRPC ends ctx with the call
 		c.messages.End(call)
 		c.hold()
 	})

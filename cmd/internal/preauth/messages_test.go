@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A call ends whose message says that it is larger than those of its method may be, before it has come, and one whose first message does
-// not come in time, be its request read before its handler is called or by that. Later messages may take their time.
+// A call ends when its message announces more bytes than its method permits, before the bytes arrive, and when its
+// first message is late, whether gRPC or the handler reads the request. Later messages have no time limit.
 func TestMessagesOfCalls(t *testing.T) {
 	const canceled = "1"
 	good := hpack.HeaderField{Name: "authorization", Value: "good"}
@@ -46,7 +46,7 @@ func TestMessagesOfCalls(t *testing.T) {
 	stream, late := c.call(checked, good), uint32(0)
 	_ = c.WriteData(stream, false, make([]byte, 5))
 	late = c.call(checked, good)
-	if got := c.answer(late); got != canceled { // that is later than First
+	if got := c.answer(late); got != canceled { // after First
 		t.Errorf("no message: %s", got)
 	}
 	_ = c.WriteData(stream, true, make([]byte, 5))
@@ -55,8 +55,9 @@ func TestMessagesOfCalls(t *testing.T) {
 	}
 }
 
-// Nothing is decompressed that a client sends, with a credential or without one, nor compressed that it is sent: the connection ends whose message is compressed, and a
-// client that says that it compresses, and does not, is answered without.
+// Messages of clients are not decompressed, with a credential or without one, and responses are not compressed. A
+// compressed message ends the connection, and a client that announces compression without using it gets uncompressed
+// responses.
 func TestNothingIsCompressed(t *testing.T) {
 	w := start(t, Limits{})
 	packed := hpack.HeaderField{Name: "grpc-encoding", Value: gzip.Name}
@@ -97,13 +98,14 @@ func TestNothingIsCompressed(t *testing.T) {
 	}
 }
 
-// Who has sent all that may be sent without a credential, in lists of headers that are longer than gRPC takes, has begun no call whose credential is
-// being verified: its connection, and the memory that it has, go at once.
+// A client without a credential sends the maximum in header lists that are longer than gRPC accepts. It has begun no
+// call whose credential is being verified, so its connection and memory are released at once.
 func TestBytesWithoutACall(t *testing.T) {
 	w := start(t, Limits{Credential: 24 * time.Hour}) // a quarter of it to verify a credential
 	c := w.http2("127.0.0.2")
 	for range 2 {
-		_ = c.call(checked, slices.Repeat([]hpack.HeaderField{{Name: "x", Value: strings.Repeat("~", 1<<10), Sensitive: true}}, 33)...) // it may have ended
+		// The call fails if the connection has ended.
+		_ = c.call(checked, slices.Repeat([]hpack.HeaderField{{Name: "x", Value: strings.Repeat("~", 1<<10), Sensitive: true}}, 33)...)
 	}
 	w.ended("lists of headers", c.conn)
 }
@@ -129,8 +131,8 @@ func (c *counting) Work(units int) time.Duration {
 	return c.wait
 }
 
-// What calls and frames of a connection cost is counted for its holder, also of calls that are reset at once, and where it says so what follows stays unread for a
-// while.
+// The cost of a connection's calls and frames is counted for its holder, also for calls that are reset at once. When
+// the holder requests it, further bytes stay unread for a while.
 func TestFramesOfAHolder(t *testing.T) {
 	w, h := start(t, Limits{}), &counting{most: 100 * 50, wait: time.Second}
 	w.assign = func(func()) (Holder, error) { return h, nil }
@@ -153,7 +155,8 @@ func TestFramesOfAHolder(t *testing.T) {
 	}
 }
 
-// A connection has a hundred calls at once, also with a credential: one more is refused, and has its place as soon as another has ended.
+// A connection has at most a hundred concurrent calls, also with a credential. A further call is refused, and one is
+// accepted as soon as another has ended.
 func TestCallsAtOnceAreBounded(t *testing.T) {
 	w := start(t, Limits{})
 	good := hpack.HeaderField{Name: "authorization", Value: "good"}
@@ -188,7 +191,8 @@ type keeping struct {
 
 func (k *keeping) Hold(change int) { k.changes <- change }
 
-// A holder is told what its connection keeps of messages from 64 KiB on, and when it keeps that no more.
+// A holder receives the number of bytes of its connection's incomplete messages from 64 KiB on, and again when they are
+// complete.
 func TestMessagesOfAHolder(t *testing.T) {
 	w, h := start(t, Limits{}), &keeping{changes: make(chan int, 100)}
 	w.assign = func(func()) (Holder, error) { return h, nil }

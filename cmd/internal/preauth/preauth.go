@@ -1,20 +1,21 @@
-// Package preauth limits what a connection of a gRPC address may cost before it has shown a credential: how many such connections there may
-// be, in all and from one source, for how long, what each may send and call, and whose handshake is computed next. It also limits how large a
-// message of a call may be, with or without a credential, and that nothing is compressed (issue 12, item 8). What else a connection may cost afterwards is for its Holder to
-// decide, which is told how many bytes of incomplete messages it has.
+// Package preauth limits the cost of connections of a gRPC address that have not shown a credential. It bounds the
+// number of such connections, in total and of one source, their duration, their bytes and their calls, and orders the
+// computation of their handshakes. It also bounds the size of a message of a call, with or without a credential, and
+// refuses compressed messages. The further cost of an authenticated connection is limited by its Holder, which receives
+// the number of bytes of incomplete messages.
 //
-// A connection counts as unauthenticated from Accept until a client certificate was admitted in its handshake, or until a call on
-// it was authenticated (Authenticated), whichever comes first.
+// A connection counts as unauthenticated from Accept until its handshake admits a client certificate, or until a call
+// on it is authenticated (Authenticated), whichever comes first.
 //
-// Owns: the connections of its listener until then.  Reads: addresses of peers, numbers of bytes.  Never: a credential; decides
-// who is admitted.
+// Owns: the connections of its listener until then. Reads: addresses of peers, numbers of bytes. Never: verifies a
+// credential; decides which callers are admitted.
 //
 // A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd
 // (cmd/navarchd/addresses.go). A call finds its connection by the peer's address, which push/serve wraps.
 // Callers.Authenticate and OfCalls (cmd/navarchd/callers) mark a connection as authenticated; from then on its only
-// limits are the header list and 100 streams at once. gRPC reads the message of a unary method before a handler can
-// authenticate the caller. So methods that need a credential are registered as streams (ca/serve/call.go), which are
-// the same on the wire.
+// limits are the header list and 100 concurrent streams. gRPC reads the message of a unary method before a handler can
+// authenticate the caller. Methods that need a credential are therefore registered as streams (ca/serve/call.go), which
+// are identical on the wire.
 package preauth
 
 import (
@@ -30,32 +31,34 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Limits of the unauthenticated connections of one address. A field that is zero stands for its default.
+// Limits are the limits of the unauthenticated connections of one address. A field that is zero has its default.
 type Limits struct {
-	Total     int // connections: 512
-	PerSource int // of one IPv4 address or one IPv6 /64: 128
-	Known     int // that a source keeps which has authenticated connections, whatever others do: 32
-	// Shared are ranges of gateways and NAT: each address in them may have Total. Where that is used up, new connections wait for
-	// the others, instead of being refused.
+	Total     int // connections: 512 by default
+	PerSource int // connections of one IPv4 address or one IPv6 /64: 128
+	Known     int // connections that a source with authenticated connections always keeps: 32
+	// Shared are address ranges of gateways and NAT: each address in them may have Total connections. When all places are
+	// occupied, its new connections wait for a place and are not refused.
 	Shared     []netip.Prefix
-	Waiting    int           // connections of shared sources that wait for a place, each a socket and nothing else: 4096
-	Credential time.Duration // from when a connection is served until a credential was shown: 10 s
-	// Progress is for how long one is not closed for another one of its source after each of the two steps of its handshake: 250 ms. One
-	// of a shared source is not within the first fifth of Credential either.
+	Waiting    int           // connections of shared sources that wait for a place, each of which costs one socket: 4096
+	Credential time.Duration // time from the first service of a connection until it shows a credential: 10 s
+	// Progress is the time after each of the two steps of a handshake in which the connection is not closed in favour of
+	// another of its source: 250 ms. A connection of a shared source is also protected for the first fifth of Credential.
 	Progress time.Duration
-	Bytes    int // that one may send, handshake and all: 32 KiB. A certificate and a token have some 20 KiB at most
-	Frames   int // of HTTP/2 that one may send: 64. Each costs a turn of its reader, however little it has; the call with the credential comes in the first ten
-	List     int // bytes of one list of headers, encoded: 12 KiB. A token has 8 KiB at most (attest.Config.MaxBytes)
-	Calls    int // that one may make: 16
-	Headers  int // bytes of headers of all these, 64 more for each header: 32 KiB
-	Steps    int // steps of TLS handshakes that are computed at once: one for each processor
-	// Message is how many bytes a message of a call of this method may have, with a credential too; the first must come in First then.
-	// 0, and nil: what the server takes, at any time.
+	Bytes    int // bytes sent on one connection, handshake included: 32 KiB. A certificate and a token have 20 KiB at most
+	// Frames are the HTTP/2 frames on one connection: 64. Each costs a step of its reader, however small it is. The call
+	// with the credential is among the first ten.
+	Frames  int
+	List    int // encoded bytes of one header list: 12 KiB. A token has 8 KiB at most (attest.Config.MaxBytes)
+	Calls   int // calls on one connection: 16
+	Headers int // bytes of headers of all these calls, plus 64 for each header: 32 KiB
+	Steps   int // steps of TLS handshakes that are computed at once: one for each processor
+	// Message returns the limit, in bytes, of a message of a call of this method, with or without a credential. The first
+	// message must arrive within First. 0 or a nil function: the limits of the gRPC server, and no time limit.
 	Message func(method string) int
 	First   time.Duration // 10 s
 }
 
-// Limits of all connections of an address, authenticated or not.
+// Limits of each connection of an address, with or without a credential.
 const (
 	maxHeaderList = 32 << 10 // bytes, as HTTP/2 counts them (SETTINGS_MAX_HEADER_LIST_SIZE)
 	maxStreams    = 100      // at once on one connection: proxies and tools have a few
@@ -76,13 +79,13 @@ func (l *Limits) fill() {
 	l.First = cmp.Or(l.First, 10*time.Second)
 }
 
-// reason is why a connection was closed, or not taken; a label of navarch_unauthenticated_refused_total.
+// reason is the reason why a connection or call was refused; a label of navarch_unauthenticated_refused_total.
 type reason string
 
 const (
-	displaced reason = "displaced"     // there was no room for another one
-	noRoom    reason = "no_room"       // there was none for it
-	tooLate   reason = "no_credential" // in time
+	displaced reason = "displaced"     // closed in favour of another connection
+	noRoom    reason = "no_room"       // all places are occupied
+	tooLate   reason = "no_credential" // no credential within Limits.Credential
 	tooMuch   reason = "too_many_bytes"
 	tooFine   reason = "too_many_frames"
 	tooLong   reason = "too_long_headers"
@@ -90,17 +93,17 @@ const (
 	headers   reason = "too_many_headers" // the call was refused
 )
 
-// Limiter keeps the limits of one address.
+// Limiter enforces the limits of one address. Make it with New.
 type Limiter struct {
 	limits  Limits
 	ledger  *sources.Ledger
-	line    *turns.Line // of steps of TLS handshakes: what is computed between one message of the client and the next
+	line    *turns.Line // orders steps of TLS handshakes: each step is the computation between two messages of the client
 	clients *obs.Sampled
-	left    chan struct{} // of one: somebody has
-	waiting atomic.Int64  // connections of shared sources that have no place yet
+	left    chan struct{} // capacity 1: a place became free
+	waiting atomic.Int64  // connections of shared sources that wait for a place
 }
 
-// New makes a Limiter. clients gets lines about what is refused.
+// New returns a Limiter. clients logs refusals at a limited rate.
 func New(l Limits, clients *obs.Sampled) *Limiter {
 	l.fill()
 	return &Limiter{
@@ -109,26 +112,26 @@ func New(l Limits, clients *obs.Sampled) *Limiter {
 	}
 }
 
-// Options are those of the grpc.Server that serves the address, beside its credentials.
+// Options returns the options of the grpc.Server that serves the address, except its credentials.
 func (l *Limiter) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap),
 		grpc.ReadBufferSize(0), // partial.Messages
 		grpc.ChainStreamInterceptor(uncompressed)}
 }
 
-// place is for how long a connection of a shared source has its place for certain.
+// place returns the time for which a connection of a shared source cannot lose its place.
 func (l *Limiter) place() time.Duration { return l.limits.Credential / 5 }
 
-// await is for how long it is worth waiting for a client whose connection stands.
+// await returns the longest wait for the verification of a credential.
 func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }
 
-// Open is how many unauthenticated connections are served.
+// Open returns the number of unauthenticated connections that are served.
 func (l *Limiter) Open() int { return l.ledger.Taken() }
 
-// Waiting is how many connections of shared sources wait to be served.
+// Waiting returns the number of connections of shared sources that wait for a place.
 func (l *Limiter) Waiting() int { return int(l.waiting.Load()) }
 
-// refuse counts and logs, a sample.
+// refuse counts a refusal and logs it at a limited rate.
 func (l *Limiter) refuse(why reason, c *conn) {
 	obs.UnauthenticatedRefused.WithLabelValues(string(why)).Inc()
 	l.clients.Warn("refused before a credential was shown", string(why), obs.KeyPeer, c.Conn.RemoteAddr().String())

@@ -22,8 +22,8 @@ import (
 
 const long = time.Hour // longer than a test
 
-// Connections of which nothing comes keep nobody out: neither who comes from elsewhere nor who comes from the same address, and
-// not one of them is kept for long.
+// Silent connections lock no client out, neither from elsewhere nor from the same address, and none of them stays open
+// for long.
 func TestSilentConnectionsLockNobodyOut(t *testing.T) {
 	w := start(t, Limits{Total: 24, PerSource: 8, Credential: long})
 	before := w.served("before", "127.0.0.2")
@@ -49,7 +49,7 @@ func TestSilentConnectionsLockNobodyOut(t *testing.T) {
 	}
 }
 
-// Nor do those whose handshake comes byte by byte and does not end.
+// Connections whose handshake arrives byte by byte and does not end lock no client out.
 func TestTricklesLockNobodyOut(t *testing.T) {
 	w := start(t, Limits{PerSource: 8, Progress: long, Credential: long})
 	hello := w.hello()
@@ -79,7 +79,7 @@ func TestTricklesLockNobodyOut(t *testing.T) {
 	all.Wait()
 }
 
-// Who begins a handshake and says no more has no turn: one turn is enough for all others.
+// A client that begins a handshake and then stays silent occupies no turn: one turn is enough for all others.
 func TestTurnsAreNotHeld(t *testing.T) {
 	w := start(t, Limits{Steps: 1, Credential: long})
 	hello := w.hello()
@@ -88,7 +88,7 @@ func TestTurnsAreNotHeld(t *testing.T) {
 		if _, err := c.Write(part); err != nil {
 			t.Fatal(err)
 		}
-		if len(part) == len(hello) { // it was answered
+		if len(part) == len(hello) { // the server answered
 			if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestTurnsAreNotHeld(t *testing.T) {
 	w.served("elsewhere", "127.0.0.9")
 }
 
-// A connection is closed at the end of its time, whatever it does beside showing a credential.
+// A connection without a credential is closed at the end of its time, whatever else its client sends.
 func TestCredentialInTime(t *testing.T) {
 	w := start(t, Limits{Credential: 4 * time.Second, Calls: 1 << 20, Bytes: 1 << 30, Headers: 1 << 30})
 	byToken, byCertificate := w.served("token", "127.0.0.2"), w.client("127.0.0.2", true)
@@ -135,7 +135,7 @@ func TestCredentialInTime(t *testing.T) {
 	}
 }
 
-// same says whether a client has its connection still, which is used.
+// same reports whether a client that uses its connection still has the same one.
 func same(t *testing.T, conn *grpc.ClientConn) bool {
 	t.Helper()
 	before := conn.GetState()
@@ -143,7 +143,7 @@ func same(t *testing.T, conn *grpc.ClientConn) bool {
 	return err == nil && before.String() == "READY"
 }
 
-// Header lists are bounded for everybody, and those of all calls of who has shown no credential together.
+// Header lists are limited for all clients, and without a credential also those of all calls together.
 func TestHeaders(t *testing.T) {
 	w := start(t, Limits{Credential: long, Bytes: 1 << 20})
 	fields := func(n, size int) (all []hpack.HeaderField) {
@@ -159,12 +159,12 @@ func TestHeaders(t *testing.T) {
 		next    string // of the second
 	}{
 		"a token":        {1, 8 << 10, unauthenticated, unauthenticated},
-		"much":           {8, 2 << 10, unauthenticated, exhausted}, // some 2 KiB as it is encoded
+		"much":           {8, 2 << 10, unauthenticated, exhausted}, // about 2 KiB encoded
 		"long":           {1, 20 << 10, hungUp, hungUp},
 		"many":           {600, 1, exhausted, exhausted},
 		"over the limit": {33, 1 << 10, over, hungUp},
 		"one over it":    {1, 33 << 10, hungUp, hungUp},
-		"a bomb":         {5000, 2000, over, hungUp}, // 10 MB: one entry of the table, a byte each
+		"a bomb":         {5000, 2000, over, hungUp}, // 10 MB decoded: one entry of the table, repeated with one byte each
 		"great ones":     {20, 16 << 10, hungUp, hungUp},
 	} {
 		conn := w.http2("127.0.0.2")
@@ -193,12 +193,13 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// What is sent without a credential is bounded, also where gRPC reads a message before anybody says who calls.
+// The bytes that a client may send without a credential are limited, also while gRPC reads a message before
+// authentication.
 func TestBytes(t *testing.T) {
 	w := start(t, Limits{Credential: 12 * time.Second}) // a quarter of it to verify a credential
 	c := w.http2("127.0.0.2")
 	stream := c.call(anybody)
-	if err := c.WriteData(stream, false, []byte{0, 0, 0x30, 0, 0}); err != nil { // 3 MiB will come: less than gRPC takes
+	if err := c.WriteData(stream, false, []byte{0, 0, 0x30, 0, 0}); err != nil { // announces 3 MiB, which gRPC would accept
 		t.Fatal(err)
 	}
 	for range 4 { // 64 KiB are in the window
@@ -211,7 +212,7 @@ func TestBytes(t *testing.T) {
 	if err := ask(t.Context(), w.client("127.0.0.2", false), "bad", 3<<20); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a great message on a stream, without a credential: %v", err)
 	}
-	if err := ask(t.Context(), w.client("127.0.0.2", false), "good", 3<<20); err != nil { // its first 64 KiB come before anybody knows
+	if err := ask(t.Context(), w.client("127.0.0.2", false), "good", 3<<20); err != nil { // its first 64 KiB arrive before the credential is verified
 		t.Errorf("a great message with a credential: %v", err)
 	}
 	if err := w.client("127.0.0.2", true).Invoke(t.Context(), anybody, &wrapperspb.BytesValue{Value: make([]byte, 3<<20)}, &wrapperspb.BytesValue{}); err != nil {
@@ -219,7 +220,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// Who has sent all that may be sent without a credential loses its place to others of its source.
+// A client that has sent the maximum without a credential loses its place to others of its source.
 func TestFullConnectionsLockNobodyOut(t *testing.T) {
 	w := start(t, Limits{PerSource: 4, Progress: time.Nanosecond, Credential: long})
 	for range 8 {
@@ -233,7 +234,7 @@ func TestFullConnectionsLockNobodyOut(t *testing.T) {
 	w.served("same address", "127.0.0.2")
 }
 
-// Calls without a credential are bounded, for each connection.
+// The number of calls without a credential is limited for each connection.
 func TestCalls(t *testing.T) {
 	w := start(t, Limits{Credential: long, Calls: 3})
 	conn := w.client("127.0.0.2", false)
@@ -270,7 +271,7 @@ func TestPingsAreBounded(t *testing.T) {
 	w.ended("pings", c.conn)
 }
 
-// A source that has authenticated connections has room for more of them, whoever else comes.
+// A source with authenticated connections gets places for more of them, whatever other sources do.
 func TestKnownSourcesHaveRoom(t *testing.T) {
 	w := start(t, Limits{Total: 16, PerSource: 16, Known: 4, Credential: long})
 	w.served("first", "127.0.0.2")
@@ -284,7 +285,7 @@ func TestKnownSourcesHaveRoom(t *testing.T) {
 	}
 }
 
-// What comes in frames of a few bytes is bounded, too: each of them costs the server a turn.
+// The number of tiny frames is limited too: each costs the server a step.
 func TestFrames(t *testing.T) {
 	w := start(t, Limits{Credential: 12 * time.Second}) // a quarter of it to verify a credential
 	c := w.http2("127.0.0.2")
@@ -296,21 +297,21 @@ func TestFrames(t *testing.T) {
 	if !strings.Contains(w.log.String(), "cause=too_many_frames") {
 		t.Errorf("log:\n%s", w.log)
 	}
-	called := w.http2("127.0.0.2") // its credential may be on its way: it is waited for
+	called := w.http2("127.0.0.2") // its credential may still arrive: the server waits for it
 	_ = called.call(anybody)
 	for range 200 {
 		_ = called.WriteWindowUpdate(0, 1)
 	}
 	w.ended("frames after a call", called.conn)
 	conn := w.served("elsewhere", "127.0.0.3")
-	for range 200 { // frames of who has shown a credential are not counted
+	for range 200 { // after a credential, frames are not counted
 		if err := ask(t.Context(), conn, "good", 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// A storm of good clients behind one address is served without one that fails.
+// In a storm of valid clients behind one address, every client is served.
 func TestStormOfGoodClients(t *testing.T) {
 	w := start(t, Limits{Total: 32, PerSource: 8, Credential: long, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	var all sync.WaitGroup
@@ -351,7 +352,7 @@ func TestCloseWhileWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	if _, err := first.Read(make([]byte, 1)); err != nil { // it is worked for
+	if _, err := first.Read(make([]byte, 1)); err != nil { // the server reads from it
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -365,7 +366,8 @@ func TestCloseWhileWaiting(t *testing.T) {
 	}
 }
 
-// Who loses its place to another source is closed at once, also where it had ended before and its place was kept for it: it is counted no more.
+// A connection that loses its place to another source is closed at once. This applies even if it had ended before, and
+// its place was kept: it no longer counts.
 func TestWhoLosesItsPlaceIsClosed(t *testing.T) {
 	w := start(t, Limits{Total: 3, Progress: long, Credential: long})
 	hello := w.hello()

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Each connection is told what it may have, with a credential or without one: 100 calls at once, and lists of headers of 32 KiB (RFC 9113, section 6.5.2).
+// Each connection receives its limits, with a credential or without one: 100 concurrent calls, and header lists of 32
+// KiB (RFC 9113, section 6.5.2).
 func TestSettings(t *testing.T) {
 	c := start(t, Limits{}).http2("127.0.0.2")
 	f, err := c.ReadFrame()

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Clients of a shared address wait for room, and do not lose it while they are worked for; those of others are told at once.
+// Clients of a shared address wait for room, and keep their places while they are being served; those of other
+// addresses are refused at once.
 func TestSharedSourcesWait(t *testing.T) {
-	const place = 4 * time.Second // more than it takes to see who waits
+	const place = 4 * time.Second // longer than it takes to detect waiting clients
 	w := start(t, Limits{Total: 8, PerSource: 2, Waiting: 1, Progress: place, Credential: 5 * place, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	hello := w.hello()
 	begin := func(from string) net.Conn {

@@ -7,15 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client that sends its handshake byte by byte would wake this process for each of them, and a thousand such clients cost a third of a
-// processor. So the kernel is told how much has to be there before anybody is woken (SO_RCVLOWAT, socket(7)): much as long as a connection waits
-// for its place, then the header of a TLS record, then the rest of the record that its client has begun, and after the handshake any byte.
+// A client that sends its handshake byte by byte would wake this process for each byte, and a thousand such clients
+// cost a third of a processor. So each connection sets the number of bytes that wake its reader (SO_RCVLOWAT,
+// socket(7)). The number is large while the connection waits for its place, then the header of a TLS record, then the
+// rest of that record, and after the handshake one byte.
 
-// leastWaiting is for a connection that has no place: nobody reads it. It is less than what the kernel keeps for a connection anyway.
+// leastWaiting is the number for a connection without a place, which has no reader. It is less than the kernel's
+// receive buffer.
 const leastWaiting = 16 << 10
 
-// wakes has the connection's reader woken when there are so many bytes, or when its client has ended. Bytes that are there can be read at any
-// time. Connections that are not the kernel's (in tests) wake at any byte.
+// wakes sets the number of bytes that wake the connection's reader; the end of the connection wakes it too. Bytes that
+// have arrived can be read at any time. Connections that are not sockets (in tests) wake at any byte.
 func (c *conn) wakes(bytes int) {
 	if c.least == bytes {
 		return
@@ -27,25 +29,25 @@ func (c *conn) wakes(bytes int) {
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return // it is closed
+		return // closed
 	}
-	_ = raw.Control(func(fd uintptr) { // it is closed, or no TCP: then any byte wakes
+	_ = raw.Control(func(fd uintptr) { // fails on a closed or non-TCP connection: then any byte wakes it
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
 	})
 }
 
-// headerSize is the length of a TLS record's header (RFC 8446, 5.1), of which the last two bytes say how much follows.
+// headerSize is the length of a TLS record's header (RFC 8446, 5.1). Its last two bytes are the length of the body.
 const headerSize = 5
 
-// record is how far a client's TLS records have been read.
+// record is the read position within a client's TLS records.
 type record struct {
 	header [headerSize]byte
-	have   int // bytes of the header
-	body   int // bytes of the body that are to come
+	have   int // bytes of the header that were read
+	body   int // bytes of the body that are still to come
 }
 
-// read takes what was read, and says how many bytes are to come until the record that was begun is complete; where none was begun, until there is
-// the header of one.
+// read processes bytes that were read. It returns the number of bytes that complete the current record, or the next
+// record's header.
 func (r *record) read(b []byte) int {
 	for len(b) > 0 {
 		if r.have < len(r.header) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How much has to come next, whatever pieces a client's records come in.
+// The number of bytes that must arrive next is known, in whatever pieces a client's records arrive.
 func TestRecords(t *testing.T) {
 	record12 := append([]byte{22, 3, 1, 0, 12}, make([]byte, 12)...)
 	for name, c := range map[string]struct {
@@ -32,7 +32,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A connection wakes nobody while it waits for its place, nor within a record of its handshake; and at any byte after that.
+// A connection does not wake its reader while it waits for its place, nor within a record of its handshake. Afterwards
+// it does at any byte.
 func TestTricklesWakeNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +56,7 @@ func TestTricklesWakeNobody(t *testing.T) {
 	hello := append([]byte{22, 3, 1, 0, 200}, make([]byte, 200)...)
 	read, sent := 0, 0
 	for at, c := range []struct {
-		until  int // so many bytes were sent
+		until  int // number of bytes sent so far
 		served bool
 		wakes  bool
 	}{{3, false, false}, {20, false, false}, {20, true, true}, {204, true, false}, {205, true, true}} {
@@ -85,7 +86,7 @@ func TestTricklesWakeNobody(t *testing.T) {
 	}
 }
 
-// readable waits until the kernel has so many bytes, and says whether that wakes a reader.
+// readable waits until the kernel has that many bytes, and reports whether that wakes a reader.
 func readable(t *testing.T, c net.Conn, bytes int) (yes bool) {
 	t.Helper()
 	raw, err := c.(syscall.Conn).SyscallConn()

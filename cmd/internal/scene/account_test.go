@@ -21,7 +21,7 @@ const suffix = ".svc.cluster.local"
 // short leaves the suffix of the cluster out of names.
 func short(text string) string { return strings.ReplaceAll(text, suffix, "") }
 
-// differences are the resources of one type that differ in two sets.
+// differences returns the resources of one type that differ between two sets.
 func differences(have, want *manifest.Set, t xds.Type) (out []string) {
 	versions := map[string]string{}
 	for r := range want.Types[t].All() {
@@ -41,7 +41,7 @@ func differences(have, want *manifest.Set, t xds.Type) (out []string) {
 	return out
 }
 
-// expect compares the account of one type with what a scene says, and starts it again.
+// expect compares the account of one type with a scene's expectation, and resets it.
 func (s *stage) expect(args []string) (string, error) {
 	a, err := s.actor(args)
 	if err != nil || len(args) < 2 {
@@ -73,7 +73,7 @@ func (s *stage) expect(args []string) (string, error) {
 
 var allTypes = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret, xds.Extension}
 
-// matches says what of the names is not wanted, and what is wanted and not there.
+// matches returns an error that lists the unexpected and the missing names.
 func matches(what string, have names, patterns string) error {
 	used := names{}
 	var over []string
@@ -125,7 +125,7 @@ func (s *stage) nothing(args []string) (string, error) {
 	return "", errors.Join(faults...)
 }
 
-// amounts compares counts with what a scene says, as name=N; what it does not name is to be 0.
+// amounts compares counts with a scene's expectations, name=N; counts without an expectation must be 0.
 func amounts(have map[string]int64, args []string) error {
 	var faults []error
 	want := map[string]int64{}

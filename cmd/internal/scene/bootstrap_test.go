@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// bootstrap prints what an agent that asks is told to merge into its bootstrap, a line for each patch.
+// bootstrap prints the patches that an agent with this request merges into its bootstrap, one line each.
 func (s *stage) bootstrap(args []string) (string, error) {
 	a, err := s.actor(args)
 	if err != nil {

@@ -37,15 +37,16 @@ func holds[M proto.Message](p *proxy, t xds.Type) map[string]M {
 	return out
 }
 
-// judgements are what Envoy said, by the hash of what it was asked about: many proxies of many scenes hold the same.
+// judgements are Envoy's validation results, by the hash of the configuration: many proxies of many scenes have equal
+// ones.
 var judgements = map[[sha256.Size]byte]string{}
 
-// istios are the filters of Istio's own Envoy: the one that judges, which has no such extensions, would refuse everything because of them. It is asked
-// about the rest; their configurations are tested where they are built.
+// istios are the filters of Istio's own Envoy. The validating Envoy lacks these extensions and would refuse any
+// configuration with them, so they are left out. Their configurations are tested by their builders.
 var istios = []string{"istio.metadata_exchange", "istio.alpn", "istio.stats"}
 
-// unjudged says whether the Envoy that judges cannot be asked about a filter: it is Istio's own, or a module that is somewhere else, and Envoy would want to
-// load.
+// unjudged reports whether the validating Envoy cannot validate a filter: it is Istio's own, or a module elsewhere that
+// Envoy would load.
 func unjudged(f interface {
 	GetName() string
 	GetConfigDiscovery() *corev3.ExtensionConfigSource
@@ -53,7 +54,8 @@ func unjudged(f interface {
 	return f.GetConfigDiscovery() != nil || slices.Contains(istios, f.GetName())
 }
 
-// judge folds what a proxy holds into one static bootstrap, and asks Envoy. It returns its first complaint.
+// judge combines a proxy's resources into one static bootstrap, and has Envoy validate it. It returns Envoy's first
+// error.
 func (s *stage) judge(a *actor) string {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(fold(a.proxy))
 	if err != nil {
@@ -72,8 +74,8 @@ func (s *stage) judge(a *actor) string {
 	return judgement
 }
 
-// secretsOfAgent has the secrets of a cluster's TLS come from where those of an agent come from: a static cluster is made before ADS is there, and Envoy 1.40
-// ends by a signal where it asks for secrets by ADS then. Clusters that come by CDS may ask so.
+// secretsOfAgent changes the source of a cluster's TLS secrets to that of an agent's. A static cluster is created
+// before ADS, and Envoy 1.40 crashes if it requests secrets by ADS then. Clusters from CDS may do so.
 func secretsOfAgent(socket *corev3.TransportSocket) {
 	conf := &tlsv3.UpstreamTlsContext{}
 	if !socket.GetTypedConfig().MessageIs(conf) || socket.GetTypedConfig().UnmarshalTo(conf) != nil {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// What the leader says beside the sources.
+// The leader's outputs in addition to the sources.
 
 func (s *stage) automatic(args []string) (string, error) {
 	if len(args) == 0 {

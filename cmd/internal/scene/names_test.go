@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// names asks for the name table as an agent does that answers DNS, and prints it, a line for each name.
+// names requests the name table like an agent that answers DNS, and prints it, one line per name.
 func (s *stage) names(args []string) (string, error) {
 	a, err := s.actor(args)
 	if err != nil {

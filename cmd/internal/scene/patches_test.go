@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Each operation of an EnvoyFilter on each applyTo either changes what the proxies of a scene are sent, where it is taken out of the scene's objects, or the
-// normaliser says that the patch is ignored.
+// Each operation of an EnvoyFilter on each applyTo either changes the configuration of a scene's proxies when it is
+// removed from the scene's objects, or the normaliser reports that the patch is ignored.
 func TestEveryOperationIsShown(t *testing.T) {
 	var mu sync.Mutex
 	shown := map[string][]string{}
@@ -55,7 +55,8 @@ func TestEveryOperationIsShown(t *testing.T) {
 	}
 }
 
-// patches are the operations and what they apply to, as "MERGE CLUSTER", of the patches without which the scene's output is another.
+// patches returns operation and applyTo, such as "MERGE CLUSTER", of the patches whose removal changes the scene's
+// output.
 func (s *struckScene) patches(t *testing.T) (pairs []string) {
 	t.Helper()
 	for i, e := range s.objects {
@@ -85,7 +86,7 @@ func (s *struckScene) patches(t *testing.T) (pairs []string) {
 	return pairs
 }
 
-// saidIgnored says whether the normaliser warns of the operation of such a patch.
+// saidIgnored reports whether the normaliser warns of the operation of such a patch.
 func saidIgnored(t *testing.T, applyTo, op string) bool {
 	t.Helper()
 	id := object.ID{Group: "networking.istio.io", Kind: "EnvoyFilter", Namespace: "shop", Name: "x"}

@@ -28,8 +28,8 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// pipeline is the way from the folder to what is planned. What is between the ingester and the mirror, etcd in a
-// server, is a map of encoded records here. Owned by the scene's goroutine, but for the plan loop.
+// pipeline is the path from the folder to the plan. Between the ingester and the mirror, a map of encoded records
+// replaces etcd. Owned by the scene's goroutine, except the plan loop.
 type pipeline struct {
 	folder string
 	source *files.Source
@@ -45,11 +45,11 @@ type pipeline struct {
 	wrote  int // records put and deleted
 	safe   *safe
 	vault  *current
-	// resealing is what waits until the key encryption key is back.
+	// resealing are the effects that wait until the key encryption key is back.
 	resealing []ingest.Effect
 }
 
-// configCluster is what the config cluster is called.
+// configCluster is the name of the config cluster.
 const configCluster = "Kubernetes"
 
 // replica publishes snapshots as mirror.Mirror does.
@@ -105,13 +105,13 @@ func (w *pipeline) stop() error {
 	return nil
 }
 
-// lead makes a new process the leader: it knows nothing but what is stored. It isolates tenants, or does not.
+// lead makes a new process the leader, which knows only the stored state. isolates enables the isolation of tenants.
 func (w *pipeline) lead(isolates bool) {
 	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true, Isolation: normal.Isolation{On: isolates}}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 
-// relook tells the ingester everything again, as a process that has just started does.
+// relook emits all objects to the ingester again, as a process does after its start.
 func (w *pipeline) relook() error {
 	source, err := files.New(files.Config{Dir: w.folder, Cluster: configCluster})
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *pipeline) relook() error {
 	return w.look()
 }
 
-// look takes what the folder has now.
+// look reads the present content of the folder.
 func (w *pipeline) look() error {
 	events, err := w.source.ReadChanges()
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *pipeline) commit(b kv.Batch) int64 {
 	return w.head
 }
 
-// put writes files into the folder, by name, and takes them as one change; no content: the file goes.
+// put writes files into the folder, by name, as one change; nil content deletes a file.
 func (w *pipeline) put(contents map[string][]byte) error {
 	for name, data := range contents {
 		path := filepath.Join(w.folder, name)
@@ -211,16 +211,16 @@ func (w *pipeline) put(contents map[string][]byte) error {
 	return w.look()
 }
 
-// planned says whether the plan loop has taken everything in.
+// planned reports whether the plan loop has processed all changes.
 func (w *pipeline) planned() bool {
 	synctest.Wait()
 	return w.plan.Revision() == w.head
 }
 
-// patience is for the longest debounce.
+// patience is the time limit of a wait; the longest debounce is shorter.
 const patience = 30 * time.Second
 
-// problemLines is what is wrong, as users are told.
+// problemLines returns the problems in the form for users.
 func (w *pipeline) problemLines() []string {
 	var out []string
 	for _, p := range append(w.source.Problems(), w.ingest.Problems()...) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/manifest"
@@ -13,9 +14,9 @@ import (
 // names is a set of names.
 type names map[string]bool
 
-// proxy is an Envoy as far as the protocol goes (what a stock Envoy 1.40 was seen to do): it asks for what its clusters
-// and listeners need, withholds the ACK of clusters until they are warm, asks for listeners only then, and notes what it
-// was sent, and what it should never have been sent.
+// proxy is a protocol-level Envoy, by the observed behaviour of a stock Envoy 1.40. It subscribes to the resources that
+// its clusters and listeners need, withholds the ACK of clusters until they are warm, subscribes to listeners only
+// then, and records received responses and violations.
 type proxy struct {
 	sotw      bool // state of the sotw
 	own       bool // its bootstrap has the cluster of its own workload, whose endpoints it asks for first of all
@@ -49,7 +50,7 @@ func newProxy(sotw, prompt, own bool, target func() *manifest.Set) *proxy {
 	return p
 }
 
-// forget starts a new account of what was sent.
+// forget starts a new account of received resources.
 func (p *proxy) forget() {
 	for t := range xds.NumTypes {
 		p.set[t], p.dropped[t], p.responses[t] = names{}, names{}, 0
@@ -60,9 +61,10 @@ func (p *proxy) fault(format string, args ...any) {
 	p.faults = append(p.faults, fmt.Sprintf(format, args...))
 }
 
-// open starts a stream. What was asked for before is asked for again at once, with the versions that are held.
+// open starts a stream. Earlier subscriptions are repeated at once, with the held versions.
 func (p *proxy) open() {
 	p.state = delta.New(delta.Config{SotW: p.sotw}, p.target())
+	p.state.Tick(time.Unix(1, 0))
 	p.outbox = nil
 	resumed, secrets := p.asked, p.wanted[xds.Secret]
 	for t := range xds.NumTypes {
@@ -110,7 +112,7 @@ func (p *proxy) send(r delta.Request) {
 	}
 }
 
-// deliver makes the requests arrive, in order. It says whether there were any.
+// deliver delivers pending requests, in order, and reports whether there were any.
 func (p *proxy) deliver() bool {
 	sent := p.outbox
 	p.outbox = nil
@@ -128,7 +130,7 @@ func (p *proxy) arrive(r delta.Request) {
 	}
 }
 
-// needs is what the clusters and listeners that are held make it ask for.
+// needs returns the names of a type that the held clusters and listeners require.
 func (p *proxy) needs(t xds.Type) names {
 	all := names{}
 	if t == xds.Endpoint && p.own {
@@ -146,7 +148,7 @@ func (p *proxy) needs(t xds.Type) names {
 	return all
 }
 
-// take takes all that may be sent now.
+// take receives all responses that may be sent now.
 func (p *proxy) take() {
 	p.state.Target(p.target())
 	for {
@@ -159,7 +161,11 @@ func (p *proxy) take() {
 			p.asked[xds.Listener] = true // the clusters are there
 			p.send(delta.Request{Type: xds.Listener})
 		default:
-			return
+			at, waits := p.state.Wake()
+			if !waits || p.stalled || len(p.warming) > 0 {
+				return
+			}
+			p.state.Tick(at) // routes to clusters that do not exist are sent after a time
 		}
 	}
 }
@@ -213,13 +219,13 @@ func (p *proxy) receive(reply delta.Reply) {
 	case xds.Listener:
 		p.resubscribe(xds.Route)
 		p.resubscribe(xds.Extension)
-	case xds.Endpoint, xds.Route, xds.Secret, xds.Extension: // they name nothing that is subscribed to
+	case xds.Endpoint, xds.Route, xds.Secret, xds.Extension: // these contain no names to subscribe to
 	}
 	p.acks[t] = append(p.acks[t], reply.Nonce)
 	p.acknowledge()
 }
 
-// missing is what a state-of-the-sotw response takes away: all that it does not hold.
+// missing returns the names that a state-of-the-world response removes: those that it does not contain.
 func (p *proxy) missing(reply delta.Reply) (gone []string) {
 	for name := range p.held[reply.Type] {
 		if !slices.ContainsFunc(reply.Set, func(r *xds.Resource) bool { return r.Name == name }) {
@@ -229,7 +235,7 @@ func (p *proxy) missing(reply delta.Reply) (gone []string) {
 	return gone
 }
 
-// resubscribe asks for what is needed now and was not before, and no longer for what is not.
+// resubscribe subscribes to newly needed resources, and unsubscribes from unneeded ones.
 func (p *proxy) resubscribe(t xds.Type) {
 	now := p.needs(t)
 	var added, gone []string
@@ -304,7 +310,8 @@ func (p *proxy) inspect(reply delta.Reply) {
 	}
 }
 
-// reachable: what is newly routed to is there, and warm, unless nobody knows of it. What authorises or authenticates does not wait for that.
+// reachable checks that the destination of a new route exists and is warm, unless no proxy knows it. Authorisation and
+// authentication do not wait for that.
 func (p *proxy) reachable(r *xds.Resource) {
 	held := p.held[r.Type][r.Name]
 	if r.Guards() || held.Guards() {
@@ -320,7 +327,7 @@ func (p *proxy) reachable(r *xds.Resource) {
 	}
 }
 
-// unused: nothing routes to a cluster that goes, or what routes to it is meant to do so.
+// unused checks that nothing routes to a cluster that is being removed, unless the configuration deliberately does so.
 func (p *proxy) unused(cluster string) {
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
 		for name, r := range p.held[t] {
@@ -331,7 +338,7 @@ func (p *proxy) unused(cluster string) {
 	}
 }
 
-// finish compares what is held with what should be, after everything has settled.
+// finish compares the held resources with the expected ones, after everything has settled.
 func (p *proxy) finish(set *manifest.Set) []string {
 	if len(p.warming) > 0 {
 		p.fault("clusters wait for endpoints that never came: %v", slices.Sorted(maps.Keys(p.warming)))

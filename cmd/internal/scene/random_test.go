@@ -18,9 +18,9 @@ import (
 
 var seeds = flag.Uint64("seeds", 4, "how many random orders TestAnyOrder tries")
 
-// Everything that the scenes say holds too when their files come, change and go in any order, while proxies stall, leave
-// and come back: no proxy is ever sent what a proxy must not be sent, all end up with what they should hold, and that is
-// what is planned from scratch.
+// The expectations of all scenes also hold when their files are added, changed and removed in any order, while proxies
+// stall, leave and return. No proxy ever receives a forbidden response, and all end with the resources that a plan from
+// scratch has.
 func TestAnyOrder(t *testing.T) {
 	files := sceneFiles(t)
 	for seed := range *seeds {
@@ -57,7 +57,7 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// sceneFiles are the configurations of all scenes.
+// sceneFiles returns the configurations of all scenes.
 func sceneFiles(t *testing.T) (all []txtar.File) {
 	scenes, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
 	if err != nil || len(scenes) == 0 {
@@ -162,7 +162,7 @@ func (r *rambler) change(name string) string {
 	return ""
 }
 
-// endResumes lets the time pass after which a server counts a proxy that came back as one that has asked for all that it needs.
+// endResumes advances the time until a server assumes that a reconnected proxy has sent all of its subscriptions.
 func (s *stage) endResumes() {
 	for _, a := range s.each() {
 		if a.joined != nil {

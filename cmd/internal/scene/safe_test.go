@@ -27,8 +27,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// safe is the key encryption key of a pipeline, which may be away, and the folder sealing/ of its store. Owned by the scene's
-// goroutine, but for the provider.
+// safe is the key encryption key of a pipeline, which may be away, and the folder sealing/ of its store. Owned by the
+// scene's goroutine, but for the provider.
 type safe struct {
 	seal.Provider
 	away  atomic.Bool
@@ -135,7 +135,7 @@ func (s *stage) issue(args []string) (string, error) {
 	return "", s.pipeline.put(map[string][]byte{args[0]: []byte(text)})
 }
 
-// kek takes the key encryption key away, or brings it back; what was unwrapped is forgotten.
+// kek removes the key encryption key, or restores it; decrypted keys are forgotten.
 func (s *stage) kek(args []string) (string, error) {
 	if len(args) != 1 || args[0] != "away" && args[0] != "back" {
 		return "", errors.New("want away or back")
@@ -153,7 +153,7 @@ func (s *stage) kek(args []string) (string, error) {
 	return "", nil
 }
 
-// pause lets time pass, as far as it matters to what is tried again.
+// pause advances the time, as far as retries depend on it.
 func (s *stage) pause(args []string) (string, error) {
 	if len(args) != 1 {
 		return "", errors.New("want DURATION")
@@ -189,7 +189,7 @@ func (s *stage) stored(args []string) (string, error) {
 	return fmt.Sprintf("chain %d trust %d sealed %v mac %v\n", count(spec.Chain), count(spec.Trust), len(spec.Key) > 100, len(spec.Mac) == 32), nil
 }
 
-// ask has a proxy subscribe to Secrets by name; -NAME: no longer.
+// ask changes a proxy's subscriptions to Secrets: NAME subscribes, -NAME unsubscribes.
 func (s *stage) ask(args []string) (string, error) {
 	a, err := s.actor(args)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *stage) ask(args []string) (string, error) {
 	return "", s.settle()
 }
 
-// leaks says where a private key of the folder is to be read: in the store, or on what a problem says.
+// leaks returns the places where a private key of the folder is readable: in the store, or in the text of a problem.
 func (s *stage) leaks() (out []string) {
 	everything := map[string]string{"the problems": strings.Join(s.pipeline.problemLines(), "\n")}
 	for key, raw := range s.pipeline.stored {

@@ -1,5 +1,5 @@
-// Package scene runs the whole pipeline in one process, on scenes: files of configuration, steps, and what each proxy is
-// sent by them. A behaviour of Navarch is a scene in testdata.
+// Package scene runs the whole pipeline in one process, on scenes: files of configuration, steps, and what each proxy
+// is sent by them. A behaviour of Navarch is a scene in testdata.
 //
 // Owns: nothing; it holds tests only.  Reads: everything.  Never: a socket; a clock that runs by itself.
 package scene
@@ -14,14 +14,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	_ "navarch.io/navarch/push/build/patch/envoytypes" // what EnvoyFilters may name
+	_ "navarch.io/navarch/push/build/patch/envoytypes" // types that EnvoyFilters may name
 	"navarch.io/navarch/push/envoytest"
 )
 
 var update = flag.Bool("update", false, "rewrite what `cmp stdout FILE` compares with in the scenes")
 
-// The commands of scenes. Hosts may be written without .svc.cluster.local everywhere. What is accounted for counts from
-// the last time it was asked for, or from clear.
+// The commands of scenes. Hosts may be written without .svc.cluster.local everywhere. Counts are since the last command
+// that printed them, or since clear.
 var commands = map[string]step{
 	"apply":      (*stage).apply,      // FILE... [-FILE]...: into (or out of) the configuration folder, as one change; a folder: all of its files; shop/ is there. cluster=NAME/FILE keeps its folder
 	"edit":       (*stage).edit,       // FILE OLD NEW [OLD NEW]...: replaces text of a file of the folder
@@ -105,7 +105,7 @@ func (b bubble) Parallel() {}
 
 func (b bubble) Verbose() bool { return testing.Verbose() }
 
-// step is what a scene asks for; the text is printed to stdout.
+// step is a command of a scene; the text is printed to stdout.
 type step func(s *stage, args []string) (string, error)
 
 func (f step) run(ts *testscript.TestScript, neg bool, args []string) {

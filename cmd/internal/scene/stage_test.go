@@ -27,7 +27,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// stage is one scene while it is played: a pipeline and the proxies that look at it.
+// stage is a running scene: a pipeline, and the proxies that are compared with it.
 type stage struct {
 	dir      string
 	envoy    string // binary; empty: nobody judges
@@ -37,7 +37,7 @@ type stage struct {
 	planned  map[string]float64
 }
 
-// actor is one proxy, joined or not.
+// actor is one proxy, with or without a stream.
 type actor struct {
 	*proxy
 	view   view.Node
@@ -74,7 +74,7 @@ func (s *stage) actor(args []string) (*actor, error) {
 	return a, nil
 }
 
-// take lets every proxy take what there is for it now.
+// take lets every proxy receive its pending responses.
 func (s *stage) take() {
 	synctest.Wait()
 	for _, a := range s.each() {
@@ -82,7 +82,7 @@ func (s *stage) take() {
 			continue
 		}
 		if v := a.joined.View(); v != a.last {
-			a.last, a.revisions = v, [xds.NumTypes]int64{} // they only count within one view
+			a.last, a.revisions = v, [xds.NumTypes]int64{} // revisions are comparable within one view only
 		}
 		a.take()
 	}
@@ -237,7 +237,7 @@ func (s *stage) connect(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	node.Verified = verified // what the server has authenticated
+	node.Verified = verified // identity that the server has authenticated
 	a := &actor{view: node}
 	if err := s.join(a); err != nil {
 		return "", err
@@ -358,7 +358,7 @@ func plansMade() map[string]float64 {
 	return out
 }
 
-// finish is what is wrong at the end of every scene, whatever it is about.
+// finish returns the errors at the end of every scene, whatever its subject.
 func (s *stage) finish() []string {
 	if err := s.settle(); err != nil {
 		return []string{err.Error()}
@@ -370,8 +370,8 @@ func (s *stage) finish() []string {
 	return out
 }
 
-// check compares, for every proxy, what it holds with what it should hold, and that with what is planned from scratch; and
-// lets Envoy judge it.
+// check compares every proxy's resources with the expected ones, and these with a plan from scratch; with judged, Envoy
+// validates them.
 func (s *stage) check(judged bool) (out []string) {
 	s.endResumes()
 	for name, a := range s.actors {

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// collect finds the rows of what the scene has.
+// collect finds the table's rows for the fields in the scene.
 func (s *struckScene) collect(t *testing.T) {
 	t.Helper()
 	see := &striker{struck: func(row *fields.Row) bool {
@@ -29,7 +29,7 @@ func (s *struckScene) collect(t *testing.T) {
 	s.each(t, see)
 }
 
-// striker takes fields out of objects, or gives them other values.
+// striker removes fields from objects, or changes their values.
 type striker struct {
 	struck func(*fields.Row) bool
 	value  func(protoreflect.EnumValueDescriptor, protoreflect.FieldDescriptor) // told of each value of an enum; nil: nobody is
@@ -38,7 +38,8 @@ type striker struct {
 	values int                                                                  // how many values the enum of a struck field has
 }
 
-// each calls struck with the row of everything that objects and nodes have, and gives them without that for which it is true.
+// each calls struck with the row of every field of objects and nodes, and returns them without the fields for which it
+// returns true.
 func (s *struckScene) each(t *testing.T, by *striker) ([]object.Event, map[string]map[string]any) {
 	t.Helper()
 	events, nodes, struck := s.objects, s.nodes, by.struck
@@ -129,7 +130,8 @@ func root(kind string) protoreflect.MessageDescriptor {
 	return nil
 }
 
-// strike calls struck with the row of each field that a tree has, the outer ones first, and strikes those for which it is true.
+// strike calls struck with the row of each field that a tree has, the outer ones first, and strikes those for which it
+// is true.
 func (by *striker) strike(v any, md protoreflect.MessageDescriptor, within []protoreflect.FieldDescriptor) (changed bool) {
 	object, is := v.(map[string]any)
 	if !is {
@@ -184,7 +186,8 @@ func (by *striker) strike(v any, md protoreflect.MessageDescriptor, within []pro
 	return changed
 }
 
-// another is another value of a field, of an enum the one that is so many behind; false: it holds messages, or maps.
+// another returns another value of a field; of an enum, the value that is `behind` positions later. false: the field
+// contains messages or maps.
 func another(v any, fd protoreflect.FieldDescriptor, behind int) (any, bool) {
 	if list, is := v.([]any); is {
 		out := make([]any, len(list))

@@ -40,15 +40,15 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// struckScene is what all steps of a scene apply, at once, and the proxies that it connects: one moment, whatever its script does in between. Of two
-// files of a name it is the first.
+// struckScene has the objects that all steps of a scene apply, together, and the proxies that it connects: one moment,
+// whatever its script does in between. Of two files with one name it has the first.
 type struckScene struct {
 	name     string
 	objects  []object.Event
 	nodes    map[string]map[string]any // by the proxy's name
 	verified map[string]view.Identity
 	rows     map[*fields.Row]bool // of what its objects and nodes have
-	values   map[enumValue]bool   // that fields of its objects have
+	values   map[enumValue]bool   // values of fields of its objects
 	pool     *pool.Pool
 	injector *inject.Config
 	injected map[string]injectedPod // by all that injection reads
@@ -56,7 +56,7 @@ type struckScene struct {
 	problems []object.Problem
 }
 
-// loadStruck reads a scene; nil: it connects nobody, or nothing of it is struck.
+// loadStruck reads a scene; nil: it connects no proxy, or has no field to strike.
 func loadStruck(t *testing.T, name string) *struckScene {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
@@ -195,8 +195,8 @@ func (s *struckScene) connect(t *testing.T, in map[string][]byte, words []string
 	s.nodes[words[0]] = tree(t, raw)
 }
 
-// output is what objects and nodes come to: what each proxy is sent, its name table, which Secrets are referred to, which certificates of other CAs
-// agents are told of, what machines register with, and the Pods with their proxies.
+// output returns the result for objects and nodes: the configuration of each proxy, its name table, the referenced
+// Secrets, the other CAs' certificates for agents, the registrations of machines, and the Pods with their proxies.
 func (s *struckScene) output(events []object.Event, nodes map[string]map[string]any) ([]byte, []object.Problem, error) {
 	records, problems := ingest.Records(events, normal.Options{Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true, Signers: true})
 	raw := mirror.Empty().Apply(1, records, nil).New
@@ -246,8 +246,8 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 	return sum.Sum(nil), append(problems, wrong...), nil
 }
 
-// inject gives the Pods with their proxies. Most strikes change nothing that injection reads, and it is most of the work: what it makes of the same is
-// remembered.
+// inject returns the Pods with their proxies. Injection is most of the work, and most strikes do not change its inputs,
+// so its results are cached.
 func (s *struckScene) inject(events []object.Event, raw *mirror.Snapshot, mesh *meshv1.MeshConfig) (all []injectedPod, problems []object.Problem, err error) {
 	const system = "istio-system"
 	mesh = forAgents(mesh)
@@ -273,7 +273,7 @@ func (s *struckScene) inject(events []object.Event, raw *mirror.Snapshot, mesh *
 	return all, problems, nil
 }
 
-// injectedPod is what injection makes of a Pod.
+// injectedPod is the result of injection for a Pod.
 type injectedPod struct{ patch, decision, refused string }
 
 func injectOne(settings *inject.Settings, e object.Event) (injectedPod, error) {
@@ -291,8 +291,8 @@ func injectOne(settings *inject.Settings, e object.Event) (injectedPod, error) {
 	return made, err
 }
 
-// forAgents is a mesh configuration without what the control plane reads again of the nodes that injection tells it to: that it is handed on shows
-// nothing.
+// forAgents returns a mesh configuration without the settings that injection passes on to nodes and that the control
+// plane reads there again: passing them on proves nothing.
 func forAgents(mesh *meshv1.MeshConfig) *meshv1.MeshConfig {
 	mesh = proto.CloneOf(mesh)
 	if c := mesh.GetDefaultConfig(); c != nil {

@@ -14,7 +14,7 @@ type enumValue struct {
 	value protoreflect.Name
 }
 
-// valued tells of the values of an enum that a field has in an object's JSON, one or a list.
+// valued reports the values of an enum field in an object's JSON, one or a list.
 func (by *striker) valued(fd protoreflect.FieldDescriptor, stated any) {
 	if by.value == nil || fd.Enum() == nil {
 		return
@@ -31,8 +31,9 @@ func (by *striker) valued(fd protoreflect.FieldDescriptor, stated any) {
 	}
 }
 
-// everyValue demands of each value of an enum whose field is acted on that the objects of a scene have it, or that the table of fields has a line for it. The
-// value 0 needs neither: it is what a field has that nobody sets. Nor do those of a field that no scene shows, where the line says what acts on it.
+// everyValue requires, for each value of an enum field that is acted on, that the objects of a scene have it, or that
+// the table of fields has a line for it. The value 0 is exempt, because an unset field has it. Fields that no scene
+// shows are exempt too, if their line names the code that acts on them.
 func everyValue(t *testing.T, shown map[enumValue]bool) {
 	seen := map[protoreflect.FullName]bool{}
 	var visit func(md protoreflect.MessageDescriptor)

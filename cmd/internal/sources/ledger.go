@@ -1,7 +1,8 @@
-// Package sources bounds what clients hold of one thing, such as connections, in all and for each source, so that a source which takes much
-// displaces only its own (issue 12, item 8). A source is an IPv4 address, or an IPv6 /64, all of which one host may have.
+// Package sources limits how many places clients occupy, for example by connections, in total and for each source. A
+// source that occupies many places displaces only its own. A source is an IPv4 address or an IPv6 /64, because one host
+// may have a whole /64.
 //
-// Owns: the counts.  Reads: addresses of peers.  Never: closes anything itself; believes what a client says.
+// Owns: the counts. Reads: addresses of peers. Never: closes anything itself; trusts a client's statement.
 package sources
 
 import (
@@ -15,60 +16,63 @@ import (
 	"navarch.io/navarch/store/remote"
 )
 
-// Limits of a Ledger.
+// Limits are the limits of a Ledger, in places.
 type Limits struct {
 	Total     int
 	PerSource int
-	// Shared are ranges of addresses behind each of which many clients are (gateways, NAT): such a source may have Total.
+	// Shared are address ranges of gateways and NAT, with many clients behind one address: such a source may have Total.
 	Shared []netip.Prefix
-	// Known is how many a source keeps at least, whatever other sources do, while it is known (Ledger.Know).
+	// Known is the number of places that a known source (Ledger.Know) never loses to other sources.
 	Known int
 }
 
-// Holder is what has a place, a connection for instance.
+// Holder occupies a place, for example a connection.
 type Holder interface {
-	// Busy says that it is being worked for: it loses its place to sources that have fewer, and to nobody of its own source. younger: so are all
-	// of its source that came later. It is called with the ledger's lock held.
+	// Busy reports whether the holder is being served. A busy holder loses its place only to a source with fewer places,
+	// and never to its own source. younger reports whether all later holders of its source are busy too. The ledger calls
+	// Busy with its lock held.
 	Busy(now time.Time) (busy, younger bool)
 }
 
-// Entry is a holder's in a ledger.
+// Entry is the record of one holder in a ledger.
 type Entry struct {
 	holder Holder
 	source netip.Prefix
-	place  *list.Element // in its source's list; nil: it has none
-	left   bool          // or lost: it gets no place any more
+	place  *list.Element // in its source's list; nil: it has no place
+	left   bool          // it left or was displaced, and never gets a place again
 }
 
-// Source is where its holder comes from.
+// Source returns the source of the entry's holder.
 func (e *Entry) Source() netip.Prefix { return e.source }
 
-// Ledger counts. Safe for concurrent use.
+// Ledger counts the occupied places. Any goroutine may use it.
 type Ledger struct {
 	limits Limits
 
-	mu      sync.Mutex // a leaf, but for Holder.Busy
-	places  int        // that are taken
+	mu      sync.Mutex // a leaf lock, except that Holder.Busy is called under it
+	places  int        // occupied places
 	sources map[netip.Prefix]*source
-	known   map[netip.Prefix]int // how many holders each source has that count no more (Know)
+	known   map[netip.Prefix]int // holders of each source that no longer need a place (Know)
 }
 
-// source is one that has places: a list of *Entry, the oldest first.
+// source contains the places of one source: a list of *Entry, the oldest first.
 type source struct{ list.List }
 
-// NewLedger makes an empty one.
+// NewLedger returns an empty ledger.
 func NewLedger(l Limits) *Ledger {
 	return &Ledger{limits: l, sources: map[netip.Prefix]*source{}, known: map[netip.Prefix]int{}}
 }
 
-// Entry makes one for a holder that comes from an address. It has no place yet.
+// Entry returns an entry, without a place, for a holder with the given address.
 func (l *Ledger) Entry(h Holder, from net.Addr) *Entry {
 	return &Entry{holder: h, source: remote.Host(from)}
 }
 
-// Enter gives an entry a place. Where there is none free another one loses its place, and the caller has to close it (nil: nobody
-// has to go): the oldest of the same source that is not busy, or, where not the source's bound is reached but the total, the
-// oldest of the source that has most. false: there is no place, or the entry has left or lost.
+// Enter assigns a place to the entry. Without a free one, another entry is displaced, and the caller has to close its
+// holder (lost; nil: none was displaced). At the limit of its source, the entry displaces the oldest entry of the same
+// source that is not busy. At the total, it displaces one of the source with the most places: the oldest that is not
+// busy, or else the oldest. If no other source has more places, it displaces its own source's oldest that is not busy.
+// ok is false when there is no place, or when the entry has left or was displaced before.
 func (l *Ledger) Enter(e *Entry) (lost Holder, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,21 +98,21 @@ func (l *Ledger) Enter(e *Entry) (lost Holder, ok bool) {
 	return lost, true
 }
 
-// Leave gives an entry's place back. It may be called again, and for one that has lost.
+// Leave frees the entry's place. Repeated calls, and calls for a displaced entry, do nothing.
 func (l *Ledger) Leave(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(e)
 }
 
-// Know says that a holder of e's source counts no more, because it has shown who it is, until Forget is called as often.
+// Know records that a holder of e's source is authenticated and no longer counts. Each call needs one call of Forget.
 func (l *Ledger) Know(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known[e.source]++
 }
 
-// Forget ends one Know.
+// Forget reverts one call of Know.
 func (l *Ledger) Forget(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,26 +121,26 @@ func (l *Ledger) Forget(e *Entry) {
 	}
 }
 
-// Taken is how many places are.
+// Taken returns the number of occupied places.
 func (l *Ledger) Taken() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.places
 }
 
-// Known is how many sources are known.
+// Known returns the number of known sources.
 func (l *Ledger) Known() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.known)
 }
 
-// Shared says whether an entry's source is in a range of Limits.Shared.
+// Shared reports whether an entry's source is in a range of Limits.Shared.
 func (l *Ledger) Shared(e *Entry) bool {
 	return slices.ContainsFunc(l.limits.Shared, func(p netip.Prefix) bool { return p.Overlaps(e.source) })
 }
 
-// remove takes an entry out. Called with the lock held.
+// remove removes an entry. The caller holds the lock.
 func (l *Ledger) remove(e *Entry) {
 	e.left = true
 	if e.place == nil {
@@ -150,7 +154,8 @@ func (l *Ledger) remove(e *Entry) {
 	}
 }
 
-// loser is who has to lose its place to e; nil: nobody. room: there is a free one. Called with the lock held.
+// loser returns the entry that e displaces; nil if no entry may be displaced. room reports whether a place is free. The
+// caller contains the lock.
 func (l *Ledger) loser(e *Entry) (loser *Entry, room bool) {
 	own, bound := l.sources[e.source], l.limits.PerSource
 	if own == nil {
@@ -176,8 +181,8 @@ func (l *Ledger) loser(e *Entry) (loser *Entry, room bool) {
 	return most.oldest(true), false
 }
 
-// most is the source that has most, of those that may lose to others. Where all are protected, because they are known and have
-// few, it is of these.
+// most returns the source with the most places among those that may lose one to others. If all are protected (known,
+// with few places), it returns the one of them with the most.
 func (l *Ledger) most() (most *source, protected bool) {
 	var few *source
 	for at, s := range l.sources {
@@ -195,7 +200,7 @@ func (l *Ledger) most() (most *source, protected bool) {
 	return most, false
 }
 
-// oldest is the entry that came first; busy ones count where busy is true.
+// oldest returns the source's oldest entry; without busy it skips busy entries.
 func (s *source) oldest(busy bool) *Entry {
 	now := time.Now()
 	for at := s.Front(); at != nil; at = at.Next() {

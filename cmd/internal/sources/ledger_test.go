@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// holder is one of a test.
+// holder is a Holder whose Busy returns set values, and counts its calls.
 type holder struct {
 	name          string
 	busy, younger bool
@@ -31,7 +31,7 @@ func newLedgerTest(t *testing.T, l Limits) *ledgerTest {
 	return &ledgerTest{t, NewLedger(l), map[string]*Entry{}}
 }
 
-// enter has one enter, and compares who lost: a name, "" for nobody, or "none" where there was no place.
+// enter enters a holder, and compares the displaced one: a name, "" without one, or "none" without a place.
 func (w *ledgerTest) enter(from, name, want string) {
 	w.t.Helper()
 	if w.entries[name] == nil {
@@ -64,29 +64,29 @@ func (w *ledgerTest) all(places, sources int) {
 	}
 }
 
-// Whoever takes much takes it from themselves.
+// A source with many places displaces only its own.
 func TestOldestOfTheSourceThatHasMost(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 5, PerSource: 3})
 	w.enter("10.0.0.1", "a1", "")
 	w.enter("10.0.0.1", "a2", "")
 	w.enter("10.0.0.1", "a3", "")
 	w.enter("10.0.0.1", "a4", "a1")
-	w.enter("10.0.0.1", "a4", "") // it has a place
+	w.enter("10.0.0.1", "a4", "") // a4 has a place already
 	w.enter("10.0.0.2", "b1", "")
 	w.enter("10.0.0.2", "b2", "")
 	w.enter("10.0.0.3", "c1", "a2")
 	w.enter("10.0.0.2", "b3", "b1") // no other source has more
 	w.all(5, 3)
-	w.enter("10.0.0.1", "a1", "none") // it has lost
+	w.enter("10.0.0.1", "a1", "none") // a1 was displaced before
 	for _, e := range w.entries {
 		w.Leave(e)
 		w.Leave(e)
 	}
 	w.all(0, 0)
-	w.enter("10.0.0.1", "a4", "none") // it has left
+	w.enter("10.0.0.1", "a4", "none") // a4 has left before
 }
 
-// Who is worked for loses nothing to its own source, and goes last where another source has less.
+// A busy holder loses nothing to its own source, and is displaced last in favour of another source with fewer places.
 func TestBusy(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 4, PerSource: 3})
 	for _, name := range []string{"a1", "a2", "a3"} {
@@ -101,7 +101,8 @@ func TestBusy(t *testing.T) {
 	w.all(4, 4)
 }
 
-// Where the oldest is busy because it came of late, none of those that came later is asked: a full source costs the same however many it has.
+// If the oldest entry is busy because it is recent, all later ones are busy too, and are not checked: a full source
+// costs the same, whatever its size.
 func TestYounger(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 3, PerSource: 3})
 	for _, name := range []string{"a1", "a2", "a3"} {
@@ -119,7 +120,7 @@ func TestYounger(t *testing.T) {
 	w.enter("10.0.0.1", "a4", "a1")
 }
 
-// A source that is known keeps a little, whatever others do.
+// A known source keeps a few places, whatever others do.
 func TestKnown(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 4, PerSource: 4, Known: 2})
 	w.enter("10.0.0.1", "a0", "")
@@ -146,7 +147,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// Up to that it takes from others that have as few.
+// Up to that number, a known source displaces holders of other sources that have as few places.
 func TestKnownComes(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 2, PerSource: 2, Known: 2})
 	w.enter("10.0.0.1", "a0", "")
@@ -157,7 +158,7 @@ func TestKnownComes(t *testing.T) {
 	w.enter("10.0.0.1", "a2", "b1")
 }
 
-// Beyond that it loses as others do.
+// Above that number, a known source loses places like all others.
 func TestKnownHasMuch(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 4, PerSource: 4, Known: 2})
 	for _, name := range []string{"a1", "a2", "a3"} {
@@ -168,7 +169,7 @@ func TestKnownHasMuch(t *testing.T) {
 	w.enter("10.0.0.3", "c1", "a1")
 }
 
-// A shared source may have what there is.
+// A shared source may occupy all places.
 func TestShared(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 4, PerSource: 1, Shared: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::5/128")}})
 	for _, name := range []string{"a1", "a2", "a3"} {

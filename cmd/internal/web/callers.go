@@ -50,7 +50,7 @@ func SameMachine(r *http.Request) bool {
 type Hosts map[string]bool
 
 // NewHosts makes Hosts of names and IP addresses, each with or without a port. It leaves out empty ones and addresses
-// that stand for all addresses of a machine (0.0.0.0).
+// that mean all addresses of a machine (0.0.0.0).
 func NewHosts(names ...string) Hosts {
 	hosts := Hosts{}
 	for _, name := range names {
@@ -105,11 +105,12 @@ func Guard(hosts Hosts, h http.Handler) http.Handler {
 // clients send neither.
 func foreign(hosts Hosts, r *http.Request) error {
 	if !hosts.has(r.Host) {
-		return fmt.Errorf("host %.200q is not a name of this server: it is asked as localhost, by a loopback address, or by a name that it was given", r.Host)
+		return fmt.Errorf("host %.200q is not a name of this server: it is asked as localhost, by a loopback address, or by a name "+
+			"that it was given", r.Host)
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" { // none: the user's own doing
-			return fmt.Errorf("a page of another site asks (Sec-Fetch-Site: %.50q)", site)
+			return fmt.Errorf("a page of another site asks (Sec-Fetch-Site: %.50q)", site) // none: a direct action of the user
 		}
 	}
 	for _, origin := range r.Header["Origin"] {

@@ -16,7 +16,7 @@ func asked(from, host string, headers ...string) *http.Request {
 	return r
 }
 
-// What a proxy passes on was not asked on this machine, whatever it adds to it.
+// A request that a proxy forwards was not made on this machine, whatever the proxy adds to it.
 func TestSameMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    string
@@ -48,7 +48,8 @@ func TestSameMachine(t *testing.T) {
 	}
 }
 
-// A page of another site that a browser shows may ask under its own name (DNS rebinding) or under ours: both are refused.
+// Requests that a page of another site causes in a browser are refused, whether they name the other site (DNS
+// rebinding) or this server.
 func TestGuard(t *testing.T) {
 	h := Guard(NewHosts("navarchd.example:8080", "10.1.2.3", "2001:DB8::5", "", ":8080", "0.0.0.0:8080", "[::]:8080"),
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))

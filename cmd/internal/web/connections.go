@@ -41,13 +41,13 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 	c := &conn{Conn: inner, of: b}
 	c.entry = b.ledger.Entry(c, inner.RemoteAddr())
-	lost, _ := b.ledger.Enter(c.entry) // nobody is busy: it has a place
+	lost, _ := b.ledger.Enter(c.entry) // always ok: no connection is busy
 	if old, is := lost.(*conn); is {
 		if b.clients != nil {
 			b.clients.Warn("too many HTTP connections: the oldest of the source that has most was closed", "connections",
 				obs.KeyListener, b.Addr().String(), obs.KeyPeer, old.RemoteAddr().String())
 		}
-		_ = old.Close() // its client sees that it ended
+		_ = old.Close() // the client sees the end
 	}
 	return c, nil
 }

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handshakes is a listener that speaks TLS, like tls.NewListener, but hosts take turns (line) for the computation of a
-// handshake between two messages of the client. So a client that begins many handshakes does not delay others.
+// Handshakes returns a listener that speaks TLS, like tls.NewListener, but in which hosts take turns (line) for the
+// computation between two messages of a client. So a client that begins many handshakes does not delay others.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handshakes of one host, however many it begins, do not keep one of another host waiting; a client that says nothing has no turn.
+// Any number of handshakes of one host does not delay another host; a silent client has no turn.
 func TestHandshakesTakeTurns(t *testing.T) {
 	own := httptest.NewTLSServer(nil) // for its certificate
 	defer own.Close()
@@ -39,7 +39,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		served <- Serve(ctx, Handshakes(raw, conf, line), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }), Limits{}, nil)
 	}()
 	dial(t, "127.0.0.4", raw.Addr().String()) // and says nothing
-	line.Enter(us, false, nil)                // nobody else has a turn
+	line.Enter(us, false, nil)                // no other host has a turn
 	var clients sync.WaitGroup
 	waiting := 0
 	get := func(from string) {

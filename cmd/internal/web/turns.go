@@ -46,8 +46,8 @@ type Question struct {
 	Costly         bool
 }
 
-// Turn is the turn of one answer. Made is called when the answer is made: it gives the turn to the next, and the answer
-// still counts for its caller, who may read it slowly. Done ends the turn. Repeated calls of either do nothing.
+// Turn is the turn of one answer. Made is called when the answer is made: it passes the turn to the next, and the
+// answer still counts for its caller, who may read it slowly. Done ends the turn. Repeated calls of either do nothing.
 type Turn struct{ Made, Done func() }
 
 // Take waits for an answer's turn until ctx ends. The answers of a tenant are made in the order of arrival, and so are
@@ -86,7 +86,7 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	})}, nil
 }
 
-// tenantsTurn waits for a tenant's turn; rest gives it to the next caller after a pause.
+// tenantsTurn waits for a tenant's turn; rest passes it to the next caller after a pause.
 func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
 	if name == "" {
 		return func(time.Duration) {}, nil

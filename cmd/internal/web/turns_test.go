@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Costly answers are made a few at once, in the order in which they were asked for; those of a caller count until they are read.
+// A limited number of costly answers is made concurrently, in the order of their requests. A caller's answers count
+// until they are read.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTurns(2, 3)
@@ -73,7 +74,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// A tenant has a tenth of a processor at most, with however many identities it asks, and others have theirs meanwhile; nothing is kept of who has gone.
+// A tenant gets at most a tenth of a processor, with any number of identities, and other tenants are not delayed; no
+// state is kept after callers have left.
 func TestTenantsHaveAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTurns(1, 1)
@@ -116,7 +118,7 @@ func TestTenantsHaveAPace(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(time.Nanosecond)
-		answer("e", "y", 0) // what went does not rest
+		answer("e", "y", 0) // a cancelled request causes no pause
 		turn.Done()
 		time.Sleep(time.Hour)
 		s.mu.Lock()

@@ -1,7 +1,8 @@
 // Package web is the common part of our commands' HTTP servers: their limits, the check for callers on this machine,
 // the defence against requests that a page of another site makes a browser send, and the cost of answers.
 //
-// Owns: the connections that it accepted.  Reads: heads of requests.  Never: what a page says; who may see it.
+// Owns: the connections that it accepted.  Reads: heads of requests.  Never: knows the content of a page; decides who
+// may read it.
 package web
 
 import (
@@ -17,7 +18,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Limits of one server. A field that is zero stands for its default.
+// Limits of one server. A field that is zero has its default.
 type Limits struct {
 	// HeaderBytes is the maximum size of the head of a request, beside the 4 KiB that net/http adds: 16 KiB. A token
 	// has 8 KiB at most (attest.TokensConfig.MaxBytes).

@@ -19,7 +19,7 @@ import (
 
 const deadline = 30 * time.Second
 
-// serving runs a server until the test ends. Its page reads what is sent, and says whether it could.
+// serving runs a server until the test ends. Its page reads the request's body, and reports whether it could.
 func serving(t *testing.T, limits Limits) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func dial(t *testing.T, from, to string) client {
 	return client{t, c}
 }
 
-// asks sends a request and returns the status of the answer, or why there is none.
+// asks sends a request and returns the status of the response, or the reason why there was no response.
 func (c client) asks(request string) (int, error) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, request); err != nil {
@@ -107,9 +107,9 @@ func TestLimitsOfRequests(t *testing.T) {
 
 func TestLimitsOfSilence(t *testing.T) {
 	impatient := serving(t, Limits{Header: 10 * time.Millisecond})
-	dial(t, "127.0.0.1", impatient).ended() // it says nothing
+	dial(t, "127.0.0.1", impatient).ended() // the client sends nothing
 	slow := dial(t, "127.0.0.1", impatient)
-	_, _ = io.WriteString(slow, get) // it does not come to the end; the server may have hung up already
+	_, _ = io.WriteString(slow, get) // may fail: the server may have closed the connection
 	slow.ended()
 	idle := dial(t, "127.0.0.1", serving(t, Limits{Idle: 10 * time.Millisecond}))
 	if code, err := idle.asks(get + "\r\n"); code != 200 {
@@ -118,7 +118,7 @@ func TestLimitsOfSilence(t *testing.T) {
 	idle.ended()
 }
 
-// Who does not read an answer loses the connection, after two minutes unless the limits say otherwise.
+// A client that does not read a response loses the connection, by default after two minutes.
 func TestUnreadAnswerEndsItsConnection(t *testing.T) {
 	var usual Limits
 	if usual.fill(); usual.Answer != 2*time.Minute {
@@ -157,8 +157,8 @@ func TestUnreadAnswerEndsItsConnection(t *testing.T) {
 	}
 }
 
-// Whoever opens connections without end closes their own: who comes from elsewhere is answered, and what others had before
-// stays.
+// A client that keeps opening connections closes only its own: clients of other addresses are answered, and their open
+// connections stay.
 func TestConnectionsAreBounded(t *testing.T) {
 	const total, perSource = 12, 8
 	address := serving(t, Limits{Connections: total, PerSource: perSource})
@@ -186,7 +186,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// The bounds, and that nothing is kept of connections that have ended.
+// The limits apply, and nothing is stored about connections that have ended.
 func TestBounded(t *testing.T) {
 	var log bytes.Buffer
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,7 +223,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A server that leaves closes connections with their next answers, and answers on others until then.
+// A server that shuts down closes each connection with its next answer, and answers on others until then.
 func TestServeLeaves(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -249,7 +249,7 @@ func TestServeLeaves(t *testing.T) {
 		t.Error("a connection is closed while the server stays")
 	}
 	leave()
-	for !ask() { // as soon as the server knows
+	for !ask() { // until the server has noticed
 	}
 	if !ask() {
 		t.Error("another connection is kept")
@@ -259,7 +259,7 @@ func TestServeLeaves(t *testing.T) {
 	}
 }
 
-// What callers of an HTTP address may have where nothing else is said.
+// The default limits for callers of an HTTP address have these values.
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{HeaderBytes: 16 << 10, Header: 5 * time.Second, Request: 10 * time.Second, Answer: 2 * time.Minute, Idle: time.Minute,
 		Connections: 256, PerSource: 64, Body: 64 << 10}

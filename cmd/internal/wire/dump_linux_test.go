@@ -24,8 +24,8 @@ func dumpable(t *testing.T) bool {
 // isCommand has this test binary be a command of ours.
 const isCommand = "WIRE_TEST_COMMAND"
 
-// The command says whether it is dumpable, and starts a program that says its limits. It has a process of its own: limits cannot be raised
-// again.
+// The command prints whether it is dumpable, and starts a program that prints its limits. It is a separate process,
+// because limits cannot be raised again.
 func TestCommand(t *testing.T) {
 	if os.Getenv(isCommand) == "" {
 		return // the tests below run it
@@ -40,7 +40,7 @@ func TestCommand(t *testing.T) {
 	Main(cmd)
 }
 
-// command runs TestCommand with NAVARCH_DUMPABLE, and gives what follows a word of its output.
+// command runs TestCommand with NAVARCH_DUMPABLE, and returns the text after a word of its output.
 func command(t *testing.T, allowed, word string) string {
 	t.Helper()
 	c := exec.Command(os.Args[0], "-test.run=^TestCommand$")
@@ -58,7 +58,8 @@ func command(t *testing.T, allowed, word string) string {
 	return ""
 }
 
-// A command's memory is not for other processes, nor for a file of the kernel's, unless who measures it says so.
+// A command's memory is not readable for other processes and not written by the kernel, unless NAVARCH_DUMPABLE permits
+// it.
 func TestNotDumpable(t *testing.T) {
 	was := dumpable(t)
 	for allowed, want := range map[string]bool{"": false, "false": false, "true": was} {
@@ -68,7 +69,7 @@ func TestNotDumpable(t *testing.T) {
 	}
 }
 
-// What a command starts, the agent's Envoy for one, leaves no core dump, unless who wants some says so.
+// Child processes of a command, such as the agent's Envoy, leave no core dump by default.
 func TestChildrenLeaveNoCore(t *testing.T) {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &own); err != nil {

@@ -15,8 +15,8 @@ import (
 const headroom = 0.9
 
 // LimitMemory sets Go's memory limit from the container's (cgroup v1 or v2), so that the collector works harder before
-// the kernel kills the process. It does not replace GOMEMLIMIT, nor AUTOMEMLIMIT=off. It returns the limit that it has
-// set, in bytes; 0: none (nobody kills for GOMEMLIMIT).
+// the kernel kills the process. GOMEMLIMIT and AUTOMEMLIMIT=off take precedence. It returns the limit that it has set,
+// in bytes; 0 if it has set no limit.
 func LimitMemory(log *slog.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithRatio(headroom), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
@@ -34,7 +34,8 @@ func LimitMemory(log *slog.Logger) int64 {
 	return limit
 }
 
-// TuneCollector sets the garbage that may lie beside live memory, in percent of live memory. It does not replace GOGC.
+// TuneCollector sets the garbage that may accumulate beside live memory, in percent of live memory. GOGC takes
+// precedence.
 func TuneCollector(percent int) {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(percent)

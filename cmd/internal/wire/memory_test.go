@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the operator says stands, and a machine without a limit has none.
+// The operator's setting takes precedence, and a machine without a limit gets no limit.
 func TestLimitMemory(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
@@ -28,7 +28,7 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// What the operator has set stands; where nothing is set, it is ours.
+// The operator's setting takes precedence over ours.
 func TestTuneCollector(t *testing.T) {
 	t.Setenv("GOGC", "75")
 	before := debug.SetGCPercent(75)

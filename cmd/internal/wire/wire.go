@@ -1,6 +1,6 @@
 // Package wire starts each of our commands: signals, the log, flags that the environment may set.
 //
-// Owns: nothing.  Reads: the environment, signals.  Never: what a command is about.
+// Owns: nothing. Reads: the environment, signals. Never: depends on the command.
 package wire
 
 import (
@@ -48,8 +48,8 @@ func Main(cmd *cobra.Command) {
 	}
 }
 
-// Logger writes records of level (obs.Level) and above to w, as text or json. It warns about parts of the level without
-// effect. It returns an error for another level or format.
+// Logger returns a logger that writes records of level (obs.Level) and above to w, as text or json. It warns about
+// parts of the level that have no effect. The error names a level or format that does not exist.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, scopes, err := obs.Level(level)
 	if err != nil {
@@ -69,8 +69,8 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return log, nil
 }
 
-// ScopedLogger writes records to w as text, at the levels of scopes, which may change while the process runs. It warns
-// about scopes that do not exist. It returns an error for another level.
+// ScopedLogger returns a logger that writes text to w, and the levels of its scopes, which may change while the process
+// runs. It warns about scopes that do not exist. The error names a level that does not exist.
 func ScopedLogger(w io.Writer, level string) (*slog.Logger, *obs.Levels, error) {
 	levels, unknown, err := obs.NewLevels(level)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The bounds of the cache: some 512 KiB at most.
+// The bounds of the cache, which uses 512 KiB at most.
 const (
 	maxCached     = 256              // answers
-	maxCachedSize = 2048             // bytes of one
-	maxCachedFor  = 30 * time.Second // whatever the server says: what fails elsewhere is seen soon
+	maxCachedSize = 2048             // bytes of one answer
+	maxCachedFor  = 30 * time.Second // the longest time in the cache, whatever the TTL: changes elsewhere are noticed soon
 )
 
-// cache has what servers said lately.
+// cache contains recent answers of DNS servers. Any goroutine may use it.
 type cache struct {
 	answers *lru.Cache[key, cached]
 	now     func() time.Time
 }
 
-// key is what an answer depends on.
+// key contains the parts of a query that its answer depends on.
 type key struct {
 	name        string
 	kind, class uint16
@@ -29,7 +29,7 @@ type key struct {
 	cd, rd      bool
 }
 
-// cached is one answer, encoded.
+// cached is one encoded answer, the time of its arrival and the time of its expiry.
 type cached struct {
 	message    []byte
 	came, ends time.Time
@@ -40,7 +40,8 @@ func newCache() *cache {
 	return &cache{answers: answers, now: time.Now}
 }
 
-// keyOf says whether the answer to a query may be kept, and under which key: one with options of EDNS may be for this client alone.
+// keyOf returns the cache key of a query. false: the answer must not be stored, because a query with EDNS options may
+// be answered for this client alone.
 func keyOf(query *dns.Msg) (key, bool) {
 	q := query.Question[0]
 	k := key{name: strings.ToLower(q.Name), kind: q.Qtype, class: q.Qclass, cd: query.CheckingDisabled, rd: query.RecursionDesired}
@@ -51,7 +52,7 @@ func keyOf(query *dns.Msg) (key, bool) {
 	return k, true
 }
 
-// get is the answer to a query, with what is left of the times to live; nil: there is none.
+// get returns the stored answer to a query, with its TTLs reduced by its age; nil without a stored answer.
 func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
 	found, is := c.answers.Get(k)
 	if !is {
@@ -63,10 +64,10 @@ func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
 		return nil
 	}
 	reply := new(dns.Msg)
-	if reply.Unpack(found.message) != nil { // it was packed here
+	if reply.Unpack(found.message) != nil { // cannot fail: put packed it
 		return nil
 	}
-	reply.Id, reply.Question = query.Id, query.Question // as the client writes the name
+	reply.Id, reply.Question = query.Id, query.Question // with the client's spelling of the name
 	age := uint32(now.Sub(found.came) / time.Second)
 	for _, section := range [][]dns.RR{reply.Answer, reply.Ns, reply.Extra} {
 		for _, r := range section {
@@ -78,7 +79,7 @@ func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// put keeps an answer, if it may be kept.
+// put stores an answer for its lifetime, if that is above zero and the answer is small enough.
 func (c *cache) put(k key, reply *dns.Msg) {
 	lasts := min(lifetime(reply), maxCachedFor)
 	if lasts <= 0 || reply.Len() > maxCachedSize {
@@ -90,8 +91,9 @@ func (c *cache) put(k key, reply *dns.Msg) {
 	}
 }
 
-// lifetime is how long an answer stands: the least of its records. One that says that there is nothing stands as its SOA record says (RFC 2308
-// section 5); without that, and where it was cut, not at all.
+// lifetime returns how long an answer may be stored: the least TTL of its records. An empty or NXDOMAIN answer is
+// stored for the time in its SOA record (RFC 2308 section 5). Zero means that it must not be stored: it is truncated,
+// has another response code, or is negative without an SOA record.
 func lifetime(reply *dns.Msg) time.Duration {
 	if reply.Truncated || reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
 		return 0

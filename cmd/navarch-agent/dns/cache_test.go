@@ -28,7 +28,8 @@ func replies(query *dns.Msg, code int, records ...string) *dns.Msg {
 	return m
 }
 
-// An answer stands as long as its records, or its SOA record, say, and never longer than the bound; what is left of that is what clients see.
+// An answer is stored for the time of its records or of its SOA record, up to the limit. Clients see the remaining
+// time.
 func TestCacheKeepsWhatStands(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := newCache()
@@ -92,7 +93,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// Queries that may be answered otherwise do not share an answer; one with options of EDNS has none that is kept.
+// Queries that may have different answers do not share one; an answer to a query with EDNS options is not stored.
 func TestKeys(t *testing.T) {
 	plain := asks("a.org.", dns.TypeA)
 	kind, class, checking, recursion, edns, dnssec := asks("a.org.", dns.TypeAAAA), asks("a.org.", dns.TypeA), asks("a.org.", dns.TypeA), asks("a.org.", dns.TypeA), asks("a.org.", dns.TypeA), asks("a.org.", dns.TypeA)

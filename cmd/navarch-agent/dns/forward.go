@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	serverPatience = 2 * time.Second // with one server
-	maxServers     = 4               // that are asked for one query
-	maxReplySize   = 4096            // bytes of an answer over UDP, where the query does not say
+	serverPatience = 2 * time.Second // time limit of one server
+	maxServers     = 4               // servers that one query is sent to at most
+	maxReplySize   = 4096            // bytes of an answer over UDP, if the query states no size
 )
 
-// forwarder asks the DNS servers of the Pod.
+// forwarder sends queries to the DNS servers of the Pod and caches their answers.
 type forwarder struct {
-	servers []string // as resolv.conf orders them
+	servers []string // addresses with port, in the order of resolv.conf
 	resting resting
 	cache   *cache
-	ask     func(query *dns.Msg, server string, stream bool) (*dns.Msg, error) // one server: askOne, but in tests
+	// ask sends a query to one server. It is askOne, except in tests.
+	ask func(query *dns.Msg, server string, stream bool) (*dns.Msg, error)
 
 	mu  sync.Mutex
-	own map[netip.AddrPort]int // sockets that queries are sent from now
+	own map[netip.AddrPort]int // sockets that queries are being sent from, with the number of queries
 }
 
 func newForwarder(servers []string) *forwarder {
@@ -36,20 +37,24 @@ func newForwarder(servers []string) *forwarder {
 	return f
 }
 
-// sent says whether a query came from a socket of the forwarder itself.
+// sent reports whether a query came from one of the forwarder's own sockets, that is, whether it was redirected to the
+// agent.
 func (f *forwarder) sent(from net.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.own[addrPort(from)] > 0
 }
 
+// addrPort returns the address and port of a; the zero AddrPort if a has no IP address.
 func addrPort(a net.Addr) netip.AddrPort {
-	at, _ := netip.ParseAddrPort(a.String()) // the zero one is nobody's
+	at, _ := netip.ParseAddrPort(a.String()) // the zero value is never a socket of ours
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// exchange asks one server after the other until one has an answer. Those that did not answer in time before come last; now and then they are
-// asked as well, for which nobody waits: once one answers, the order is that of resolv.conf again. An error: none had an answer.
+// exchange sends the query to one server after the other, until one answers with another code than SERVFAIL and
+// REFUSED. It returns that answer, or one from the cache. Servers that recently timed out come last. Every restFor one
+// query is also sent to such a server in the background; once it answers, the order of resolv.conf applies again. An
+// error lists what each server failed with, or states that no server is known.
 func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	key, cacheable := keyOf(query)
 	if cacheable {
@@ -82,7 +87,8 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try asks one server, and notes whether it let the query wait in vain. Other errors come at once: that server is asked first the next time, too.
+// try sends the query to one server and records whether it timed out. Other errors arrive at once and are not recorded:
+// that server stays in its place in the order.
 func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	reply, err := f.ask(query, server, stream)
 	var failure net.Error
@@ -90,8 +96,9 @@ func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, e
 	return reply, err
 }
 
-// askOne asks one server, from a socket and under an identifier of its own, so that an answer cannot be guessed from the query of the
-// application. What comes meanwhile with another identifier is not the answer.
+// askOne sends the query to one server, from a socket and under an ID of its own, so that the query of the application
+// does not help to forge an answer. Messages with another ID are ignored. Errors: no connection, no answer within
+// serverPatience, or an answer to another question.
 func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	network := "udp"
 	if stream {
@@ -119,7 +126,7 @@ func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg
 	return reply, nil
 }
 
-// answers says whether a message is the answer to the question of another, whatever the case of its name.
+// answers reports whether reply is a response to the question in query. The case of names does not matter.
 func answers(reply, query *dns.Msg) bool {
 	if len(reply.Question) != 1 {
 		return false
@@ -128,6 +135,7 @@ func answers(reply, query *dns.Msg) bool {
 	return strings.EqualFold(a.Name, b.Name) && a.Qtype == b.Qtype && a.Qclass == b.Qclass
 }
 
+// note adds by to the number of queries that are being sent from a socket.
 func (f *forwarder) note(from netip.AddrPort, by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

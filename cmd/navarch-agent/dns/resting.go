@@ -5,23 +5,25 @@ import (
 	"time"
 )
 
-// restFor is for how long a server that has not answered in time is asked after the others, until it is tried again.
+// restFor is the time for which a server that timed out comes after the others, until it is tried again.
 const restFor = 10 * time.Second
 
-// resting are the servers that have not answered in time and may be dead: waiting for one costs serverPatience, so others are asked first.
+// resting records the servers that timed out. Others are tried first, because a query to a dead server costs
+// serverPatience.
 type resting struct {
-	mu    sync.Mutex           // a leaf: guards until
-	until map[asking]time.Time // when it is to be tried again
+	mu    sync.Mutex           // a leaf lock: guards until
+	until map[asking]time.Time // when the server is tried again
 }
 
-// asking is one way to ask a server: what passes UDP may stop TCP.
+// asking is a server and a transport: a server may be unreachable over TCP and answer over UDP.
 type asking struct {
 	server string
 	stream bool
 }
 
-// order is in which order servers are to be asked: that given, but those that rest come last. due are those of them that are to be tried
-// again, where others are asked first; each is due once in restFor.
+// order returns the servers in the order in which they are tried: that of servers, but those that timed out come last.
+// due lists the servers that timed out and are tried again now, in the background. A server is due once in restFor, and
+// only while another server is tried first.
 func (r *resting) order(servers []string, stream bool, now time.Time) (order, due []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +45,7 @@ func (r *resting) order(servers []string, stream bool, now time.Time) (order, du
 	return append(order, last...), due
 }
 
-// asked notes whether a server had nothing to say in time.
+// asked records whether a server timed out (late) or answered.
 func (r *resting) asked(server string, stream, late bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,8 +38,8 @@ func (u *fakeServers) ask(query *dns.Msg, server string, stream bool) (*dns.Msg,
 	return reply, nil
 }
 
-// A dead server costs one query its patience, and no further one; it is tried again beside the queries of others, and has its place again
-// once it answers.
+// Only one query waits for a dead server. The server is tried again in the background, and has its place in the order
+// again once it answers.
 func TestDeadServerCostsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &fakeServers{silent: map[string]bool{"a": true}, failing: map[string]bool{}, asked: map[string]int{}}
@@ -68,7 +68,7 @@ func TestDeadServerCostsOnce(t *testing.T) {
 		query(true, "b", serverPatience) // over TCP it may answer
 		query(true, "b", 0)
 
-		time.Sleep(restFor) // it is tried, and nobody waits for that
+		time.Sleep(restFor) // then it is tried in the background
 		tried := u.asked["a"]
 		for range 10 {
 			query(false, "b", 0)
@@ -93,7 +93,7 @@ func TestDeadServerCostsOnce(t *testing.T) {
 	})
 }
 
-// A server that refuses at once costs nothing: it keeps its place.
+// A server that refuses at once keeps its place in the order: it delays no query.
 func TestFailingServerKeepsItsPlace(t *testing.T) {
 	u := &fakeServers{silent: map[string]bool{}, failing: map[string]bool{"a": true}, asked: map[string]int{}}
 	f := newForwarder([]string{"a", "b"})

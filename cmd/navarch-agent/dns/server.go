@@ -19,24 +19,26 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The bounds of what the clients of a Pod can make the agent do at once.
+// The bounds of the work that the clients of a Pod can cause at once.
 const (
-	maxQueries     = 256             // that wait for an answer; more are not answered, and clients ask again
-	maxConnections = 64              // over TCP; more wait
-	idle           = 5 * time.Second // before a connection ends
+	maxQueries     = 256             // queries that wait for an answer; further ones are dropped, and clients retry
+	maxConnections = 64              // TCP connections; further ones wait
+	idle           = 5 * time.Second // time after which an idle connection is closed
 	maxQuerySize   = 1232            // bytes of a query over UDP
-	ttl            = 30              // seconds, of names of the mesh: an address that changes is asked for again soon (as stock agents)
+	// seconds, of names of the mesh, as with stock agents: clients query a changed address again soon
+	ttl = 30
 )
 
-// Config of a Server.
+// Config contains the settings of a Server.
 type Config struct {
-	Listen  []string // host:port, UDP and TCP each
-	Servers []string // host:port, of the Pod: asked one after the other
+	Listen  []string // host:port; each for UDP and TCP
+	Servers []string // host:port of the Pod's DNS servers, in the order in which they are tried
 	Place   Place
-	Log     *obs.Sampled
+	// Log limits the rate of warnings that clients can cause.
+	Log *obs.Sampled
 }
 
-// Server answers DNS. Make it with New.
+// Server answers DNS queries of one Pod. Make it with New.
 type Server struct {
 	cfg     Config
 	table   atomic.Pointer[Table]
@@ -45,13 +47,13 @@ type Server struct {
 	servers []*dns.Server
 }
 
-// New opens nothing.
+// New returns a server without a name table; it opens no sockets.
 func New(cfg Config) *Server {
 	return &Server{cfg: cfg, forward: newForwarder(cfg.Servers), slots: make(chan struct{}, maxQueries)}
 }
 
-// Listen binds all sockets, before Run. An error names the address that cannot be bound. A loopback address of a family that this machine does not
-// have is passed over, as long as another one is there.
+// Listen binds all sockets; it precedes Run. A loopback address of a family that this machine does not have is skipped
+// if another address can be bound. The error names the address that cannot be bound.
 func (s *Server) Listen() error {
 	for _, address := range s.cfg.Listen {
 		if err := s.bind(address); errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
@@ -72,19 +74,21 @@ func (s *Server) bind(address string) error {
 	if err != nil {
 		return err
 	}
-	// Where the port is chosen by the kernel TCP has the same.
+	// Where the kernel chooses the UDP port, TCP uses the same number.
 	connections, err := net.Listen("tcp", packets.LocalAddr().String())
 	if err != nil {
 		return errors.Join(err, packets.Close())
 	}
 	s.servers = append(s.servers,
 		&dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(s.answer), UDPSize: maxQuerySize},
-		&dns.Server{Listener: netutil.LimitListener(connections, maxConnections), Handler: dns.HandlerFunc(s.answer), ReadTimeout: idle, WriteTimeout: idle,
+		&dns.Server{Listener: netutil.LimitListener(connections, maxConnections),
+			Handler:     dns.HandlerFunc(s.answer),
+			ReadTimeout: idle, WriteTimeout: idle,
 			IdleTimeout: func() time.Duration { return idle }})
 	return nil
 }
 
-// close gives sockets back that were never served.
+// close closes sockets that Run has not served.
 func (s *Server) close() {
 	for _, server := range s.servers {
 		if server.PacketConn != nil {
@@ -95,7 +99,7 @@ func (s *Server) close() {
 	}
 }
 
-// Addresses are where it listens over UDP.
+// Addresses returns the addresses that the server listens on over UDP, as host:port.
 func (s *Server) Addresses() (out []string) {
 	for _, server := range s.servers {
 		if server.PacketConn != nil {
@@ -105,13 +109,14 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Take replaces the table.
+// Take replaces the name table. Any goroutine may call it.
 func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.cfg.Place)) }
 
-// Ready says whether there is a table. Before that no name is resolved: a name of the mesh would be resolved past it.
+// Ready reports whether the name table has arrived. Until then every query fails: a name of the mesh must not be
+// resolved by the Pod's DNS servers.
 func (s *Server) Ready() bool { return s.table.Load() != nil }
 
-// Run serves until ctx ends. An error is a socket that failed.
+// Run serves until ctx ends. The error is that of the first socket that fails.
 func (s *Server) Run(ctx context.Context) error {
 	var tasks []loop.Task
 	for _, server := range s.servers {
@@ -133,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return loop.Run(ctx, tasks...)
 }
 
-// answer answers one query; its message has one question (dns.DefaultMsgAcceptFunc).
+// answer writes the response to one query. Its message has exactly one question (dns.DefaultMsgAcceptFunc).
 func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 	select {
 	case s.slots <- struct{}{}:
@@ -152,9 +157,11 @@ func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 		}
 	}
 	reply.Truncate(size)
-	_ = w.WriteMsg(reply) // a client that is gone
+	_ = w.WriteMsg(reply) // fails if the client is gone
 }
 
+// reply returns the response to a query: from the name table, else from the Pod's servers. It is SERVFAIL without a
+// name table, without an answer, and for a query of the agent itself.
 func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 	table := s.table.Load()
 	if table == nil {
@@ -179,8 +186,8 @@ func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// inMesh is the answer for a name of the mesh. Without addresses of the family it is empty, and no error: of a name that does not exist clients
-// would not ask for the other family.
+// inMesh returns the response for a name of the mesh. Without addresses of the queried family it is empty and not
+// NXDOMAIN, after which clients would not query the other family.
 func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 	q := query.Question[0]
 	reply := new(dns.Msg)
@@ -194,7 +201,7 @@ func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 		return dns.RR_Header{Name: name, Rrtype: t, Class: dns.ClassINET, Ttl: ttl}
 	}
 	if alias != "" {
-		target := q.Name[:len(alias)] + "." // as the client writes it
+		target := q.Name[:len(alias)] + "." // with the client's spelling
 		reply.Answer = append(reply.Answer, &dns.CNAME{Hdr: header(dns.TypeCNAME), Target: target})
 		name = target
 	}
@@ -208,7 +215,7 @@ func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 	return reply
 }
 
-// failed says that the name cannot be resolved now.
+// failed returns the response SERVFAIL: the name cannot be resolved now.
 func failed(query *dns.Msg) *dns.Msg {
 	reply := new(dns.Msg)
 	reply.SetRcode(query, dns.RcodeServerFailure)

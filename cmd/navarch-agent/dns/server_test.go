@@ -41,7 +41,7 @@ func newUpstream(t *testing.T, answer func(q dns.Question, reply *dns.Msg)) *ups
 		}
 		_ = w.WriteMsg(reply)
 	})
-	u.address = loopback.For(t) // what the kernel chose for UDP may be a connection's with TCP
+	u.address = loopback.For(t) // a free UDP port may be in use over TCP
 	packets, err := net.ListenPacket("udp", u.address)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func rr(text string) dns.RR {
 	return r
 }
 
-// serving is a server of the Pod of shop that runs.
+// serving starts a server for the Pod of shop, and returns it with its address.
 func serving(t *testing.T, upstreams ...string) (*Server, string) {
 	t.Helper()
 	s := New(Config{Listen: []string{loopback.For(t)}, Servers: upstreams, Place: shop, Log: obs.NewSampled(slog.New(slog.DiscardHandler))})
@@ -106,7 +106,7 @@ func serving(t *testing.T, upstreams ...string) (*Server, string) {
 	return s, s.Addresses()[0]
 }
 
-// query asks as an application would.
+// query sends a query as an application does.
 func query(t *testing.T, network, server, name string, kind uint16) *dns.Msg {
 	t.Helper()
 	m := new(dns.Msg)
@@ -119,7 +119,7 @@ func query(t *testing.T, network, server, name string, kind uint16) *dns.Msg {
 	return reply
 }
 
-// said is a reply in a line: its code, and its answers, sorted but for the alias.
+// said returns a reply as one line: its code, and its answers, sorted except for the alias.
 func said(m *dns.Msg) string {
 	var out []string
 	for _, r := range m.Answer {
@@ -187,12 +187,13 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A server is asked once for what stands; another is asked where the first fails; and the answers are of the question.
+// A server is queried once for a cached answer, the next server is queried if the first one fails, and answers match
+// their questions.
 func TestForward(t *testing.T) {
 	up := newUpstream(t, zone)
 	broken := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Rcode = dns.RcodeRefused })
 	liar := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Question[0].Name = "other.org." })
-	refuses := loopback.For(t) // nobody listens
+	refuses := loopback.For(t) // no server listens there
 	s, at := serving(t, broken.address, liar.address, refuses, up.address)
 	s.Take(nil)
 	for range 3 {
@@ -216,7 +217,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// What the agent forwards and gets back, because redirection does not leave it out, is answered at once, and asked of nobody.
+// A query that the agent forwards and that comes back, because redirection does not exempt it, is answered at once and
+// not forwarded again.
 func TestNoLoop(t *testing.T) {
 	var log bytes.Buffer
 	s := New(Config{Listen: []string{loopback.For(t)}, Servers: []string{"set below"}, Place: shop, Log: obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))})
@@ -243,7 +245,7 @@ func TestNoLoop(t *testing.T) {
 	}
 }
 
-// More queries than may wait at once are not answered, and those that wait are.
+// Queries above the limit are not answered, and those that wait within the limit are.
 func TestQueriesAreBounded(t *testing.T) {
 	hold, waiting := make(chan struct{}), make(chan struct{}, 2*maxQueries)
 	up := newUpstream(t, func(q dns.Question, reply *dns.Msg) {
@@ -256,7 +258,7 @@ func TestQueriesAreBounded(t *testing.T) {
 	for range maxQueries { // all places but none
 		s.slots <- struct{}{}
 	}
-	<-s.slots // one is free
+	<-s.slots // frees one slot
 	answered := make(chan string, 1)
 	go func() {
 		m := new(dns.Msg)
@@ -278,14 +280,14 @@ func TestQueriesAreBounded(t *testing.T) {
 	if got := <-answered; got != "NOERROR unknown.org. 198.51.100.1" {
 		t.Errorf("the one that waited: %s", got)
 	}
-	s.slots <- struct{}{} // it gives its place back after its answer
+	s.slots <- struct{}{} // the slot is freed after the answer
 	<-s.slots
 	if got := said(query(t, "udp", at, "web.", dns.TypeA)); got != "NOERROR web. 10.0.0.1" {
 		t.Errorf("afterwards: %s", got)
 	}
 }
 
-// Connections have a bound; who waits has a turn when another ends.
+// The number of connections is limited; a further connection waits until another ends.
 func TestConnectionsAreBounded(t *testing.T) {
 	s, at := serving(t)
 	s.Take(meshNames())
@@ -297,7 +299,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		defer c.Close()
 		all = append(all, c)
-		conn := &dns.Conn{Conn: c} // it is accepted once it is answered
+		conn := &dns.Conn{Conn: c} // an answer proves that it was accepted
 		m := new(dns.Msg)
 		m.SetQuestion("web.", dns.TypeA)
 		if err := conn.WriteMsg(m); err != nil {
@@ -318,7 +320,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// What is no query leaves the server as it is.
+// A message that is not a query does not affect the server.
 func TestGarbage(t *testing.T) {
 	s, at := serving(t)
 	s.Take(meshNames())

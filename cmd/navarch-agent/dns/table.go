@@ -1,10 +1,11 @@
-// Package dns answers DNS for the Pod of an agent: names of the mesh from the name table that the control plane sends, all others by the DNS
-// servers of the Pod.
+// Package dns answers DNS queries of an agent's Pod. Names of the mesh are resolved by the name table of the control
+// plane, all others by the DNS servers of the Pod.
 //
-// Owns: its sockets, the newest table, a small cache of what servers said.  Reads: nothing.  Never: the control plane, Envoy, resolv.conf.
+// Owns: its sockets, the newest name table, a small cache of answers. Reads: nothing. Never: connects to the control
+// plane or to Envoy, reads resolv.conf.
 //
-// Redirection (deploy/redirect) sends it the queries that the application sends to the servers of its resolv.conf. The agent's own queries are
-// exempt from redirection; where they are not, they come back to the agent, which notices that.
+// Redirection (deploy/redirect) sends the application's queries for the servers of its resolv.conf to this server. The
+// agent's own queries are exempt from redirection. If they are not, they arrive here, and the server detects the loop.
 package dns
 
 import (
@@ -15,22 +16,22 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// Place is where the Pod is: what names without all their labels mean.
+// Place is the namespace and DNS domains of the Pod, by which incomplete names are resolved.
 type Place struct {
 	Namespace string
-	Domain    string // of Services: svc.cluster.local
-	// Search is the first search domain of resolv.conf; empty: there is none. The resolver of the application appends it, so a name of the mesh is
-	// asked for with it first.
+	Domain    string // of Services, for example svc.cluster.local
+	// Search is the first search domain of resolv.conf; empty without one. The application's resolver appends it to a
+	// name, and queries the result first.
 	Search string
 }
 
-// Table is the names of the mesh. Immutable.
+// Table contains the names of the mesh. It is immutable.
 type Table struct {
 	place Place
 	names map[string]agentapi.Name // by host
 }
 
-// newTable makes a table; of two names of one host the later counts.
+// newTable returns a table of names; of two entries for one host the later wins.
 func newTable(names []agentapi.Name, place Place) *Table {
 	t := &Table{place: place, names: make(map[string]agentapi.Name, len(names))}
 	for _, n := range names {
@@ -39,12 +40,13 @@ func newTable(names []agentapi.Name, place Place) *Table {
 	return t
 }
 
-// Len is how many names there are.
+// Len returns the number of names.
 func (t *Table) Len() int { return len(t.names) }
 
-// Lookup finds a name, in lower case and without a dot at the end. found: it is one of the mesh, whether it has addresses of the family or not.
-// alias, if it is not empty, is the name that it stands for: what the application meant before the search domain was appended. The rules are those of
-// stock agents (istio: pkg/dns/client).
+// Lookup resolves a name, which is in lower case and has no dot at the end, to the addresses of one family (IPv6 if
+// v6). found is true for a name of the mesh, even without addresses of that family. alias, if not empty, is the name
+// without the search domain, which the answer refers to by a CNAME. The rules are those of stock agents (istio:
+// pkg/dns/client).
 func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Addr, found bool) {
 	n, found := t.exact(name)
 	if !found {
@@ -67,29 +69,34 @@ func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Ad
 			addresses = append(addresses, a)
 		}
 	}
-	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] }) // as kube-dns does, so that clients spread
+	// in random order, as in kube-dns, so that clients spread over the addresses
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	return alias, addresses, true
 }
 
-// exact finds a host by its full name, or, where it is a Service or a Pod of one, by a shorter one: NAME in its namespace, NAME.NAMESPACE,
-// NAME.NAMESPACE.svc.
+// exact returns the entry of a full host name. Services and Pods of the cluster are also found by shorter names: NAME
+// in the own namespace, NAME.NAMESPACE and NAME.NAMESPACE.svc.
 func (t *Table) exact(name string) (agentapi.Name, bool) {
 	if n, found := t.names[name]; found {
 		return n, true
 	}
 	svc, rest, _ := strings.Cut(t.place.Domain, ".")
-	if n, found := t.names[name+"."+t.place.Namespace+"."+t.place.Domain]; found && n.Registry == agentapi.RegistryKubernetes && n.Namespace == t.place.Namespace && n.Shortname == name {
+	n, found := t.names[name+"."+t.place.Namespace+"."+t.place.Domain]
+	if found && n.Registry == agentapi.RegistryKubernetes && n.Namespace == t.place.Namespace && n.Shortname == name {
 		return n, true
 	}
-	for _, candidate := range []struct{ name, host string }{{name, name + "." + t.place.Domain}, {strings.TrimSuffix(name, "."+svc), name + "." + rest}} {
-		if n, found := t.names[candidate.host]; found && n.Registry == agentapi.RegistryKubernetes && n.Shortname+"."+n.Namespace == candidate.name {
+	for _, candidate := range []struct{ name, host string }{
+		{name, name + "." + t.place.Domain}, {strings.TrimSuffix(name, "."+svc), name + "." + rest},
+	} {
+		n, found := t.names[candidate.host]
+		if found && n.Registry == agentapi.RegistryKubernetes && n.Shortname+"."+n.Namespace == candidate.name {
 			return n, true
 		}
 	}
 	return agentapi.Name{}, false
 }
 
-// wildcard finds the most specific "*." that covers a name.
+// wildcard returns the entry of the most specific wildcard host ("*.") that covers a name.
 func (t *Table) wildcard(name string) (agentapi.Name, bool) {
 	for rest := name; ; {
 		_, after, more := strings.Cut(rest, ".")

@@ -16,7 +16,7 @@ func addrs(text ...string) (out []netip.Addr) {
 	return out
 }
 
-// shop is where the Pods of these tests are.
+// shop is the place of the Pods of these tests.
 var shop = Place{Namespace: "shop", Domain: "svc.cluster.local", Search: "shop.svc.cluster.local"}
 
 func meshNames() []agentapi.Name {
@@ -31,7 +31,7 @@ func meshNames() []agentapi.Name {
 		{Host: "single", Addresses: addrs("240.240.0.2"), Registry: "External"},
 		{Host: "*.example.com", Addresses: addrs("240.240.0.3"), Registry: "External"},
 		{Host: "*.deep.example.com", Addresses: addrs("240.240.0.4"), Registry: "External"},
-		// A ServiceEntry may have a name like a Service's; its short form is nobody's.
+		// A ServiceEntry may have a name like a Service's; its short form names no host.
 		{Host: "entry.shop.svc.cluster.local", Addresses: addrs("240.240.0.5"), Registry: "External"},
 	}
 }
@@ -94,7 +94,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// A name of the mesh is one whatever family is asked for.
+// A name of the mesh is found for either address family.
 func TestLookupByFamily(t *testing.T) {
 	table := newTable(meshNames(), shop)
 	if _, addresses, found := table.Lookup("web", true); !found || !slices.Equal(addresses, addrs("fd00::1")) {

@@ -17,26 +17,29 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Application asks an application again and again how it is, as readinessProbe of the proxy's configuration says: on a machine that is the probe of its
-// WorkloadGroup (https://istio.io/latest/docs/reference/config/networking/workload-group/#ReadinessProbe).
+// Application runs the readiness probe of an application periodically. The probe is readinessProbe of the proxy's
+// configuration. On a machine this is the probe of the machine's WorkloadGroup
+// (https://istio.io/latest/docs/reference/config/networking/workload-group/#ReadinessProbe).
 type Application struct {
 	probe *networkingv1.ReadinessProbe
 	check func(context.Context) error
 }
 
-// The values of a ReadinessProbe that are zero, by its documentation.
+// Defaults of a ReadinessProbe's fields that are zero, by its documentation.
 const (
 	defaultPeriod   = 10 * time.Second
 	defaultFailures = 3
 )
 
-// maxSaid bounds what is kept of what an application, or a command, says, in bytes.
+// maxSaid is the limit, in bytes, of the stored output of a command and of a reported reason.
 const maxSaid = 512
 
-// NewApplication checks a probe. proxy says why the proxy before the application cannot take traffic: then the application is not well, either.
+// NewApplication returns an Application for a probe. proxy returns the reason why the proxy in front of the application
+// cannot serve traffic, or nil. While proxy returns a reason, the application counts as unhealthy and is not probed.
+// The error names the part of the probe that is missing or invalid.
 func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Context) error) (*Application, error) {
 	p := newProber("localhost")
-	p.dialer = &net.Dialer{} // what the agent sends is not redirected
+	p.dialer = &net.Dialer{} // traffic of the agent is not redirected
 	ask, err := p.readiness(probe)
 	if err != nil {
 		return nil, err
@@ -49,7 +52,7 @@ func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Conte
 	}}, nil
 }
 
-// readiness is how a probe is asked. The host is this machine where none is named.
+// readiness returns a function that runs the probe once. The host is localhost unless the probe names one.
 func (p *prober) readiness(probe *networkingv1.ReadinessProbe) (func(context.Context) error, error) {
 	switch m := probe.GetHealthCheckMethod().(type) {
 	case *networkingv1.ReadinessProbe_HttpGet:
@@ -78,9 +81,10 @@ func (p *prober) readiness(probe *networkingv1.ReadinessProbe) (func(context.Con
 			return p.grpc(ctx, &GRPCProbe{Port: port(m.Grpc.GetPort()), Service: m.Grpc.GetService()}, "navarch-agent")
 		}, err
 	}
-	return nil, errors.New("none of httpGet, tcpSocket, exec and grpc")
+	return nil, errors.New("the probe needs one of httpGet, tcpSocket, exec and grpc")
 }
 
+// at returns host:port. The error reports that port is not from 1 to 65535.
 func at(host string, port uint32) (string, error) {
 	if port == 0 || port > 65535 {
 		return "", fmt.Errorf("port %d: want a number from 1 to 65535", port)
@@ -88,9 +92,10 @@ func at(host string, port uint32) (string, error) {
 	return net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))), nil
 }
 
-// answers asks over HTTP: 200 to 399 is well.
+// answers runs an HTTP probe: a status from 200 to 399 is healthy.
 func (p *prober) answers(ctx context.Context, h *networkingv1.HTTPHealthCheckConfig, at string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ToLower(cmp.Or(h.GetScheme(), "http"))+"://"+at+"/"+strings.TrimPrefix(h.GetPath(), "/"), nil)
+	address := strings.ToLower(cmp.Or(h.GetScheme(), "http")) + "://" + at + "/" + strings.TrimPrefix(h.GetPath(), "/")
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}
@@ -103,14 +108,14 @@ func (p *prober) answers(ctx context.Context, h *networkingv1.HTTPHealthCheckCon
 	if err != nil {
 		return err
 	}
-	_ = answer.Body.Close() // whatever it says is not read
+	_ = answer.Body.Close() // the body is not read
 	if answer.StatusCode < 200 || answer.StatusCode >= 400 {
-		return fmt.Errorf("it answers %s", answer.Status)
+		return fmt.Errorf("HTTP status %s", answer.Status)
 	}
 	return nil
 }
 
-// succeeds runs a command, and ends it and what it started with the context.
+// succeeds runs a command: exit code 0 is healthy. The command and its child processes are killed when ctx ends.
 func succeeds(ctx context.Context, command []string) error {
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	said := &beginning{}
@@ -124,7 +129,7 @@ func succeeds(ctx context.Context, command []string) error {
 	return nil
 }
 
-// beginning keeps as much as is said of a command.
+// beginning stores the first maxSaid bytes of a command's output.
 type beginning struct{ text bytes.Buffer }
 
 // Write implements io.Writer.
@@ -133,13 +138,15 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run asks until the context ends, whose error it returns. It reports when the application is known to be well, or not to be (why), first and whenever
-// that changes.
+// Run probes the application until ctx ends, and returns the error of ctx. It calls report with nil when the
+// application becomes healthy, and with the reason when the application becomes unhealthy. The first call comes once a
+// threshold of the probe is reached.
 func (a *Application) Run(ctx context.Context, report func(wrong error)) error {
 	if err := pause(ctx, time.Duration(a.probe.GetInitialDelaySeconds())*time.Second); err != nil {
 		return err
 	}
-	period, timeout := cmp.Or(time.Duration(a.probe.GetPeriodSeconds())*time.Second, defaultPeriod), cmp.Or(time.Duration(a.probe.GetTimeoutSeconds())*time.Second, defaultTimeout)
+	period := cmp.Or(time.Duration(a.probe.GetPeriodSeconds())*time.Second, defaultPeriod)
+	timeout := cmp.Or(time.Duration(a.probe.GetTimeoutSeconds())*time.Second, defaultTimeout)
 	needed := map[bool]int32{true: max(a.probe.GetSuccessThreshold(), 1), false: cmp.Or(a.probe.GetFailureThreshold(), defaultFailures)}
 	known, well, same, was := false, false, int32(0), false
 	for {
@@ -162,7 +169,7 @@ func (a *Application) Run(ctx context.Context, report func(wrong error)) error {
 	}
 }
 
-// brief is an error of bounded length.
+// brief limits the text of err to maxSaid bytes.
 func brief(err error) error {
 	if err == nil || len(err.Error()) <= maxSaid {
 		return err

@@ -50,7 +50,7 @@ func grpcOf(port uint32, service string) *networkingv1.ReadinessProbe {
 	return &networkingv1.ReadinessProbe{HealthCheckMethod: &networkingv1.ReadinessProbe_Grpc{Grpc: &networkingv1.GrpcHealthCheckConfig{Port: port, Service: service}}}
 }
 
-// An application is asked as the probe says, over HTTP, TCP, gRPC and by a command; what is wrong says why.
+// Probes of an application work over HTTP, TCP, gRPC and by a command; failures have a reason.
 func TestApplicationProbes(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -129,7 +129,7 @@ func TestApplicationProbes(t *testing.T) {
 	}
 }
 
-// A command that does not end is ended with everything that it started, and what it says is bounded.
+// A command that does not end is killed with its child processes, and its stored output is limited.
 func TestCommandEnds(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +158,7 @@ func TestCommandEnds(t *testing.T) {
 	}
 }
 
-// Thresholds, periods, timeouts and the first delay are those of the probe; only a change is reported.
+// Thresholds, periods, timeouts and the first delay are those of the probe; only changes are reported.
 func TestApplicationRuns(t *testing.T) {
 	type said struct {
 		at    time.Duration

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// maxAppPage bounds the page of each of several targets, in bytes, as stock agents do.
+// maxAppPage is the limit in bytes of each page of an application with several targets, as with stock agents.
 const maxAppPage = 10 << 20
 
-// startApps asks all of the application's targets at once. Of several, pages of plain text are wanted, which can follow one another whoever wrote them.
+// startApps requests the pages of all targets at once. With several targets it requests plain text: such pages can be
+// concatenated, whatever wrote them.
 func (s *Server) startApps(start func(url, formats string) chan page, formats string) (all []chan page) {
 	if len(s.cfg.Apps) > 1 {
 		formats = plainText
@@ -21,9 +22,9 @@ func (s *Server) startApps(start func(url, formats string) chan page, formats st
 	return all
 }
 
-// together waits for the beginnings of the application's pages. kind is the type of the page that they make: that of OpenMetrics where all that answered
-// are of it; empty: plain text, and pages of OpenMetrics among others fail.
-func together(apps []chan page) (all []page, kind string) {
+// awaitApps waits until all targets have begun to answer. kind is the content type of the merged pages: OpenMetrics if
+// all answers have that type; empty means plain text, and then each OpenMetrics page gets an error.
+func awaitApps(apps []chan page) (all []page, kind string) {
 	open, plain := "", false
 	for _, ch := range apps {
 		p := <-ch
@@ -45,8 +46,8 @@ func together(apps []chan page) (all []page, kind string) {
 	return all, ""
 }
 
-// copyApps hands the application's pages on in the order of their targets. Each may take its share of the time that is left, so that one which hangs
-// leaves time for the others. False: the scraper is gone.
+// copyApps writes the pages to w in the order of their targets. Each page has an equal share of the remaining time, so
+// that a target that hangs leaves time for the others. It returns false when the scraper has disconnected.
 func (s *Server) copyApps(ctx context.Context, w io.Writer, pages []page) bool {
 	limit := int64(maxPage)
 	if len(pages) > 1 {
@@ -57,7 +58,7 @@ func (s *Server) copyApps(ctx context.Context, w io.Writer, pages []page) bool {
 			late := time.AfterFunc(time.Until(end)/time.Duration(len(pages)-i), p.cancel)
 			defer late.Stop()
 		}
-		if !s.note("application", p.copyTo(w, limit)) {
+		if !s.countFailure("application", p.copyTo(w, limit)) {
 			return false
 		}
 	}

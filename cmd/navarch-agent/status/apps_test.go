@@ -29,7 +29,8 @@ func hanging(page string) http.HandlerFunc {
 	}
 }
 
-// Pages of several targets follow one another in their order, and whatever one of them does, the others arrive whole, in time.
+// Pages of several targets follow one another in their order. Whatever one of them does, the others arrive whole, in
+// time.
 func TestSeveralTargets(t *testing.T) {
 	endless := func(w http.ResponseWriter, r *http.Request) {
 		for line := []byte(strings.Repeat("b 1\n", 5000)); r.Context().Err() == nil; {
@@ -79,7 +80,7 @@ func TestSeveralTargets(t *testing.T) {
 	}
 }
 
-// Of several targets plain text is wanted, whatever the scraper takes.
+// Several targets are requested in plain text, whatever the scraper accepts.
 func TestSeveralTargetsAreAskedForText(t *testing.T) {
 	asked := make(chan string, 2)
 	note := func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Accept") }

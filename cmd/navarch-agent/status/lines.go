@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	maxPage = 64 << 20 // of one source
+	maxPage = 64 << 20 // bytes of one source
 	maxLine = 64 << 10
 )
 
 var (
-	endLine  = []byte("# EOF\n") // the last line of OpenMetrics
+	endLine  = []byte("# EOF\n") // the last line of an OpenMetrics page
 	errWrite = errors.New("the scraper is gone")
 
 	buffers = sync.Pool{New: func() any { b := make([]byte, maxLine); return &b }}
 )
 
-// copyLines hands whole lines of src to dst, so that a page that fails midway is cut between two lines, and the page that
-// follows it begins a line. With open, "# EOF" ends src and is left out. It reads at most limit bytes.
+// copyLines copies whole lines from src to dst, so that a page that breaks off ends between two lines. With open set,
+// the line "# EOF" ends src and is left out. Errors: a page over limit bytes, a line over maxLine bytes, a failed read,
+// or errWrite.
 func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
@@ -40,7 +41,7 @@ func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {
 			buf[have] = '\n'
 			have++
 		}
-		whole := bytes.LastIndexByte(buf[seen:have], '\n') + 1 // what was seen before holds no newline
+		whole := bytes.LastIndexByte(buf[seen:have], '\n') + 1 // the bytes before seen contain no newline
 		if whole > 0 {
 			whole += seen
 		}
@@ -66,7 +67,7 @@ func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {
 	}
 }
 
-// beforeEnd is what comes before the line "# EOF", and whether it is there.
+// beforeEnd returns the lines before the line "# EOF", and whether that line is present.
 func beforeEnd(lines []byte) ([]byte, bool) {
 	for at := 0; ; {
 		i := bytes.Index(lines[at:], endLine)

@@ -53,7 +53,7 @@ func TestCopyLines(t *testing.T) {
 	}
 }
 
-// What comes out is lines of what went in, in their order, and nothing after the end of OpenMetrics.
+// The output consists of lines of the input, in their order, without anything after the end of OpenMetrics.
 func FuzzCopyLines(f *testing.F) {
 	f.Add([]byte("a 1\n# EOF\nb"), true)
 	f.Add([]byte("a 1\nb"), false)

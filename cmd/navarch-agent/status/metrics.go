@@ -21,7 +21,7 @@ import (
 const (
 	textFormat = "text/plain; version=0.0.4; charset=utf-8"
 	openMedia  = "application/openmetrics-text"
-	plainText  = "text/plain;version=0.0.4" // as a request has it
+	plainText  = "text/plain;version=0.0.4" // as in a request's Accept header
 
 	timeoutHeader = "X-Prometheus-Scrape-Timeout-Seconds"
 	defaultBudget = 10 * time.Second // Prometheus' own default
@@ -29,7 +29,7 @@ const (
 	maxBudget     = time.Minute
 )
 
-// counts are of the page itself.
+// counts are metrics about the merged page.
 type counts struct {
 	scrapes  prometheus.Counter
 	failures *prometheus.CounterVec
@@ -52,7 +52,8 @@ func (c counts) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.scrapes, c.failures}
 }
 
-// newFetcher asks without a proxy and without compression, and follows redirects only to where it was sent.
+// newFetcher returns an HTTP client without proxy and compression. It follows a redirect only to the host of the first
+// request.
 func newFetcher() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
@@ -65,18 +66,18 @@ func newFetcher() *http.Client {
 	}
 }
 
-// page is the answer of one source.
+// page is the response of one source.
 type page struct {
 	body   io.ReadCloser
-	cancel context.CancelFunc // ends reading it
-	open   bool               // OpenMetrics
+	cancel context.CancelFunc // stops reading the body
+	open   bool               // the format is OpenMetrics
 	kind   string
 	err    error
 }
 
-// metrics is the agent's page, then Envoy's, then the application's, each handed on as it comes. A source that fails is
-// left out and counted: it does not take the others with it. The application is last and decides the format, as with
-// stock agents.
+// metrics writes the agent's page, then Envoy's, then the application's, each as it arrives. A source that fails is
+// left out and counted, and the others are still written. The application's page is last and decides the format, as
+// with stock agents.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	all := budget(r.Header.Get(timeoutHeader))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(all))
@@ -88,7 +89,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.counts.scrapes.Inc()
-	// The sources have less time than the scraper gives, so that what they gave still arrives.
+	// The sources get less time than the scraper allows, so that their pages still reach it.
 	ctx, cancel := context.WithTimeout(ctx, all*8/10)
 	defer cancel()
 
@@ -106,19 +107,19 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	apps := s.startApps(start, formats)
 	envoy := <-envoys
 	defer envoy.close()
-	pages, kind := together(apps)
+	pages, kind := awaitApps(apps)
 	for _, p := range pages {
 		defer p.close()
 	}
 	w.Header().Set("Content-Type", cmp.Or(kind, textFormat))
-	ok = s.note("agent", s.own(w)) && s.note("envoy", s.spell(envoy, w)) && s.copyApps(ctx, w, pages)
+	ok = s.countFailure("agent", s.writeOwn(w)) && s.countFailure("envoy", s.copyEnvoy(envoy, w)) && s.copyApps(ctx, w, pages)
 	if ok && kind != "" {
 		_, _ = w.Write(endLine)
 	}
 }
 
-// note counts a failure and says whether somebody still listens.
-func (s *Server) note(source string, err error) bool {
+// countFailure counts the failure of a source, if err is one, and reports whether the scraper is still connected.
+func (s *Server) countFailure(source string, err error) bool {
 	if err == nil {
 		return true
 	}
@@ -127,8 +128,9 @@ func (s *Server) note(source string, err error) bool {
 	return !errors.Is(err, errWrite)
 }
 
-// spell hands Envoy's page on, Istio's metrics with Istio's names and labels.
-func (s *Server) spell(envoy page, w io.Writer) error {
+// copyEnvoy writes Envoy's page to w, with the names and labels of Istio for request metrics. Errors: the page cannot
+// be read or w not written.
+func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	spelled := istiometrics.NewPage(w, s.cfg.Workload)
 	err := envoy.copyTo(spelled, maxPage)
 	if errors.Is(err, errWrite) {
@@ -140,8 +142,8 @@ func (s *Server) spell(envoy page, w io.Writer) error {
 	return err
 }
 
-// own writes the agent's metrics.
-func (s *Server) own(w io.Writer) error {
+// writeOwn writes the agent's metrics in plain text. Errors: a metric cannot be collected, or w cannot be written.
+func (s *Server) writeOwn(w io.Writer) error {
 	families, err := s.registry.Gather()
 	for _, f := range families {
 		if _, werr := expfmt.MetricFamilyToText(w, f); werr != nil {
@@ -151,7 +153,8 @@ func (s *Server) own(w io.Writer) error {
 	return err
 }
 
-// fetch asks one source for a page in one of formats (header Accept). The source must begin to answer within first.
+// fetch requests a page from one source in one of the formats (header Accept). The response must begin within first.
+// The error is in page.err: no response, a status other than 200, or a type that cannot be merged.
 func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)
@@ -192,6 +195,7 @@ func (s *Server) fetch(ctx context.Context, url, formats string, from http.Heade
 	return p
 }
 
+// copyTo writes the page to w, up to limit bytes, in whole lines.
 func (p page) copyTo(w io.Writer, limit int64) error {
 	if p.err != nil || p.body == nil {
 		return p.err
@@ -215,7 +219,7 @@ func (c *closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// accept keeps of what the scraper takes the formats that can be put one after the other: not protobuf.
+// accept returns the formats of the scraper's Accept header that can be concatenated: text formats, and not protobuf.
 func accept(values []string) string {
 	var keep []string
 	for _, v := range values {
@@ -232,7 +236,8 @@ func accept(values []string) string {
 	return strings.Join(keep, ", ")
 }
 
-// budget is how long the scraper waits, in seconds as it says, within bounds.
+// budget returns the scraper's time limit from its header, which is in seconds, within minBudget and maxBudget. Without
+// the header it is defaultBudget.
 func budget(header string) time.Duration {
 	seconds, err := strconv.ParseFloat(header, 64)
 	if err != nil || !(seconds > 0) {

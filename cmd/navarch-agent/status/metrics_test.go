@@ -35,7 +35,7 @@ func serve(t *testing.T, envoy, app http.HandlerFunc, probes Probes) *httptest.S
 	return serveTo(t, envoy, app, probes, nil)
 }
 
-// serveTo is serve with the log of what clients bring about.
+// serveTo works like serve, with a log of events that clients cause.
 func serveTo(t *testing.T, envoy, app http.HandlerFunc, probes Probes, clients *obs.Sampled) *httptest.Server {
 	t.Helper()
 	if app == nil {
@@ -44,7 +44,7 @@ func serveTo(t *testing.T, envoy, app http.HandlerFunc, probes Probes, clients *
 	return serveApps(t, envoy, probes, clients, app)
 }
 
-// serveApps is serveTo with any number of targets.
+// serveApps works like serveTo, with any number of targets.
 func serveApps(t *testing.T, envoy http.HandlerFunc, probes Probes, clients *obs.Sampled, apps ...http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	e := httptest.NewServer(envoy)
@@ -116,8 +116,8 @@ func tryScrape(url string, headers ...string) (page, kind string, err error) {
 	return string(b), resp.Header.Get("Content-Type"), err
 }
 
-// inTime scrapes a new server within the second that there is: a busy machine may take it once, and hang up at the end of it;
-// not each time.
+// inTime scrapes a new server within the available second. A busy machine may need that time once, and the server then
+// disconnects; it does not fail each time.
 func inTime(t *testing.T, fresh func() string) (url, page, kind string) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; {
@@ -194,7 +194,7 @@ func TestHangingApplicationLeavesTime(t *testing.T) {
 	}
 }
 
-// Without Envoy there are the others; what is asked is passed on, but for formats that cannot be merged.
+// Without Envoy the other sources are present; the request is passed on, except formats that cannot be merged.
 func TestScrapeIsPassedOn(t *testing.T) {
 	asked := make(chan *http.Request, 2)
 	note := func(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +217,7 @@ func TestScrapeIsPassedOn(t *testing.T) {
 	}
 }
 
-// Scrapers that do not read hold their own slots only, and not for longer than they said they would wait.
+// Scrapers that do not read occupy only their own slots, and no longer than the time limit in their request.
 func TestHangingScrapers(t *testing.T) {
 	line := bytes.Repeat([]byte("envoy_x 1\n"), 3000)
 	endless := func(w http.ResponseWriter, r *http.Request) {
@@ -239,7 +239,7 @@ func TestHangingScrapers(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: a\r\n%s: 2\r\n\r\n", timeoutHeader)
-		if _, err := bufio.NewReaderSize(c, 16).ReadByte(); err != nil { // it has begun
+		if _, err := bufio.NewReaderSize(c, 16).ReadByte(); err != nil { // the request has begun
 			t.Fatal(err)
 		}
 	}
@@ -274,7 +274,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Istio's metrics have Istio's names and labels on the merged page, also those that Envoy's page ends with; an application's page stays as it is.
+// Istio's metrics have Istio's names and labels on the merged page, also those at the end of Envoy's page. An
+// application's page is not changed.
 func TestIstioMetrics(t *testing.T) {
 	const counted = `envoy_istio_requests_total{reporter="source",without="source_app"} 1` + "\n"
 	page, _ := scraped(t, serve(t, text(envoyPage+counted), text(counted), nil).URL)

@@ -24,46 +24,47 @@ import (
 )
 
 const (
-	maxAnswer      = 10 << 10 // of an application, as the kubelet reads
+	maxAnswer      = 10 << 10 // bytes of an application's response, as in the kubelet
 	defaultTimeout = time.Second
-	maxTimeout     = maxBudget // what the server lets a handler take
+	maxTimeout     = maxBudget // the server's limit for a handler
 )
 
-// Probes of the application by the path at which the kubelet asks: /app-health/<container>/livez, readyz, startupz, or
-// /app-lifecycle/<container>/prestopz, poststartz.
+// Probes are the probes of the application by the path that the kubelet requests: /app-health/CONTAINER/livez, readyz
+// or startupz, or /app-lifecycle/CONTAINER/prestopz or poststartz.
 type Probes map[string]Probe
 
-// Probe is one of the kubelet's, as injection took it out of the pod: one of the first three is set.
+// Probe is one probe of the kubelet, as injection moved it from the Pod to the agent. Exactly one of HTTP, TCP and GRPC
+// is set.
 type Probe struct {
 	HTTP           *HTTPProbe `json:"httpGet"`
 	TCP            *TCPProbe  `json:"tcpSocket"`
 	GRPC           *GRPCProbe `json:"grpc"`
-	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0: 1
+	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0: 1 s
 }
 
-// HTTPProbe is well when the application answers; its status is handed on. The host of the original is not asked:
-// probes go to the pod.
+// HTTPProbe sends a GET request; the application's status is the response. The host of the original probe is ignored:
+// probes go to the Pod.
 type HTTPProbe struct {
 	Path    string `json:"path"`
 	Port    port   `json:"port"`
-	Scheme  string `json:"scheme"` // HTTP or HTTPS, which is not verified, as the kubelet does not
+	Scheme  string `json:"scheme"` // HTTP or HTTPS; certificates are not verified, as in the kubelet
 	Headers []struct {
 		Name, Value string
 	} `json:"httpHeaders"`
 }
 
-// TCPProbe is well when the port takes a connection.
+// TCPProbe succeeds when a connection to the port can be opened.
 type TCPProbe struct {
 	Port port `json:"port"`
 }
 
-// GRPCProbe is well when grpc.health.v1.Health says SERVING.
+// GRPCProbe succeeds when grpc.health.v1.Health returns SERVING.
 type GRPCProbe struct {
 	Port    port   `json:"port"`
 	Service string `json:"service"`
 }
 
-// port is a number: injection resolves names.
+// port is a port number: injection has replaced names by numbers.
 type port uint16
 
 func (p *port) UnmarshalJSON(b []byte) error {
@@ -75,8 +76,8 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseProbes reads ISTIO_KUBE_APP_PROBERS; no text is no probes. An error names the path whose probe is not as the
-// injector writes them.
+// ParseProbes parses ISTIO_KUBE_APP_PROBERS, a JSON object from path to probe; an empty text yields no probes. The
+// error names the path whose probe does not have the injector's form.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -95,6 +96,7 @@ func ParseProbes(text string) (Probes, error) {
 
 var endings = map[string][]string{"app-health": {"livez", "readyz", "startupz"}, "app-lifecycle": {"prestopz", "poststartz"}}
 
+// check returns an error if path or probe does not have the injector's form.
 func (p Probe) check(path string) error {
 	part := strings.Split(path, "/")
 	if len(part) != 4 || part[0] != "" || part[2] == "" || !slices.Contains(endings[part[1]], part[3]) {
@@ -127,6 +129,7 @@ func (p Probe) check(path string) error {
 
 func (h *HTTPProbe) path() string { return "/" + strings.TrimPrefix(h.Path, "/") }
 
+// timeout returns the probe's time limit: one second by default, maxTimeout at most.
 func (p Probe) timeout() time.Duration {
 	if p.TimeoutSeconds <= 0 {
 		return defaultTimeout
@@ -134,7 +137,7 @@ func (p Probe) timeout() time.Duration {
 	return min(time.Duration(p.TimeoutSeconds)*time.Second, maxTimeout)
 }
 
-// prober sends probes.
+// prober sends probes to the application.
 type prober struct {
 	host   string
 	dialer *net.Dialer
@@ -142,7 +145,7 @@ type prober struct {
 }
 
 func newProber(host string) *prober {
-	// Redirection leaves connections from these sources alone: the probe meets the application, not Envoy.
+	// Redirection exempts connections from these source addresses: the probe reaches the application and not Envoy.
 	source := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() && !ip.Is4In6() {
 		source = &net.TCPAddr{IP: net.ParseIP("::6")}
@@ -154,7 +157,7 @@ func newProber(host string) *prober {
 			MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // as the kubelet
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if req.URL.Hostname() != via[0].URL.Hostname() { // elsewhere is not asked; the kubelet takes it for well
+			if req.URL.Hostname() != via[0].URL.Hostname() { // another host is not probed; the kubelet counts this redirect as success
 				return http.ErrUseLastResponse
 			}
 			if len(via) >= 10 {
@@ -166,7 +169,8 @@ func newProber(host string) *prober {
 	return p
 }
 
-// dial does without the source where the machine does not have it (::6 is there only if redirection put it there).
+// dial connects from the source address of probes, or without it on a machine that lacks it: ::6 exists only if
+// redirection added it.
 func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := p.dialer.DialContext(ctx, network, address)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
@@ -175,7 +179,7 @@ func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c, err
 }
 
-// probe asks the application what is listed for the path, and nothing else.
+// probe runs the probe that is listed for the request's path, and answers 404 for other paths.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	probe, ok := s.cfg.Probes[r.URL.Path]
 	if !ok {
@@ -200,6 +204,7 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
+// ask sends a probe and returns the status and body for the kubelet. from is the kubelet's request.
 func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code int, body []byte, err error) {
 	switch {
 	case probe.HTTP != nil:
@@ -215,7 +220,7 @@ func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code
 	}
 }
 
-// kubelet is the User-Agent by which a kubelet asks; of a request that names another it is one without a version.
+// kubelet returns the User-Agent of the request if it is a kubelet's, else that of a kubelet without a version.
 func kubelet(from *http.Request) string {
 	for _, prefix := range []string{"kube-probe/", "kube-lifecycle/"} {
 		if agent := from.UserAgent(); strings.HasPrefix(agent, prefix) {
@@ -227,8 +232,8 @@ func kubelet(from *http.Request) string {
 
 func (p *prober) address(at port) string { return net.JoinHostPort(p.host, strconv.Itoa(int(at))) }
 
-// http sends the headers that the probe lists, and what the kubelet adds by itself. Nothing else of the request is
-// passed on: whoever reaches the agent's port may ask.
+// http sends the headers that the probe lists and those that the kubelet adds. No other header of the request is passed
+// on: any client may reach the agent's port.
 func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (int, []byte, error) {
 	scheme := "http"
 	if strings.EqualFold(h.Scheme, "https") {
@@ -245,7 +250,7 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 		}
 		req.Header.Add(v.Name, v.Value)
 	}
-	// As the kubelet does (kubernetes, pkg/probe/http): it sets these headers unless the probe lists them, and an empty
+	// As in the kubelet (kubernetes, pkg/probe/http): it sets these headers unless the probe lists them, and an empty
 	// Accept removes the header.
 	if _, listed := req.Header["User-Agent"]; !listed {
 		req.Header.Set("User-Agent", kubelet(from))
@@ -255,7 +260,7 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 	} else if accept[0] == "" {
 		req.Header.Del("Accept")
 	}
-	if req.Host == p.address(h.Port) { // nobody has named another: the kubelet would name the address of the Pod
+	if req.Host == p.address(h.Port) { // the probe sets no Host: the kubelet would send the address of the Pod
 		if local, is := from.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); is {
 			req.Host = net.JoinHostPort(local.IP.String(), strconv.Itoa(int(h.Port)))
 		}
@@ -273,9 +278,11 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 	return resp.StatusCode, body.Bytes(), err
 }
 
+// grpc runs a gRPC health check. The error reports that there is no answer, or a status other than SERVING.
 func (p *prober) grpc(ctx context.Context, g *GRPCProbe, userAgent string) error {
 	conn, err := grpc.NewClient("passthrough:///"+p.address(g.Port),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithUserAgent(userAgent),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithUserAgent(userAgent),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return p.dial(ctx, "tcp", address) }))
 	if err != nil {

@@ -23,7 +23,7 @@ func portOf(t *testing.T, l net.Listener) port {
 	return port(netip.MustParseAddrPort(l.Addr().String()).Port())
 }
 
-// app answers as its path says, and shows what it was asked with.
+// app answers as its path requests, and returns the request that it received.
 func app(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/bad":
@@ -47,7 +47,7 @@ func app(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The kubelet's probes meet the application as they would without a proxy.
+// The kubelet's probes reach the application, and get the same answers as without a proxy.
 func TestProbes(t *testing.T) {
 	plain, secure := httptest.NewServer(http.HandlerFunc(app)), httptest.NewUnstartedServer(http.HandlerFunc(app))
 	secure.EnableHTTP2 = true
@@ -104,7 +104,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// probed is what the kubelet is answered to a probe of the application.
+// probed returns the kubelet's response for a probe of the application.
 func probed(t *testing.T, probe string) (code int, answer string) {
 	t.Helper()
 	probes, err := ParseProbes(`{"/app-health/a/livez":` + probe + `}`)
@@ -132,7 +132,7 @@ func probed(t *testing.T, probe string) (code int, answer string) {
 	return resp.StatusCode, string(b)
 }
 
-// Only what is listed is asked.
+// Only listed probes are sent.
 func TestUnlistedProbes(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the application was asked") }))
 	t.Cleanup(plain.Close)
@@ -188,7 +188,7 @@ func FuzzParseProbes(f *testing.F) {
 	})
 }
 
-// Only this machine ends the agent, or has Envoy drain, and only on purpose.
+// Only this machine can end the agent or drain Envoy, and only by POST.
 func TestQuitIsLocal(t *testing.T) {
 	did := map[string]int{}
 	s, err := New(Config{Ready: func(context.Context) error { return nil }, EnvoyStats: "127.0.0.1:1", Quit: func() { did["/quitquitquit"]++ }, Drain: func() { did["/drain"]++ }})

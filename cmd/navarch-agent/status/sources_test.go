@@ -30,7 +30,7 @@ func from(t *testing.T, s *httptest.Server, address string) net.Conn {
 	return c
 }
 
-// asks is the status of an answer on a connection of its own.
+// asks returns the status of a response on a separate connection.
 func asks(t *testing.T, s *httptest.Server, address, path string) int {
 	t.Helper()
 	c := from(t, s, address)
@@ -43,7 +43,7 @@ func asks(t *testing.T, s *httptest.Server, address, path string) int {
 	return resp.StatusCode
 }
 
-// Whoever has all connections of a port, asks nothing more and comes again, keeps no kubelet out.
+// A client that occupies all connections of a port silently, and reconnects, does not lock out a kubelet.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	log := &envoytest.Output{}
 	s := serveTo(t, text("ok"), nil, nil, obs.NewSampled(slog.New(slog.NewTextHandler(log, nil))))
@@ -54,7 +54,8 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code := asks(t, s, "127.0.0.9", "/healthz/ready"); code != http.StatusServiceUnavailable { // it is not ready, and says so
+	// The agent answers that it is not ready.
+	if code := asks(t, s, "127.0.0.9", "/healthz/ready"); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness: %d", code)
 	}
 	if !strings.Contains(log.String(), "the oldest of the source that has most was closed") {
@@ -62,7 +63,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Of one source the port has 64 connections and no more, though there is room for others: one more closes the oldest.
+// One source has at most 64 connections to the port, even if others would fit: a further one closes its oldest.
 func TestConnectionsOfOneSource(t *testing.T) {
 	s := serveTo(t, text("ok"), nil, nil, nil)
 	var first *bufio.Reader
@@ -74,7 +75,7 @@ func TestConnectionsOfOneSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body) // what is left of the answer
+		_, _ = io.Copy(io.Discard, resp.Body) // the rest of the answer
 		if i == 0 {
 			first = answers
 			if err := c.SetReadDeadline(time.Now().Add(limits.Idle / 2)); err != nil {
@@ -82,14 +83,14 @@ func TestConnectionsOfOneSource(t *testing.T) {
 			}
 		}
 	}
-	if _, err := first.ReadByte(); err == nil || // it is not closed for saying nothing, which takes limits.Idle
+	if _, err := first.ReadByte(); err == nil || // not closed for silence, which takes limits.Idle
 		errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the oldest of 65 connections stays: %v", err)
 	}
 }
 
-// Who has all turns of probes and scrapes, which hang, is refused more of them; another source is answered at once, and takes the
-// place of one of these.
+// A client that occupies all turns of probes and scrapes, which hang, is refused further ones. Another source is
+// answered at once, and gets the place of one of these.
 func TestTurnsAreFairBySource(t *testing.T) {
 	begun := make(chan struct{}, maxProbes+maxScrapes)
 	hangs := func(w http.ResponseWriter, r *http.Request) {

@@ -1,8 +1,9 @@
-// Package status is what others may ask navarch-agent: whether it is ready, the metrics of Envoy, agent and application on
-// one page, whether the application is well (as the kubelet asks it), and, from this machine only, to drain or to end.
+// Package status serves the status ports of navarch-agent. It answers readiness requests, merges the metrics of Envoy,
+// agent and application into one page, and sends the kubelet's probes on to the application. From this machine it
+// accepts requests to drain Envoy or to end the agent.
 //
-// Owns: the handlers of the status ports and their bounds.  Reads: Config.  Never: what a metric means; asks any target
-// that injection did not list; lets one who asks slow down another.
+// Owns: the handlers of the status ports and their bounds. Reads: Config. Never: interprets a metric; connects to a
+// target that injection did not list; lets one client delay another.
 package status
 
 import (
@@ -25,36 +26,39 @@ import (
 )
 
 const (
-	prefix = "istio_agent_" // of all metrics of stock agents
+	prefix = "istio_agent_" // the prefix of all metrics of stock agents
 
-	maxScrapes = 4  // at once; where one source has them all, more of it are refused: a scraper comes again
-	maxProbes  = 32 // at once, in the same way
+	maxScrapes = 4  // scrapes at once; where all are of one source, a further one is refused, and the scraper retries
+	maxProbes  = 32 // probes at once, with the same rule
 )
 
-// limits are those of one port.
+// limits are the limits of each status port.
 var limits = web.Limits{Answer: maxBudget + 5*time.Second, Idle: 30 * time.Second, Connections: 128}
 
-// Config of a Server. Functions may be called from any goroutine.
+// Config contains the settings of a Server. Its functions may be called from any goroutine.
 type Config struct {
-	// Ready is nil when the proxy can take traffic, else what is missing.
+	// Ready returns nil when the proxy can serve traffic, else an error that lists what is missing.
 	Ready func(context.Context) error
-	// Quit ends the agent as SIGTERM does, Drain lets Envoy send its clients away. The answer waits for them.
+	// Quit ends the agent as SIGTERM does. Drain has Envoy close client connections gracefully. The response to the client
+	// waits until the function returns.
 	Quit, Drain func()
-	// EnvoyStats is the address of Envoy's Prometheus page.
+	// EnvoyStats is the URL of Envoy's Prometheus page.
 	EnvoyStats string
-	// Workload is whose the proxy is: its request metrics are shown with Istio's labels.
+	// Workload is the workload of the proxy, for Istio's labels on request metrics.
 	Workload istiometrics.Workload
-	// Agent describes the agent itself; names get the prefix istio_agent_. nil: nothing more than scrapes.
+	// Agent collects metrics of the agent itself; their names get the prefix istio_agent_. nil: only the scrapes are
+	// counted.
 	Agent prometheus.Collector
-	// Apps are where the application shows its metrics, on localhost.
+	// Apps are the metrics pages of the application, on localhost.
 	Apps []scrape.Target
-	// Probes of the application by path, sent to ProbeHost (the pod's address, as the kubelet would).
+	// Probes are the probes of the application, by path. They are sent to ProbeHost, the IP address of the Pod, as the
+	// kubelet does.
 	Probes    Probes
 	ProbeHost string
-	Log       *slog.Logger // nil: none
+	Log       *slog.Logger // nil: nothing is logged
 }
 
-// Server answers on the status ports. Make it with New.
+// Server answers requests on the status ports. Make it with New.
 type Server struct {
 	cfg      Config
 	registry *prometheus.Registry
@@ -65,7 +69,8 @@ type Server struct {
 	probes   *turns
 }
 
-// New checks cfg; it opens nothing. An error: a function is missing, or ProbeHost is no IP.
+// New validates cfg and returns a server; it opens no sockets. Errors: a function or EnvoyStats is missing, ProbeHost
+// is not an IP address, or a collector's metrics are not valid.
 func New(cfg Config) (*Server, error) {
 	if cfg.Ready == nil || cfg.Quit == nil || cfg.Drain == nil || cfg.EnvoyStats == "" {
 		return nil, errors.New("status: Ready, Quit, Drain and EnvoyStats are needed")
@@ -94,14 +99,15 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Health answers /healthz/ready only: the port 15021 is open to load balancers everywhere.
+// Health returns the handler of port 15021, which answers /healthz/ready only: load balancers everywhere can reach this
+// port.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
 	return mux
 }
 
-// Handler answers everything: the port 15020.
+// Handler returns the handler of port 15020, which answers all paths.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -122,7 +128,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// local lets POST requests of this machine do what is done.
+// local returns a handler that calls do for POST requests from this machine, and refuses all others.
 func local(do func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -138,9 +144,9 @@ func local(do func()) http.HandlerFunc {
 	}
 }
 
-// Serve answers on l until ctx ends. A client that is slow, silent or large is cut off, and of too many connections the oldest is closed of
-// the source that has most: a kubelet finds an answer, whoever else asks. clients gets a line about that; nil: nobody does.
-// Its error is that of web.Serve.
+// Serve answers requests on l until ctx ends. Slow, idle and oversized clients are disconnected. Above the limit of
+// connections, the oldest connection of the source with the most is closed, so that the kubelet always gets an answer.
+// clients logs these events at a limited rate; nil: they are not logged. The error is that of web.Serve.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
 	return web.Serve(ctx, l, h, limits, clients)
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce is the number of rights that are asked about concurrently; listed bounds the missing rights in a line.
+// atOnce is the number of rights that are checked concurrently; listed bounds the missing rights in a line.
 const (
 	atOnce = 8
 	listed = 6
 )
 
-// ask asks about all rights. It makes one line for the required rights, and one for each optional feature.
+// ask checks all rights. It adds one result for the required rights, and one for each optional feature.
 func (k *checker) ask(ctx context.Context, check string, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

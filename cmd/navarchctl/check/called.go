@@ -25,7 +25,7 @@ import (
 )
 
 // called makes the API server call the webhooks of each configuration, by dry runs: with a Gateway that the validation
-// webhook refuses, and a Pod that the injection webhook gives a proxy. This also tests the network between the API
+// webhook refuses, and a Pod to which the injection webhook adds a proxy. This also tests the network between the API
 // server and the replicas.
 func (k *checker) called(ctx context.Context, all []hook) {
 	var seen []string

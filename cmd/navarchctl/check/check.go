@@ -1,6 +1,6 @@
 // Package check examines a cluster before a control plane is installed, or a control plane with a fault. It checks the
-// API server, rights, and the definitions of Istio's kinds. For each revision it checks the leader, the replicas,
-// webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
+// API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the leader, the
+// replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
 // Owns: the list of checks, and the text of each result.
 // Reads: the API server, replicas' pages, their secure address.
@@ -75,6 +75,7 @@ type checker struct {
 	prefix  string // of each result: the revision, if the namespace has several
 	results []Result
 	pods    []corev1.Pod       // of the revision
+	secrets map[string]string  // Secrets of gateways, "namespace/name" -> a Gateway that names it
 	made    map[string]Replica // by Pod name
 }
 
@@ -83,9 +84,10 @@ const patience = 20 * time.Second
 
 // Run performs all checks in order. A check that is not possible is a result too, not an error.
 func Run(ctx context.Context, c Config) []Result {
-	k := &checker{Config: c, made: map[string]Replica{}}
+	k := &checker{Config: c, made: map[string]Replica{}, secrets: map[string]string{}}
 	k.apiServer(ctx)
 	k.definitions(ctx)
+	k.gateways(ctx)
 	if c.Pre {
 		k.installer(ctx)
 		k.others(ctx)
@@ -97,7 +99,7 @@ func Run(ctx context.Context, c Config) []Result {
 		return k.results
 	}
 	for _, revision := range sorted(pods) {
-		one := &checker{Config: c, pods: pods[revision], made: k.made}
+		one := &checker{Config: c, pods: pods[revision], made: k.made, secrets: k.secrets}
 		if one.Revision = revision; len(pods) > 1 {
 			one.prefix = "revision " + revision + ", "
 		}
@@ -112,6 +114,7 @@ func Run(ctx context.Context, c Config) []Result {
 func (k *checker) ofRevision(ctx context.Context) {
 	k.replicas()
 	k.rights(ctx)
+	k.gatewaySecrets(ctx)
 	k.leader(ctx)
 	k.pages(ctx)
 	k.size(ctx)

@@ -25,11 +25,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/docs"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/status"
 )
 
 const admission = "/apis/admissionregistration.k8s.io/v1/"
 
-// The rights that are asked about are those that the documentation tells operators to give.
+// The checked rights are those that the documentation lists for operators.
 func TestRightsAreTheDocumented(t *testing.T) {
 	want := map[string][]rbacv1.PolicyRule{}
 	for document := range strings.SplitSeq(docs.YAML(t, "kubernetes.md", "\n## Rights\n"), "\n---\n") {
@@ -53,7 +55,43 @@ func TestRightsAreTheDocumented(t *testing.T) {
 	}
 }
 
-// Whoever installs is asked about creating each kind of object that the templates of the chart have; those of the Prometheus operator aside, which a value asks for.
+// The groups of all records may be listed, their definitions are looked for, and the status of their kinds may be
+// written. For a new group or kind the failure names what to extend.
+func TestRightsCoverEveryKind(t *testing.T) {
+	allowed := func(group, resource, verb string) bool {
+		return slices.ContainsFunc(clusterRules, func(r rule) bool {
+			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
+		})
+	}
+	groups := map[string]bool{}
+	for _, of := range kinds {
+		groups[of.group] = true
+	}
+	for _, k := range model.Kinds() {
+		group, kind := k.Object()
+		if !model.Defined(group) {
+			continue
+		}
+		if !allowed(group, "*", "list") || !allowed(group, "*", "watch") {
+			t.Errorf("no rule lets %s, the group of %s, be listed: clusterRules (rights.go) lacks it", group, kind)
+		}
+		if !groups[group] {
+			t.Errorf("definitions of %s, the group of %s, are not looked for (definitions.go)", group, kind)
+		}
+	}
+	for _, k := range status.IstioKinds {
+		plural := strings.ToLower(k.Kind) + "s"
+		if stem, is := strings.CutSuffix(plural, "ys"); is && !strings.HasSuffix(stem, "a") {
+			plural = stem + "ies"
+		}
+		if !allowed(k.Group, plural+"/status", "update") {
+			t.Errorf("no rule lets %s/status of %s be updated: clusterRules (rights.go) lacks it", plural, k.Group)
+		}
+	}
+}
+
+// The installer's rights to create each kind of object in the chart's templates are checked, except those of the
+// Prometheus operator, which a value enables.
 func TestInstallsAreTheCharts(t *testing.T) {
 	files, err := filepath.Glob("../../../deploy/chart/templates/*")
 	if err != nil {
@@ -88,7 +126,8 @@ func TestInstallsAreTheCharts(t *testing.T) {
 	}
 }
 
-// The oldest Kubernetes that is accepted is that of the chart and of its page; the annotation that is read is the one that the chart writes.
+// The oldest Kubernetes that is accepted is that of the chart and of its page; the annotation that is read is the one
+// that the chart writes.
 func TestNamesAreTheCharts(t *testing.T) {
 	for file, want := range map[string]string{
 		"../../../deploy/chart/Chart.yaml":                 fmt.Sprintf("kubeVersion: \">=1.%d.0-0 ", oldest),
@@ -105,7 +144,7 @@ func TestNamesAreTheCharts(t *testing.T) {
 	}
 }
 
-// signed is a root, and a certificate of it for a name.
+// signed returns a root, and a certificate for a name that it has signed.
 func signed(t *testing.T, name string) (root []byte, leaf tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -131,7 +170,7 @@ const (
 
 const services = "/api/v1/namespaces/istio-system/services/istiod"
 
-// faults are what may be wrong with a cluster, each with the line that says so.
+// faults are possible faults of a cluster, each with the line that reports it.
 var faults = map[string]struct {
 	spoil  func(*world)
 	line   string
@@ -219,10 +258,27 @@ var faults = map[string]struct {
 		delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
 		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds"`, "")
 	}, workload, Unknown, "istio-ca-root-cert"},
-	"no token to be": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
+	"a gateway without Pods": {func(w *world) { w.answers["/api/v1/pods"] = `{}` }, "gateways", Warning, "Gateway edge/shop: no Pod has the labels istio=ingressgateway"},
+	"a gateway without its Secrets": {func(w *world) { w.denied["list secrets in edge"] = true }, "gateways", Warning,
+		"Gateway edge/shop: service account edge/gw of its Pods may not list Secrets"},
+	"a Secret that the ingester may not read": {func(w *world) { w.denied["list secrets shop-cert in edge"] = true },
+		"secrets of gateways", Warning, "may not read Secret edge/shop-cert of Gateway edge/shop"},
+	"a gateway that needs no Secrets": {func(w *world) {
+		w.denied["list secrets in edge"] = true
+		w.answers[gatewaysPath] = strings.Replace(w.answers[gatewaysPath].(string), `"mode": "SIMPLE", "credentialName": "shop-cert"`, "", 1)
+	}, "gateways", OK, "1 Gateways are for 1 Pods"},
+	"a certificate by SDS": {func(w *world) {
+		w.answers[gatewaysPath] = strings.Replace(w.answers[gatewaysPath].(string), "shop-cert", "sds://shop", 1)
+	}, "gateways", Warning, "credentialName sds://shop is not served yet"},
+	"a Gateway of the Gateway API": {func(w *world) {
+		w.answers["/apis/gateway.networking.k8s.io/v1/gateways"] = `{"items": [{"metadata": {"namespace": "a", "name": "b"}}]}`
+	}, "gateways", Warning, "Gateway a/b of the Gateway API is not served yet"},
+	"Gateways may not be seen": {func(w *world) { w.answers[gatewaysPath] = 403 }, "gateways", Unknown, "you may not see it"},
+	"no token to be":           {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
 }
 
-// Where all is well every line says so, but for the workload's, which has no secure address here. Each fault changes its own line, and says what it is.
+// In a cluster without faults every line is ok, except the workload's, which has no secure address here. Each fault
+// changes its own line, and is named there.
 func TestRun(t *testing.T) {
 	w, leaf := well(t)
 	good := w.results(t, leaf, false)
@@ -245,7 +301,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Two revisions in one namespace are examined apart, each by its own names: what is right of one is no fault of the other.
+// Two revisions in one namespace are examined separately, each by its own names: objects of one are no fault of the
+// other.
 func TestRevisionsAreExaminedApart(t *testing.T) {
 	w, leaf := well(t)
 	pod := func(name, revision string) string {
@@ -265,7 +322,7 @@ func TestRevisionsAreExaminedApart(t *testing.T) {
 	}
 }
 
-// sized gives the Pod the annotation of the chart.
+// sized sets the chart's annotation of the Pod.
 func sized(proxies string) func(*world) {
 	return func(w *world) {
 		w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"labels"`, `"annotations": {"navarch.io/proxies": "`+proxies+`"}, "labels"`, 1)
@@ -278,7 +335,7 @@ func replaced(of, old, with string) func(*world) {
 	}
 }
 
-// Before there is a control plane: what is in the way, and what whoever installs it may not do.
+// Before a control plane exists, obstacles and missing rights of the installer are reported.
 func TestPre(t *testing.T) {
 	w, leaf := well(t)
 	got := w.results(t, leaf, true)

@@ -54,7 +54,8 @@ metadata: {name: istiod, namespace: istio-system}
 spec: {selector: {app: istiod}, ports: [{name: https-dns, port: 15012}, {name: https-webhooks, port: 443, targetPort: 15017}]}
 `
 
-// installed is what deploy/docs lists of rights and of the validation webhook, the injector's ConfigMap, and one replica with an etcd of its own.
+// installed installs the rights and the validation webhook of deploy/docs, the injector's ConfigMap, and one replica
+// with its own etcd.
 func installed(t *testing.T) string {
 	t.Helper()
 	rights, hooks := docs.YAML(t, "kubernetes.md", "\n## Rights\n"), docs.YAML(t, "validation.md", "# ")
@@ -66,7 +67,7 @@ func installed(t *testing.T) string {
 	return strings.Join([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}", rights, hooks, string(injector), controlPlane}, "\n---\n")
 }
 
-// ctl runs navarchctl, and returns what it prints.
+// ctl runs navarchctl, and returns its output.
 func ctl(t *testing.T, c *cluster.Cluster, args ...string) (out string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -78,7 +79,7 @@ func ctl(t *testing.T, c *cluster.Cluster, args ...string) (out string, err erro
 	return stdout.String(), err
 }
 
-// lines are those of a check.
+// lines runs the checks, and returns their results.
 func lines(t *testing.T, c *cluster.Cluster) (all []check.Result, err error) {
 	t.Helper()
 	out, err := ctl(t, c, "check", "-o", "json")
@@ -88,9 +89,9 @@ func lines(t *testing.T, c *cluster.Cluster) (all []check.Result, err error) {
 	return all, err
 }
 
-// navarchd in a Pod of a cluster of processes: navarchctl finds it through the API server, check says that all is well, a real CSR and ADS join among
-// it, and names a webhook that leads nowhere; tags are set and listed, and uninstall takes a revision's
-// webhooks.
+// navarchd in a Pod of a cluster of processes: navarchctl finds it through the API server. check reports no fault,
+// including a real CSR and ADS join, and names a webhook without a server. Tags are set and listed, and uninstall
+// deletes a revision's webhooks.
 func TestKubeCheck(t *testing.T) {
 	navarchd := programs.For(t, "navarchd")
 	c := cluster.ForTest(t, cluster.Options{Nodes: 1, Istio: true,
@@ -126,10 +127,11 @@ func TestKubeCheck(t *testing.T) {
 	if out, err := ctl(t, c, "version", "--short", "--revision", "default"); err != nil || !strings.Contains(out, "Pod istio-system/istiod-") {
 		t.Errorf("version: %v\n%s", err, out)
 	}
-	if _, err := ctl(t, c, "ps", "--revision", "none"); err == nil || !strings.Contains(err.Error(), "Pods with the labels app=istiod,istio.io/rev=none: there is none") {
+	if _, err := ctl(t, c, "ps", "--revision", "none"); err == nil || !strings.Contains(err.Error(), "Pods with the labels app=istiod,istio.io/rev=none: no such Pod") {
 		t.Errorf("another revision: %v", err)
 	}
 	tagged(t, c)
+	analyzed(t, c)
 	c.MustKubectl(t, "", "patch", "mutatingwebhookconfiguration", "istio-sidecar-injector", "--type=json", "-p", `[{"op": "replace", "path": "/webhooks/0/clientConfig/service/name", "value": "nobody"}]`)
 	all, err := lines(t, c)
 	named := false
@@ -143,6 +145,32 @@ func TestKubeCheck(t *testing.T) {
 		t.Errorf("--purge while the control plane runs: %v", err)
 	}
 	uninstalled(t, c)
+}
+
+// analyzed runs analyze: it reads the API server's objects, and finds a route to a Service without Pods. A workload of
+// a file over the cluster mends the route.
+func analyzed(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	c.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {istio-injection: enabled}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, spec: {hosts: [web], http: [{route: [{destination: {host: web}}]}]}}
+`, "apply", "-f", "-")
+	out, err := ctl(t, c, "analyze", "--fail-threshold", "error")
+	if err != nil || !strings.Contains(out, "Warning [NAV1001] (VirtualService shop/web) spec.http[0].route[0].destination.host: ") || strings.Contains(out, "IST0139") {
+		t.Errorf("analyze: %v\n%s", err, out)
+	}
+	file := t.TempDir() + "/web.yaml"
+	if err := os.WriteFile(file, []byte(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: a}]}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := ctl(t, c, "analyze", "-n", "shop", "-f", file, "--live", "--fail-threshold", "warning"); err != nil {
+		t.Errorf("with the workload: %v\n%s", err, out)
+	}
+	if out, err := ctl(t, c, "analyze", "-f", file, "--new"); err != nil || out != "No findings.\n" {
+		t.Errorf("the workload adds: %v\n%s", err, out)
+	}
 }
 
 // uninstalled runs uninstall: webhooks that no chart made, as these, stay unless their revision is named.

@@ -60,7 +60,7 @@ func (k *checker) leading(l inspect.Leader) {
 	const do = "see the leader's log: it says what the API server refuses, or does not answer"
 	age := time.Since(l.Read).Round(time.Second)
 	switch {
-	case l.Read.IsZero() && l.Settled: // it states the time half a minute after everything is stored
+	case l.Read.IsZero() && l.Settled: // the leader states the time half a minute after everything is stored
 		k.add("leader", OK, l.Name+" leads, and has stored everything that the cluster has", "")
 	case l.Read.IsZero():
 		k.add("leader", Warning, l.Name+" leads, and has not read the whole cluster yet", "wait a moment; else "+do)

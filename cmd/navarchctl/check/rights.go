@@ -107,7 +107,7 @@ var installs = []struct {
 	{"apiextensions.k8s.io", "customresourcedefinitions", false},
 }
 
-// question is one right to ask about.
+// question is one right to be checked, by a subject access review.
 type question struct {
 	resource *authorizationv1.ResourceAttributes
 	path     *authorizationv1.NonResourceAttributes
@@ -183,8 +183,8 @@ func (k *checker) withNames(all []question) []question {
 	return all
 }
 
-// installer checks whether the caller may install the chart: create and patch its objects, and grant navarchd's rights, which
-// Kubernetes permits only to those who have them.
+// installer checks whether the caller may install the chart: create and patch its objects, and grant navarchd's rights,
+// which Kubernetes permits only to those who have them.
 func (k *checker) installer(ctx context.Context) {
 	var all []question
 	for _, of := range installs {
@@ -196,13 +196,25 @@ func (k *checker) installer(ctx context.Context) {
 			all = append(all, q)
 		}
 	}
-	all = append(append(all, k.withNames(questions(clusterRules, "", everyRole))...), k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
+	all = append(append(all, k.withNames(questions(clusterRules, "", everyRole))...),
+		k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
 	k.ask(ctx, "your rights to install", all, "have a cluster administrator install it", func(ctx context.Context, q question) (bool, error) {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource,
 			NonResourceAttributes: q.path}}
 		err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
 		return review.Status.Allowed, err
 	})
+}
+
+// accounts lists the service accounts of the revision's Pods with a role, sorted.
+func (k *checker) accounts(role string) []string {
+	all := map[string]bool{}
+	for _, pod := range k.pods {
+		if slices.Contains(rolesOf(&pod), role) {
+			all[pod.Spec.ServiceAccountName] = true
+		}
+	}
+	return sorted(all)
 }
 
 // rights checks whether the service accounts of the control plane's Pods have the rights of their roles.
@@ -221,10 +233,7 @@ func (k *checker) rights(ctx context.Context) {
 		check := fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", "))
 		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does",
 			func(ctx context.Context, q question) (bool, error) {
-				review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: q.resource,
-					NonResourceAttributes: q.path,
-					User:                  "system:serviceaccount:" + k.Namespace + ":" + name,
-					Groups:                []string{"system:serviceaccounts", "system:serviceaccounts:" + k.Namespace, "system:authenticated"}}}
+				review := accountReview(k.Namespace, name, q.resource, q.path)
 				err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, &review)
 				return review.Status.Allowed, err
 			})

@@ -54,7 +54,7 @@ func revisionOf(pod *corev1.Pod) string {
 	return "default"
 }
 
-// replicas counts the Pods, and names those that are not asked.
+// replicas counts the Pods, and names those that are not queried.
 func (k *checker) replicas() {
 	var others []string
 	for _, pod := range k.pods {

@@ -19,20 +19,23 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
-// world is a cluster where all is well, as answers by path; a test breaks one of them.
+// world is a fake cluster without faults: its API server's answers by path. A test changes one of them.
 type world struct {
 	answers map[string]any
-	denied  map[string]bool // rights, as a question is printed
-	ready   string          // what the replica's /ready says
+	denied  map[string]bool // rights, in the form of question.String
+	ready   string          // text of the replica's /ready
 	say     string          // its problems
 	leader  string          // its page of the election
 	fleet   string          // its page of the fleet
-	another []byte          // a root of somebody else
+	another []byte          // root certificate of another CA
 	asked   []string        // dry runs
-	date    time.Duration   // how far its clock is off
+	date    time.Duration   // error of its clock
 }
 
-// podList is the control plane's one Pod, which is ready.
+// gatewaysPath is the path of all Gateways.
+const gatewaysPath = "/apis/networking.istio.io/v1/gateways"
+
+// podList returns the list of the control plane's only Pod, which is ready.
 func podList(args, env string) string {
 	return fmt.Sprintf(`{"items": [{"metadata": {"name": "a", "labels": {"istio.io/rev": "default"}}, "spec": {"serviceAccountName": "istiod", "containers": [{"args": [%s], "env": [%s]}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}`, args, env)
 }
@@ -59,11 +62,14 @@ func well(t *testing.T) (*world, tls.Certificate) {
 	}
 	another, _ := signed(t, "istiod.istio-system.svc")
 	return &world{ready: "ok\n", another: another, say: `[]`, fleet: `{"streams": 7}`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
-		"/version":                                                         `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
-		"/apis/networking.istio.io/v1":                                     resources(kinds[0].resources...),
-		"/apis/security.istio.io/v1beta1":                                  resources(kinds[1].resources...),
-		"/apis/telemetry.istio.io/v1":                                      resources(kinds[2].resources...),
-		"/apis/extensions.istio.io/v1alpha1":                               resources(kinds[3].resources...),
+		"/version":                           `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
+		"/apis/networking.istio.io/v1":       resources(kinds[0].resources...),
+		"/apis/security.istio.io/v1beta1":    resources(kinds[1].resources...),
+		"/apis/telemetry.istio.io/v1":        resources(kinds[2].resources...),
+		"/apis/extensions.istio.io/v1alpha1": resources(kinds[3].resources...),
+		gatewaysPath: `{"items": [{"metadata": {"namespace": "edge", "name": "shop"}, "spec": {"selector": {"istio": "ingressgateway"},
+			"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "shop-cert"}}, {}]}}]}`,
+		"/api/v1/pods": `{"items": [{"metadata": {"namespace": "edge", "name": "gw-1"}, "spec": {"serviceAccountName": "gw"}}]}`,
 		admission + "mutatingwebhookconfigurations":                        hook("istio-sidecar-injector", injection),
 		admission + "mutatingwebhookconfigurations/istio-sidecar-injector": one("istio-sidecar-injector", injection),
 		dryRunOfPod:                       `{"metadata": {"annotations": {"sidecar.istio.io/status": "{}"}}}`,
@@ -107,7 +113,7 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What is made by a dry run has its answer under these names: an object, or the error of a webhook.
+// Names of the answers to dry runs: an object, or the error of a webhook.
 const dryRunOfPod, dryRunOfGateway = "dry run of pods", "dry run of gateways"
 
 func (w *world) dryRun(out http.ResponseWriter, path string) {
@@ -121,7 +127,7 @@ func (w *world) dryRun(out http.ResponseWriter, path string) {
 	fmt.Fprint(out, w.answers[what])
 }
 
-// results are the lines about a world, by what was looked at.
+// results runs all checks against w, and returns their results by Result.Check.
 func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string]Result {
 	t.Helper()
 	pages := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {

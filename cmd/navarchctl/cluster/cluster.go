@@ -97,7 +97,7 @@ func (f *Flags) Open() (*Cluster, error) {
 	c := &Cluster{Flags: *f}
 	c.Context = cmp.Or(f.Context, raw.CurrentContext)
 	if c.config, err = loader.ClientConfig(); clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("--kubeconfig: there is none at %s", strings.Join(rules.GetLoadingPrecedence(), ", "))
+		return nil, fmt.Errorf("--kubeconfig: no file at %s", strings.Join(rules.GetLoadingPrecedence(), ", "))
 	} else if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, context %q: %w", c.Context, err)
 	}
@@ -131,7 +131,7 @@ func (c *Cluster) selector(s string) string {
 }
 
 // Replicas lists the Pods that serve proxies, by name. These are the ready ones, and those that are being deleted and
-// still run, which have proxies until they are drained. others describes the rest ("NAME (why it is not asked)").
+// still run, which have proxies until they are drained. others describes the rest ("NAME (why it gets no request)").
 // Errors name the context, the namespace and the labels. It is an error if no Pod is ready.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
@@ -168,7 +168,7 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod,
 	if len(ready) == 0 {
 		if len(others) == 0 {
 			return nil, nil,
-				fmt.Errorf("%s: there is none: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
+				fmt.Errorf("%s: no such Pod: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
 		}
 		return nil, nil, fmt.Errorf("%s: none is ready: %s", where, strings.Join(others, ", "))
 	}

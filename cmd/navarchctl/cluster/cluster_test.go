@@ -24,7 +24,7 @@ import (
 
 const patience = 20 * time.Second
 
-// pods is an API server with these Pods, which takes their labels as selected, and forwards ports by SPDY alone.
+// pods starts an API server with these Pods, which all selectors match, and which forwards ports by SPDY only.
 func pods(t *testing.T, forward portforward.PortForwarder, all ...corev1.Pod) string {
 	t.Helper()
 	return apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func TestReplicas(t *testing.T) {
 		{Flags{Revision: "new"}, "context x, namespace istio-system: Pods with the labels app=istiod,istio.io/rev=new: none is ready: c (running, not ready)"},
 		{Flags{Revision: "draining"}, "e:15014"},
 		{Flags{Revision: "gone"}, "none is ready: d (it is being deleted)"},
-		{Flags{Revision: "none"}, "context x, namespace istio-system: Pods with the labels app=istiod,istio.io/rev=none: there is none"},
+		{Flags{Revision: "none"}, "context x, namespace istio-system: Pods with the labels app=istiod,istio.io/rev=none: no such Pod"},
 		{Flags{Namespace: "elsewhere"}, "context x, namespace elsewhere: Pods with the labels app=istiod: the API server answered 403 Forbidden: no /api/v1/namespaces/elsewhere/pods"},
 		{Flags{Context: "y"}, `--kubeconfig, context "y": context "y" does not exist`},
 		{Flags{Kubeconfig: "/nowhere"}, "--kubeconfig: stat /nowhere: no such file or directory"},
@@ -114,7 +114,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// A kubeconfig is given by a flag, by the environment, or by being there.
+// A kubeconfig exists by a flag, by the environment, or at its default path.
 func TestGiven(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	if _, err := os.Stat(filepath.Join(os.Getenv("HOME"), ".kube", "config")); err == nil {
@@ -149,8 +149,8 @@ func (f forwarder) PortForward(_ context.Context, name, _ string, port int32, st
 	return err
 }
 
-// Requests reach a Pod's port, several at once over one link, and large; a port that nobody listens on is an error that says so, and the next
-// connection is made all the same.
+// Requests reach a Pod's port, several at once over one link, and large ones; a port without a listener is an error
+// with that reason, and later connections still work.
 func TestForward(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +174,7 @@ func TestForward(t *testing.T) {
 	defer pod.Close()
 	client := pod.Client()
 	client.Timeout = patience
-	if _, err := client.Get("http://localhost:1/"); err == nil || !strings.Contains(err.Error(), "Pod istio-system/a, port 1: ") || !strings.Contains(err.Error(), "a does not listen on 1") {
+	if _, err := client.Get("http://localhost:1/"); err == nil || !strings.Contains(err.Error(), "Pod istio-system/a, port 1: ") || !strings.Contains(err.Error(), "a does not listen on 1") || strings.Count(err.Error(), "Pod istio-system/a") != 1 {
 		t.Errorf("a port that nobody listens on: %v", err)
 	}
 	done := make(chan error, 8)

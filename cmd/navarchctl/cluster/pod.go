@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,9 +114,12 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := link.CreateStream(headers)
 	if err != nil { // the node may have failed the port already
-		err = cmp.Or(p.said(failures, port), err)
+		said := p.said(failures, port)
 		_ = failures.Reset()
 		link.RemoveStreams(failures)
+		if said != nil { // it names the Pod and the port
+			return nil, said
+		}
 		return fail(err)
 	}
 	near, far := net.Pipe()
@@ -252,7 +254,7 @@ func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far
 	}()
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, _ = io.Copy(far, c.data) // an error ends the connection, as an end does
+		_, _ = io.Copy(far, c.data) // after an error the connection is closed, as after EOF
 		select {
 		case <-said:
 		case <-time.After(failureLag):

@@ -17,7 +17,7 @@ import (
 const tokenSeconds = 600
 
 // Token returns a token that identifies the kubeconfig's user to the API server. A kubeconfig with a client certificate
-// has no token. Then the API server is asked for a token of a service account in the control plane's namespace, which
+// has no token. Then a token is requested of a service account in the control plane's namespace, which
 // requires the permission to create one. Errors name the account.
 func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	token, err := c.own(ctx)

@@ -14,8 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// The token is the one that the kubeconfig has, wherever it is from, and the API server is asked nothing for it. Without one the API server is asked for a token
-// of the service account, and who may not have it is told whose.
+// The token is the kubeconfig's, whatever its source, without a request to the API server. Without one a token of the
+// service account is requested from the API server, and a refusal names the account.
 func TestToken(t *testing.T) {
 	asked := 0
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,8 +27,25 @@ type Dump struct {
 	// Has reports which types have a section, even an empty one. Envoy omits endpoints unless it is asked with
 	// include_eds.
 	Has [xds.NumTypes]bool
+	// Node is the proxy's node, from the section of the bootstrap; zero: the dump has no such section.
+	Node Node
 	// Hosts are the endpoints of Envoy's /clusters; nil: it was not read.
 	Hosts []Host
+}
+
+// Node is a proxy's node as the proxy itself states it. Each field is empty where the dump does not have it.
+type Node struct {
+	ID        string // sidecar~IP~NAME.NAMESPACE~DOMAIN
+	Namespace string
+	Account   string // the service account's name
+}
+
+// Addresses returns the IP address in the node's id, if there is one.
+func (n Node) Addresses() []string {
+	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && parts[1] != "" {
+		return parts[1:2]
+	}
+	return nil
 }
 
 // Resource is one resource of a dump.
@@ -134,7 +151,7 @@ var sections = [xds.NumTypes]section{
 }
 
 // Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. Unknown sections
-// and resources are skipped. An error: raw has another form.
+// and resources are skipped. The error reports that raw has another form.
 func Read(raw []byte) (*Dump, error) {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -153,6 +170,9 @@ func Read(raw []byte) (*Dump, error) {
 	for _, config := range top.list("configs") {
 		name := config.text("@type")
 		name = name[strings.LastIndexByte(name, '/')+1:]
+		if name == "envoy.admin.v3.BootstrapConfigDump" {
+			d.Node = nodeOf(config.object("bootstrap").object("node"))
+		}
 		t := slices.IndexFunc(sections[:], func(s section) bool { return s.message == name })
 		if t < 0 {
 			continue
@@ -165,6 +185,16 @@ func Read(raw []byte) (*Dump, error) {
 		}
 	}
 	return d, nil
+}
+
+// nodeOf returns the node of a bootstrap.
+func nodeOf(node object) Node {
+	metadata := node.object("metadata")
+	n := Node{ID: node.text("id"), Namespace: metadata.text("NAMESPACE"), Account: metadata.text("SERVICE_ACCOUNT")}
+	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && n.Namespace == "" {
+		n.Namespace = parts[2][strings.LastIndexByte(parts[2], '.')+1:]
+	}
+	return n
 }
 
 // add adds one entry. A listener's entry may have several resources: the active one, and the next or the last one.

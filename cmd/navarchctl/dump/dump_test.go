@@ -10,8 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A resource that cannot be read, and one with extensions that this program does not know, take nothing from the others; what
-// the dump has of them is there as it was.
+// A resource that cannot be parsed, or that has unknown extensions, does not affect the others; its raw text is kept.
 func TestReadKeepsWhatItDoesNotKnow(t *testing.T) {
 	d, err := Read([]byte(`{"configs": [{"@type": "type.googleapis.com/acme.Section"}, 7, {"@type": "x/envoy.admin.v3.ClustersConfigDump",
 		"dynamicActiveClusters": [null, {"cluster": {"name": "odd", "type": {}}}, {"cluster": null, "errorState": {"details": "withheld: why", "versionInfo": "2",
@@ -35,7 +34,7 @@ func TestReadKeepsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Whatever is in the file, reading it ends with a dump or an error.
+// Whatever the file contains, Read returns a dump or an error.
 func FuzzRead(f *testing.F) {
 	for _, file := range []string{"../testdata/envoy.txtar", "../testdata/tables.txtar"} {
 		raw, err := os.ReadFile(file)

@@ -19,7 +19,7 @@ const (
 	begin, end = "<!-- begin: navarchctl migrate values -->\n", "<!-- end: navarchctl migrate values -->"
 )
 
-// The page has the table as the command has it: `go test ./cmd/navarchctl/migrate -update` writes it.
+// The page contains the command's table: `go test ./cmd/navarchctl/migrate -update` writes it.
 func TestPageHasTheTable(t *testing.T) {
 	raw, err := os.ReadFile(page)
 	if err != nil {
@@ -42,7 +42,8 @@ func TestPageHasTheTable(t *testing.T) {
 	}
 }
 
-// What the table says is acted on under its own name navarchd reads, and what navarchd reads the table knows.
+// navarchd reads every variable that the table lists as acted on under its own name, and the table lists every variable
+// that navarchd reads.
 func TestEnvironmentIsNavarchds(t *testing.T) {
 	var source strings.Builder
 	for _, name := range []string{"environment.go", "flags.go", "issuers.go"} {
@@ -74,7 +75,7 @@ func TestEnvironmentIsNavarchds(t *testing.T) {
 	}
 }
 
-// Flags that are acted on are navarchd's: what the table calls them is there.
+// Flags of the effect ActedOn exist in navarchd, under the names that the table states.
 func TestFlagsAreNavarchds(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/docs/configuration.md")
 	if err != nil {
@@ -92,7 +93,7 @@ func TestFlagsAreNavarchds(t *testing.T) {
 	}
 }
 
-// No line is there twice, each says something, and none has a bar, which would end a cell of the page.
+// Lines are unique, and have a text without a bar, which would end a cell of the page.
 func TestTable(t *testing.T) {
 	for sort, rows := range tables {
 		seen := map[string]bool{}
@@ -118,7 +119,8 @@ func found(t *testing.T, text string) map[string]Effect {
 	return effects
 }
 
-// Values, in each of the places where Istio's chart has them; flags and variables in them; a Deployment; an IstioOperator.
+// FromYAML accepts values at each of the places that Istio's chart reads, flags and variables in them, a Deployment,
+// and an IstioOperator.
 func TestFromYAML(t *testing.T) {
 	got := found(t, `
 pilot:
@@ -177,7 +179,7 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 	}
 }
 
-// What is to be known comes first, and of two lines the longer one counts.
+// Important settings come first, and of two matching lines the longer one applies.
 func TestOrder(t *testing.T) {
 	all := fromArgs([]string{"--resync=1s", "--httpAddr=:1", "--log_as_json=true", "--shutdownDuration=5s", "discovery"})
 	var order []string
@@ -207,7 +209,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A release of Helm's, as its Secret has it (helm.sh/helm/v3/pkg/storage/driver/util.go): gzip in base64.
+// FromRelease decodes a Helm release from its Secret (helm.sh/helm/v3/pkg/storage/driver/util.go): gzip in base64.
 func TestFromRelease(t *testing.T) {
 	pack := func(text string) []byte {
 		var b bytes.Buffer

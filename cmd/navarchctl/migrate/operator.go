@@ -5,26 +5,27 @@ import (
 	"strings"
 )
 
-// operator are the fields of an IstioOperator's spec (operator/pkg/apis/types.go, 1.20 to 1.31) that are not values of
-// the chart istiod by another name.
+// operator lists the fields of an IstioOperator's spec without an equivalent value in the chart istiod
+// (operator/pkg/apis/types.go, 1.20 to 1.31).
 var operator = []row{
-	{"profile", Reported, "it stands for values and components: give these; gateways are not deployed", "minimal"},
-	{"compatibilityVersion", Reported, "it stands for variables: give these", ""},
+	{"profile", Reported, "profiles are not read: migrate the values and components of the profile; gateways have a chart of their own", "minimal"},
+	{"compatibilityVersion", Reported, "not read: pass the environment variables that this version sets", ""},
 	{"namespace", Decide, "it is the namespace of the release (`helm install -n`)", "istio-system"},
 	{"installPackagePath", NoEffect, "it is where istioctl finds Istio's charts", ""},
 	{"components.base.enabled", Reported,
-		"the chart has no part without the objects of this component; without Istio's kinds `crds.install: false`", "true"},
+		"the chart always installs these objects; set `crds.install: false` to leave out Istio's CRDs", "true"},
 	{"components.pilot.enabled", Reported, "the chart installs a control plane", "true"},
 	{"components.pilot.k8s", Reported, "the chart has no value for it: set it in Navarch's objects yourself", ""},
-	{"components.ingressGateways", Reported, "gateways are not deployed: keep those of the chart gateway", ""},
-	{"components.egressGateways", Reported, "gateways are not deployed: keep those of the chart gateway", ""},
+	{"components.ingressGateways", Reported, "gateways have a chart of their own, with the values of Istio's: gateways.md", ""},
+	{"components.egressGateways", Reported, "gateways have a chart of their own, with the values of Istio's: gateways.md", ""},
 	{"components.cni.enabled", Reported, "the chart istio-cni stays as it is; Navarch's plugin: redirection.md", "false"},
 	{"components.istiodRemote.enabled", Reported, "a cluster without a control plane of its own has no chart yet: clusters.md", "false"},
 	{"components.ztunnel.enabled", Reported, "ambient mode is not there", "false"},
-	{"components", Reported, "it is of a chart beside istiod's", ""},
+	{"components", Reported, "the field belongs to a chart that Navarch does not replace", ""},
 }
 
-// fields are those of an IstioOperator's spec that are values of the chart istiod, below pilot if both exist.
+// fields maps fields of an IstioOperator's spec to values of the chart istiod. If the chart has a value at the top and
+// below pilot, the value below pilot is used.
 var fields = map[string]string{
 	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
 	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",

@@ -78,7 +78,7 @@ const mostOfRelease = 32 << 20
 var charts = map[string]bool{"istiod": true, "istio-discovery": true}
 
 // FromRelease classifies the values of a Helm release, by the key release of its Secret; false: the release is of
-// another chart. An error: the record is invalid.
+// another chart. The error reports that the record is invalid.
 func FromRelease(record []byte) ([]Setting, bool, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(record))
 	if err != nil {

@@ -31,7 +31,7 @@ func chartSchema(t *testing.T) schema {
 	return s
 }
 
-// has says whether the chart takes a value: it has a property of the name, or a map, at each step.
+// has reports whether the chart has a value: a property of the name, or a map, at each step.
 func (s schema) has(path string) bool {
 	for key := range strings.SplitSeq(path, ".") {
 		below, is := s.Properties[key]
@@ -43,7 +43,8 @@ func (s schema) has(path string) bool {
 	return true
 }
 
-// Whatever is acted on has a place in the values of the chart; what has a place there is acted on, and the chart takes it.
+// Every setting that is acted on has a value in the chart. Every setting with a value in the chart is acted on, and the
+// chart accepts the value.
 func TestWhatIsActedOnIsWritten(t *testing.T) {
 	chart := chartSchema(t)
 	known := func(sort Sort, key string) bool {
@@ -81,7 +82,8 @@ func hasProperty(s schema, name string) bool {
 	return is
 }
 
-// Values of istiod's chart that the chart does not take under their names are refused there with this command, each of the table.
+// The chart refuses values of istiod's chart that it does not know, and names this command, for each value of the
+// table.
 func TestIstiodsNamesAreRefused(t *testing.T) {
 	chart := chartSchema(t)
 	var refused []string
@@ -100,7 +102,7 @@ func TestIstiodsNamesAreRefused(t *testing.T) {
 	}
 }
 
-// What each setting becomes, and what is left.
+// Each setting is translated into these values or stays in the rest.
 func TestValues(t *testing.T) {
 	for name, one := range map[string]struct{ from, want, rest string }{
 		"nothing": {`{}`, `{}`, ""},
@@ -182,7 +184,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What an IstioOperator says beside its values is carried too, before these, or named.
+// Settings of an IstioOperator outside of its values are translated too and take precedence, or are named.
 func TestValuesOfOperator(t *testing.T) {
 	all, err := FromYAML([]byte(`
 kind: IstioOperator
@@ -250,7 +252,7 @@ revision: canary
 	}
 }
 
-// Whatever is read, all of it is written or left, and what is written is YAML.
+// For any input, every setting is written or left, and the output is YAML.
 func FuzzValues(f *testing.F) {
 	for _, text := range []string{`{global.proxy.clusterDomain: x, global: {proxy.autoInject: y}, meshConfig: {trustDomain.x: z}, resources.limits: 5}`, `{resources: 5, cpu: 7, env: 5, envVarFrom: [5, {name: 5}]}`,
 		`{resources: {requests: x}, autoscaleMin: -1, autoscaleEnabled: perhaps}`, "kind: IstioOperator\nspec: {values: {pilot: {env: {GOGC: [1]}}}}", "kind: IstioOperator\nspec: {values: {pilot: 5, global: 7}, hub: x, components: {pilot: {k8s: {resources: 5, env: [5, {name: 5, value: {}}], hpaSpec: {minReplicas: x}}}}}", `{env: {GOGC: {a: b}}, extraContainerArgs: [1, {a: b}]}`} {
@@ -271,7 +273,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// A Deployment that runs says the same by its arguments and variables; those that the chart sets are left.
+// A running Deployment's arguments and variables yield the same; those that the chart sets are left out.
 func TestValuesOfDeployment(t *testing.T) {
 	all, err := FromYAML([]byte(`
 kind: Deployment

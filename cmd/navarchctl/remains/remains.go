@@ -35,7 +35,7 @@ const (
 // Object is an existing object.
 type Object struct {
 	Kind, Namespace, Name string
-	Holds                 string // what is lost with it
+	Holds                 string // the content that is lost with it
 	path                  string
 	uid                   string // distinguishes it from a later object of the same name
 }

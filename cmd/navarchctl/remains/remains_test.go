@@ -14,7 +14,7 @@ import (
 
 const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 
-// lists are what an API server has, by path.
+// lists are the lists of an API server, by path.
 var lists = map[string]string{
 	"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": `{"items": [
 		{"metadata": {"name": "istio-sidecar-injector", "uid": "1", "labels": {"istio.io/rev": "default", "app.kubernetes.io/name": "navarch"}}, "webhooks": [{"clientConfig": {"service": {"namespace": "istio-system", "name": "istiod"}}}]},
@@ -47,7 +47,7 @@ func names(all []Object) string {
 	return strings.Join(list, ", ")
 }
 
-// What belongs to a control plane, and nothing else; it goes in order, if it is what was listed.
+// Only objects of a control plane are deleted, in order, and only if they are those that were listed.
 func TestRemains(t *testing.T) {
 	var deleted []string
 	c := Cluster{Namespace: "istio-system", API: apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
@@ -58,9 +58,9 @@ func TestRemains(t *testing.T) {
 			deleted = append(deleted, r.URL.Path+" "+options.Preconditions.UID)
 			switch {
 			case strings.Contains(r.URL.Path, "cacerts"):
-				w.WriteHeader(http.StatusNotFound) // it went meanwhile
+				w.WriteHeader(http.StatusNotFound) // deleted meanwhile
 			case strings.Contains(r.URL.Path, "our-kek"):
-				w.WriteHeader(http.StatusConflict) // it was made again meanwhile
+				w.WriteHeader(http.StatusConflict) // created again meanwhile
 				fmt.Fprint(w, `{"reason": "Conflict", "message": "the uid differs"}`)
 			}
 			fmt.Fprint(w, "{}")
@@ -76,7 +76,7 @@ func TestRemains(t *testing.T) {
 		t.Errorf("webhooks: %s %v", got, err)
 	}
 	const canarys = "MutatingWebhookConfiguration istio-sidecar-injector-canary 2"
-	if got := names(others); got != canarys { // it may be istiod's, in the same namespace
+	if got := names(others); got != canarys { // may be istiod's, in the same namespace
 		t.Errorf("webhooks of others: %s", got)
 	}
 	canary := c

@@ -56,7 +56,7 @@ func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	return out
 }
 
-// order is the sort key of a resource: clusters by host first, others by name.
+// order returns the sort key of a resource: clusters by host first, others by name.
 func order(r dump.Resource) string {
 	if direction, port, subset, host, ok := xds.ParseCluster(r.Name); ok {
 		return fmt.Sprintf("%s\x00%05d\x00%s\x00%s", host, port, subset, direction)
@@ -64,7 +64,7 @@ func order(r dump.Resource) string {
 	return r.Name
 }
 
-// Config prints the table of one type, followed by its refused and withheld resources.
+// Config prints the table of one type, followed by its refused and withheld resources. The error is that of w.
 func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 	selected := Select(d, t, f)
 	heading := layouts[t].heading
@@ -137,7 +137,7 @@ func notes(w io.Writer, selected []dump.Resource) error {
 		var err error
 		switch {
 		case r.Failure != nil:
-			has := "the proxy has none"
+			has := "the proxy has no version"
 			if r.Raw != nil {
 				has = "the proxy has version " + orDash(r.Version)
 			}

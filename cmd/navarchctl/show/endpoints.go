@@ -57,7 +57,8 @@ func healthOf(s corev3.HealthStatus) string {
 	return s.String()
 }
 
-// hostRows returns one row for each endpoint in Envoy.
+// hostRows returns one row for each endpoint in Envoy that the filter selects, sorted by cluster. marked: the table has
+// the column STATUS, which is empty for these rows.
 func hostRows(d *dump.Dump, f Filter, marked bool) (rows [][]string) {
 	hosts := slices.Clone(d.Hosts)
 	slices.SortStableFunc(hosts, func(a, b dump.Host) int {

@@ -7,7 +7,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// What a request must have, and what it must not.
+// Conditions of a request match, positive and negative ones.
 func TestMatch(t *testing.T) {
 	m := &routev3.RouteMatch{
 		PathSpecifier:   &routev3.RouteMatch_Prefix{Prefix: "/a"},

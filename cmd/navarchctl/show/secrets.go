@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -13,14 +14,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// secretRows returns one row for each certificate of a chain or bundle, and for each revocation list. Dumps contain no
+// secretRows returns one row for each certificate of a chain or bundle, and for each revocation list. The first
+// certificate of a chain is the leaf, also if it may sign, as self-signed certificates often may. Dumps contain no
 // keys: they have [redacted] instead.
 func secretRows(_ Filter, m proto.Message) (rows [][]string) {
 	secret, _ := m.(*tlsv3.Secret)
 	name := secret.GetName()
-	for _, c := range certificatesIn(secret.GetTlsCertificate().GetCertificateChain()) {
+	for i, c := range certificatesIn(secret.GetTlsCertificate().GetCertificateChain()) {
 		kind := "leaf"
-		if c.IsCA {
+		if i > 0 {
 			kind = "issuer"
 		}
 		rows = append(rows, certificateRow(name, kind, c))
@@ -42,8 +44,11 @@ func secretRows(_ Filter, m proto.Message) (rows [][]string) {
 
 func certificateRow(name, kind string, c *x509.Certificate) []string {
 	identity := "-"
-	if len(c.URIs) > 0 {
+	switch {
+	case len(c.URIs) > 0:
 		identity = c.URIs[0].String()
+	case len(c.DNSNames) > 0 && kind == "leaf": // of a gateway's server
+		identity = strings.Join(c.DNSNames, ",")
 	}
 	return []string{name, kind, identity, c.SerialNumber.Text(16),
 		c.NotAfter.UTC().Format(time.RFC3339), c.Issuer.CommonName, epochOf(c.Issuer.CommonName, c.AuthorityKeyId)}

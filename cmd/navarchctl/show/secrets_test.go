@@ -1,7 +1,11 @@
 package show
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"math/big"
 	"slices"
 	"strings"
@@ -15,7 +19,7 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// What Envoy's admin says of a bundle with its revocation list, as a table; what cannot be read is left out, not fatal.
+// The table shows a bundle with its revocation list, as Envoy's admin prints it; unreadable entries are left out.
 func TestSecretRows(t *testing.T) {
 	root, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 7, time.Hour, time.Now(), rand.Reader)
 	if err != nil {
@@ -39,5 +43,22 @@ func TestSecretRows(t *testing.T) {
 	}
 	if rows := secretRows(Filter{}, &tlsv3.Secret{Name: "default"}); len(rows) != 1 || rows[0][0] != "default" {
 		t.Errorf("rows %q", rows)
+	}
+	// The certificate of a gateway's server has names instead of an identity. It may sign, as openssl's do.
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(255), DNSNames: []string{"a.com", "*.a.com"},
+		IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), issue.EncodeCertificates(root.Roots...)...)
+	pair := &tlsv3.TlsCertificate{CertificateChain: inline(chain)}
+	rows = secretRows(Filter{}, &tlsv3.Secret{Name: "kubernetes://a", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: pair}})
+	if len(rows) != 2 || !slices.Equal(rows[0][:4], []string{"kubernetes://a", "leaf", "a.com,*.a.com", "ff"}) || rows[1][1] != "issuer" {
+		t.Errorf("rows of a gateway's certificate: %q", rows)
 	}
 }

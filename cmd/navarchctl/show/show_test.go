@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Text of configuration is no command to a terminal, and does not move what is beside it.
+// Text of the configuration cannot control a terminal, and does not shift the columns beside it.
 func TestTableIsPrintable(t *testing.T) {
 	var b strings.Builder
 	if err := Table(&b, [][]string{{"A", "B"}, {"x\x1b[2J\t\"y\"\n", "ü"}}); err != nil {
@@ -20,7 +20,7 @@ func TestTableIsPrintable(t *testing.T) {
 	}
 }
 
-// Whatever a dump says, its tables can be printed, with and without filters.
+// The tables of any dump can be printed, with and without filters.
 func FuzzConfig(f *testing.F) {
 	for _, section := range []string{"Clusters", "Endpoints", "Listeners", "Routes", "Secrets"} {
 		f.Add([]byte(`{"configs": [{"@type": "envoy.admin.v3.` + section + `ConfigDump",

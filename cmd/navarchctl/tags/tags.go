@@ -44,8 +44,8 @@ const (
 type Tag struct {
 	Name       string   `json:"tag"`
 	Revision   string   `json:"revision"`
-	Namespaces []string `json:"namespaces"` // namespaces with the tag
-	Of         string   `json:"configuration"`
+	Namespaces []string `json:"namespaces"`    // namespaces with the tag
+	Of         string   `json:"configuration"` // name of the MutatingWebhookConfiguration
 }
 
 // Tags manages the tags of a cluster.
@@ -62,7 +62,7 @@ func check(name string) error {
 	return nil
 }
 
-// List returns all tags by name. Errors are the API server's.
+// List returns all tags, sorted by name. Errors are the API server's.
 func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	return tags, nil
 }
 
-// chooses reports whether a namespace with these labels has its Pods injected by a tag.
+// chooses reports whether a tag injects the Pods of a namespace with these labels.
 func chooses(labels map[string]string, tag string) bool {
 	if said, is := labels["istio-injection"]; is {
 		return said == "enabled" && tag == defaultTag
@@ -112,15 +112,15 @@ func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.Mut
 	return all.Items, nil
 }
 
-// Change is the result of setting or removing a tag, in the order of application.
+// Change lists the requests that set or remove a tag, in the order of application.
 type Change struct {
-	Make   []any    // new configurations
+	Make   []any    // the tag's configuration, new or with the resourceVersion of the one to replace
 	Edit   []any    // other configurations in their target state
 	Delete []string // names of MutatingWebhookConfigurations
 }
 
-// Generate returns the configuration of a tag: the webhook of the revision with its roots, and the tag's selectors. An
-// error: the revision has no configuration.
+// Generate returns the configuration of a tag: the address and the CA bundle of the revision's webhook, with the tag's
+// selectors. Errors: the tag's name is invalid; the revision has no configuration; the API server's.
 func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -150,8 +150,8 @@ func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguratio
 	return made, nil
 }
 
-// Set returns the change that makes a tag name a revision. Errors: the tag names another revision and overwrite is
-// false; a revision has that name; the revision has no configuration.
+// Set returns the change that points a tag at a revision. Errors: the tag points at another revision and overwrite is
+// false; a revision has the tag's name, other than "default"; those of Generate.
 func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 			keep(made, c)
 		case is == "" && of == tag && tag != defaultTag:
 			return nil, fmt.Errorf("%s is a revision: both would inject the same Pods", tag)
-		case is == "" && of == tag: // the default revision's own, even if the tag names that revision, as with istioctl
+		case is == "" && of == tag: // the default revision's webhook ends, even if the tag points at it, as with istioctl
 			change.Edit = append(change.Edit, off(c))
 		}
 	}
@@ -191,7 +191,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 	return change, nil
 }
 
-// keep prepares made to replace a configuration; foreign labels and annotations stay, such as Helm's.
+// keep gives made the resourceVersion of the configuration that it replaces, with foreign labels and annotations.
 func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	made.ResourceVersion, made.Annotations = there.ResourceVersion, there.Annotations
 	for name, value := range there.Labels {
@@ -212,7 +212,7 @@ func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregi
 	return c
 }
 
-// validator returns the default validator with the Service of a configuration; nil: it does not exist, or is unchanged.
+// validator returns the default validator with the Service of a configuration; nil: no change, or no validator exists.
 func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.MutatingWebhookConfiguration) (any, error) {
 	var c admissionregistrationv1.ValidatingWebhookConfiguration
 	err := t.API.Do(ctx, http.MethodGet, validating+"/"+defaultValidator, nil, &c)
@@ -241,7 +241,7 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 	return &c, nil
 }
 
-// Remove returns the change that ends a tag. An error: the tag does not exist.
+// Remove returns the change that ends a tag. Errors: the tag does not exist; the API server's.
 func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -260,7 +260,8 @@ func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 }
 
 // Apply applies a change. New configurations are made before old ones are deleted, so that every Pod gets its proxy
-// meanwhile. It stops at the first error, which is the API server's; applying the change again is safe.
+// meanwhile. It stops at the first error, which is the API server's. Then retry with a new change from Set or Remove: a
+// second application of the same change may conflict with the first.
 func (t Tags) Apply(ctx context.Context, c *Change) error {
 	for _, one := range slices.Concat(c.Make, c.Edit) {
 		if err := t.put(ctx, one); err != nil {
@@ -276,7 +277,7 @@ func (t Tags) Apply(ctx context.Context, c *Change) error {
 	return nil
 }
 
-// put creates a configuration, or replaces the one of its resourceVersion.
+// put creates a configuration. With a resourceVersion, it replaces that version.
 func (t Tags) put(ctx context.Context, one any) error {
 	object, path := one.(metav1.Object), mutating
 	if _, is := one.(*admissionregistrationv1.ValidatingWebhookConfiguration); is {

@@ -83,7 +83,8 @@ func (s *server) put(t *testing.T, path string, one any) {
 	s.there[path] = raw
 }
 
-// revisions has those of the default revision and of canary, with roots that the leader wrote, and namespaces.
+// revisions starts a server with the webhook configurations of the revisions default and canary, with roots that the
+// leader wrote, and with namespaces.
 func revisions(t *testing.T) (*server, Tags) {
 	t.Helper()
 	s := &server{there: map[string]json.RawMessage{}}
@@ -106,8 +107,8 @@ func (s *server) configuration(t *testing.T, name string) (c admissionregistrati
 	return c
 }
 
-// A tag has the webhook of its revision, roots and all, under selectors of its own; it is set to another revision where that is meant, and then the
-// webhook is the other one's.
+// A tag gets the webhook of its revision, with its roots, and its own selectors. With overwrite it is set to another
+// revision, and then has that one's webhook.
 func TestSet(t *testing.T) {
 	s, tags := revisions(t)
 	set := func(tag, revision string, overwrite bool) error {
@@ -160,7 +161,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// The tag default takes what the default revision had: its configuration selects nothing any more, and the default validator leads to the other one.
+// The tag default replaces the default revision: that revision's configuration no longer selects anything, and the
+// default validator leads to the tag's revision.
 func TestSetDefault(t *testing.T) {
 	s, tags := revisions(t)
 	s.there[validating+"/"+defaultValidator] = json.RawMessage(`{"metadata": {"name": "istiod-default-validator", "resourceVersion": "7", "labels": {"istio.io/rev": "default"}},
@@ -196,7 +198,7 @@ func TestSetDefault(t *testing.T) {
 	}
 }
 
-// The tag default may stand for the default revision itself: one of both configurations selects then, too.
+// The tag default may name the default revision itself: then one of the two configurations still selects.
 func TestSetDefaultToItself(t *testing.T) {
 	s, tags := revisions(t)
 	change, err := tags.Set(t.Context(), "default", "default", false)

@@ -95,7 +95,7 @@ type Callers struct {
 	open                 open
 }
 
-// New returns Callers. Errors name flags.
+// New returns Callers. It sends no request. The error names the flag whose value is not valid.
 func New(c Config) (*Callers, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.TrustDomain)
 	if err != nil {
@@ -125,7 +125,7 @@ func New(c Config) (*Callers, error) {
 	return k, nil
 }
 
-// Tasks returns the tasks that refresh the keys of token issuers.
+// Tasks returns the tasks that refresh the keys of token issuers; the caller runs them.
 func (k *Callers) Tasks() (tasks []loop.Task) {
 	for i, keys := range k.keys {
 		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
@@ -133,7 +133,7 @@ func (k *Callers) Tasks() (tasks []loop.Task) {
 	return tasks
 }
 
-// Gauges sets the callers' metrics as of now.
+// Gauges sets the metrics of connections, and that of the age of the oldest token keys at the time now.
 func (k *Callers) Gauges(now time.Time) {
 	k.connections.Tick()
 	k.sources.Tick()
@@ -146,9 +146,10 @@ func (k *Callers) Gauges(now time.Time) {
 	obs.TokenKeysAge.Set(age)
 }
 
-// Authenticate authenticates an xDS stream: without identity on plain text, and by certificate or token on the secure
-// address, where a missing credential is refused (XDS_AUTH). The connection of an accepted stream counts as
-// authenticated.
+// Authenticate authenticates an xDS stream by the context of its call. On plain text the caller has no identity. Over
+// TLS it is identified by certificate or token; without a credential it has no identity, or is refused if
+// Config.Required is set. The connection of an accepted stream counts as authenticated. Errors: a missing, invalid,
+// revoked or expired credential; attest.ErrUnavailable for too many connections of the identity.
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {
@@ -171,7 +172,8 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 	return who, nil
 }
 
-// Refused returns why an authenticated caller is served no longer; nil: it is served.
+// Refused returns the reason why a caller that was authenticated before is served no longer: its credential was revoked
+// or has expired, its cluster left the mesh, or its Pod or service account is gone. nil: it is served.
 func (k *Callers) Refused(who attest.Caller) error {
 	if err := k.withdrawn(who); err != nil {
 		return err
@@ -186,7 +188,7 @@ func (k *Callers) withdrawn(who attest.Caller) error {
 	}
 	if who.By == attest.ByToken && k.remote != nil && who.Cluster != "" && who.Cluster != k.cluster {
 		if _, is := k.remote(who.Cluster); !is {
-			return fmt.Errorf("%s: by a token of cluster %s, which is none of the mesh's any more", who.ID, who.Cluster)
+			return fmt.Errorf("%s: by a token of cluster %s, which the mesh no longer has", who.ID, who.Cluster)
 		}
 	}
 	return k.expiry.Refused(who, time.Now())
@@ -199,7 +201,8 @@ func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 	return !ended, !issuing.IsZero()
 }
 
-// Admits reports whether a client certificate that the handshake has verified is an accepted credential.
+// Admits reports whether a client certificate that the handshake has verified is an accepted credential. from is the
+// client's address. The result Assign counts the connection for the identity.
 func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
 	return k.assign(who, from), err == nil && k.Refused(who) == nil

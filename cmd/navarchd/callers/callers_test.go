@@ -22,7 +22,8 @@ import (
 	"navarch.io/navarch/push/budget"
 )
 
-// over is the context of a call over TLS, with a client certificate of these names (none: without one) and a token.
+// over returns the context of a call over TLS, with a client certificate of these names (none: without one) and a
+// token.
 func over(t *testing.T, token string, names ...string) context.Context {
 	t.Helper()
 	state := tls.ConnectionState{}
@@ -45,7 +46,7 @@ func over(t *testing.T, token string, names ...string) context.Context {
 	return ctx
 }
 
-// A process without a keyring tells callers by the same rules as one with it.
+// A process without a keyring identifies callers by the same rules as one with it.
 func TestCallersWithoutKeyring(t *testing.T) {
 	c := Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Required: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
 	c.Aliases = func() []spiffeid.TrustDomain {
@@ -109,8 +110,8 @@ func TestCallersWithoutKeyring(t *testing.T) {
 	}
 }
 
-// Somebody whose Pod is gone is refused by token and certificate, to both services and in checks of streams that stand, also where the token
-// was verified before.
+// A caller whose Pod was deleted is refused by token and certificate, by both services and in checks of open streams,
+// even if its token was verified before.
 func TestGoneCallers(t *testing.T) {
 	var gone error
 	asked := 0
@@ -149,8 +150,8 @@ func TestGoneCallers(t *testing.T) {
 	}
 }
 
-// A stream that a token of another cluster has opened is refused when that cluster is one of the mesh no more; by a certificate that followed from it, and of clusters
-// that stay, it goes on.
+// A stream that was opened with a token of another cluster is refused once that cluster is no longer in the mesh.
+// Streams with a certificate that was issued for such a token continue, and so do those of remaining clusters.
 func TestCallersOfClusterThatWent(t *testing.T) {
 	named := map[string]bool{"west": true, "east": true}
 	k, err := New(Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Cluster: "home", Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -170,7 +171,8 @@ func TestCallersOfClusterThatWent(t *testing.T) {
 	}
 }
 
-// A Pod has 16 connections, of which the oldest ends where one more comes; an address whose clients show nothing has 16,384, and no more.
+// A Pod has 16 connections, and a further one ends the oldest. An address whose clients present no credential has at
+// most 16,384.
 func TestEdgesOfConnections(t *testing.T) {
 	k, err := New(Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

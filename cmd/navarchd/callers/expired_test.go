@@ -13,8 +13,9 @@ import (
 	"navarch.io/navarch/cmd/internal/preauth"
 )
 
-// Whose credential has ended is served on, without new private keys, for as long as none can be had; once they can be had again that ends after a grace, unless a newer one is shown to this
-// process meanwhile (issue 12, item 3): then the stream ends, and a connection on which nothing is called. ca/expiry has the times; here it is asked.
+// A caller whose credential has expired is served without new private keys while no certificate can be issued. Once
+// certificates can be issued again, its stream ends after a grace, unless it shows this process a newer credential, and
+// so does a connection without calls. ca/expiry has the times; here it is queried.
 func TestCallersWhoseCredentialEnds(t *testing.T) {
 	for name, renews := range map[string]bool{"a newer one is shown": true, "none is": false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 	oldCommit  = time.Minute
 )
 
-// Saw records a revision and its commit time, as far as it is known.
+// Saw records a revision and its commit time; only the first call for a revision counts.
 func (c *Commits) Saw(revision int64, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Commits) Saw(revision int64, at time.Time) {
 	c.seen[revision] = at
 }
 
-// Since returns the time since a revision was committed; false: unknown or long ago.
+// Since returns the time since a revision was committed; false: it is unknown, or older than oldCommit.
 func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,8 @@ type Written struct {
 	all []inspect.Commit
 }
 
-// Add records a commit: the time of its oldest event, and the written records.
+// Add records that a batch was committed now, at a revision; event is the time of its oldest event. The keys of the
+// records are stored, too, unless they are more than maxNamed.
 func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
 	if c.Puts+c.Deletes <= maxNamed {
@@ -79,7 +80,7 @@ func (w *Written) add(c inspect.Commit) {
 	w.all = append(w.all, c)
 }
 
-// List returns the newest commits, oldest first.
+// List returns the newest commits, maxCommits at most, oldest first.
 func (w *Written) List() []inspect.Commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()

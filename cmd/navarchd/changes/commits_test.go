@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The page of commits holds the newest, oldest first, and no more than a few.
+// The page of commits lists the newest commits, oldest first, up to a limit.
 func TestWrittenIsBounded(t *testing.T) {
 	var w Written
 	hook := w.Add

@@ -30,7 +30,7 @@ import (
 // added to its line, so there are at most two lines per second. Any goroutine may call its methods.
 type Log struct {
 	log   *slog.Logger
-	built func() buildCounts // so far; nil: this process serves no proxies, and a change is done when it is written
+	built func() buildCounts // counts so far; nil: this process serves no proxies, and a change is done when it is written
 	busy  func() bool        // reports proxies that wait for their turn; called with built only
 	wake  chan struct{}
 
@@ -47,13 +47,13 @@ type Log struct {
 
 // change is one or several changes in progress.
 type change struct {
-	began, opened  time.Time // when the event was; when this process saw it
+	began, opened  time.Time // times of the event, and of its arrival in this process
 	last           time.Time // time of the last progress
 	first, newest  int64     // revisions
 	config         int64     // the newest revision that changed more than endpoints
 	changes        int
 	objects        map[model.Key]struct{} // at most maxObjects
-	names          []string               // of the first
+	names          []string               // of the first objects, at most namedObjects
 	before         buildCounts
 	planned, whole int64 // revisions up to which all lanes, and the configuration's lane, have planned
 	proxies        int
@@ -67,22 +67,25 @@ type buildCounts struct {
 	fragments int64
 }
 
-// Bounds of what is remembered of one line, and its pace.
+// Limits of the content of one line, and of the rate of lines.
 const (
 	maxObjects    = 1000
 	namedObjects  = 4
 	maxProxies    = 1 << 16
 	settledAfter  = 200 * time.Millisecond // a change without progress for this time is done
 	changeAtMost  = 5 * time.Second        // a line is written after this time in any case
-	changesEvery  = time.Second / 2        // between two lines
-	changesLookAt = 50 * time.Millisecond
+	changesEvery  = time.Second / 2        // the shortest time between two lines
+	changesLookAt = 50 * time.Millisecond  // interval of step
 )
 
+// NewLog returns a Log without changes, whose lines go to log.
 func NewLog(log *slog.Logger) *Log {
 	return &Log{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 }
 
-// Serves makes changes end when proxies have acknowledged them.
+// Serves configures a process that serves proxies: a change then ends once they have acknowledged it. The number of
+// built resources comes from pool. busy reports whether proxies still wait for their turn. It must be called before the
+// first change.
 func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {
@@ -143,7 +146,8 @@ func (ch *change) touches(key model.Key) {
 	}
 }
 
-// Wrote is called by ingest: a batch of this process was committed.
+// Wrote records that this process committed a batch at a revision; event is the time of its oldest event. In a process
+// without proxies this begins a change, otherwise Published does.
 func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +173,8 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// Published is called by the mirror for each snapshot.
+// Published records a new snapshot of the mirror, with its differences from the one before. Their objects begin a
+// change or join the one in progress.
 func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +208,8 @@ func (c *Log) Published(m mirror.Change) {
 	}
 }
 
-// Planned is called by the planner.
+// Planned records that the planner's lane for path has planned up to a revision, and the number of proxies that it
+// moved.
 func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +224,7 @@ func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	ch.proxies = max(ch.proxies, moved)
 }
 
-// Acknowledged is called by push/serve.
+// Acknowledged records that a proxy, identified by its node ID, has acknowledged a response of type t at a revision.
 func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// changing is a replica that has what it began with, and its log.
+// changing is a replica with its initial state, and its log.
 type changing struct {
 	*Log
 	t       *testing.T
@@ -43,7 +43,7 @@ func startChanging(t *testing.T) *changing {
 	return c
 }
 
-// edit is a change of some Sidecars that was committed now.
+// edit simulates a change of some Sidecars that is committed now.
 func (c *changing) edit(revision int64, names ...string) {
 	var puts []model.Record
 	for _, name := range names {
@@ -64,7 +64,8 @@ func (c *changing) said() string {
 	return c.out.String()
 }
 
-// One change is one line: its event, its objects, the proxies that it concerned, and the time to the last acknowledgement.
+// A change is logged as one line: its event, its objects, the affected proxies, and the time to the last
+// acknowledgement.
 func TestOneChangeIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startChanging(t)
@@ -103,7 +104,7 @@ func TestOneChangeIsOneLine(t *testing.T) {
 	})
 }
 
-// A Pod that comes waits for no plan of configuration.
+// The change of a new Pod does not wait for a plan of the configuration.
 func TestWorkloadsAreNoConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startChanging(t)
@@ -122,8 +123,8 @@ func TestWorkloadsAreNoConfiguration(t *testing.T) {
 	})
 }
 
-// Changes without end are a bounded number of lines, which sum up to all of them: where they come so fast that none is done before
-// the next, and where each is.
+// Continuous changes are logged as a limited number of lines, which together count all of them. This applies if none is
+// done before the next one comes, and if each is.
 func TestChangesWithoutEnd(t *testing.T) {
 	for _, rate := range []int{100, 4} {
 		synctest.Test(t, func(t *testing.T) { withoutEnd(t, rate) })

@@ -32,7 +32,8 @@ const (
 	problemRate  = 1.0
 )
 
-// Step compares all present problems with those of the last call.
+// Step logs the differences between all present problems and those of the last call: new problems as warnings, and
+// those that are over. Lines above the bound are only counted, and the count is logged later.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)
@@ -54,6 +55,11 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 		}
 	}
 	l.known = next
+	l.Count(now)
+}
+
+// Count logs how many lines were not written, once the bound has room again. It is cheap, unlike Step.
+func (l *ProblemLog) Count(now time.Time) {
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
 		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists all present ones",
 			obs.KeyLines, l.left)
@@ -61,7 +67,8 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	}
 }
 
-// Behind reports whether the bound has deferred lines: Step must then be called again even without a change.
+// Behind reports whether dropped lines are counted and not logged yet: Count must then be called again even without a
+// change.
 func (l *ProblemLog) Behind() bool { return l.left > 0 }
 
 func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, more ...any) {
@@ -73,7 +80,8 @@ func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, m
 		append([]any{obs.KeyObject, l.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
-// CountFirst wraps emit: it logs the number of objects once the source has emitted everything.
+// CountFirst wraps emit for the source of a configuration folder. Events up to the first object.Synced are counted by
+// kind, and then the counts are logged, with dir as the folder's name. All events go to emit.
 func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]object.Event) {
 	counts, synced := map[string]int{}, false
 	return func(events []object.Event) {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// A problem is a line when it appears and one when it is over, also where there are more than anybody reads.
+// A problem is logged once when it appears and once when it ends, even if there are very many.
 func TestProblemsAreLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	l := &ProblemLog{Named: object.ID.String, Log: slog.New(slog.NewTextHandler(&out, nil))}

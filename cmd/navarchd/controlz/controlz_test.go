@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// served has the handler on a loopback address, with the levels and what is logged.
+// served serves the handler on a loopback address, and returns its levels and its log.
 func served(t *testing.T) (*httptest.Server, *obs.Levels, *bytes.Buffer) {
 	t.Helper()
 	levels, _, err := obs.NewLevels("warn,ca:debug")
@@ -50,8 +50,8 @@ func ask(t *testing.T, server *httptest.Server, method, path, body string, heade
 	return res.StatusCode, string(text)
 }
 
-// The requests of `istioctl admin log` (istio 1.29: istioctl/pkg/admin/istiodconfig.go), and what istiod answers: it lists without a slash at the end, expects
-// 202 of changes, and resets by setting every scope to info and none.
+// The requests of `istioctl admin log` (istio 1.29: istioctl/pkg/admin/istiodconfig.go) get istiod's answers: it lists
+// without a slash at the end, expects 202 for changes, and resets by setting every scope to info and none.
 func TestIstioctl(t *testing.T) {
 	server, levels, log := served(t)
 	const ads = `{"name":"ads","description":"Role xds: plans, streams of proxies, what they refuse","output_level":"warn","stack_trace_level":"none","log_callers":false}`
@@ -77,7 +77,8 @@ func TestIstioctl(t *testing.T) {
 	}
 }
 
-// What is wrong or not supported is refused by its name, and so are callers elsewhere and the pages of browsers; no level changes.
+// Invalid and unsupported requests are refused by name, and so are callers elsewhere and pages in browsers; no level
+// changes.
 func TestRefused(t *testing.T) {
 	server, levels, _ := served(t)
 	for name, c := range map[string]struct {

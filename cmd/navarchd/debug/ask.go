@@ -43,7 +43,7 @@ func (p *Pages) Answers() []serve.Answer {
 	// The stream counts answers that wait to be read (budget.Limits.Asks).
 	paced := func(url string, costly bool, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
-			_, done, err := p.turn(ctx, who, costly)
+			_, done, err := p.Turn(ctx, who, costly)
 			if err != nil {
 				return nil, status.Error(codes.ResourceExhausted, err.Error())
 			}
@@ -85,8 +85,7 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 	if who.Sees != nil && !authz.TenantMaySee(at.Path) {
 		return nil, status.Error(codes.PermissionDenied, authz.ForSystem)
 	}
-	answer := &recorder{header: http.Header{}, code: http.StatusOK}
-	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
+	answer := p.render(ctx, who, at)
 	dump := at.Path == "/debug/config_dump"
 	switch {
 	case dump && answer.code == http.StatusBadRequest && at.Query().Get("proxyID") == "":
@@ -101,7 +100,7 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 	return asPage(names[0], answer.body.Bytes()), nil
 }
 
-// Texts that istioctl looks for in a negative answer (istio istioctl/pkg/multixds/gather.go,
+// Texts that istioctl recognises in a negative answer (istio istioctl/pkg/multixds/gather.go,
 // istioctl/pkg/internaldebug/internal-debug.go). After the first it asks the next replica; it reports the others. An
 // error would end its search at the first replica without the proxy.
 const (
@@ -109,6 +108,19 @@ const (
 	needsProxy   = "You must provide a proxyID in the query string"
 	noPage       = "404 page not found\n" // as in net/http
 )
+
+// render makes a page, at its turn.
+func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *recorder {
+	answer := &recorder{header: http.Header{}, code: http.StatusOK}
+	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
+	return answer
+}
+
+// Render makes a page for a caller, who must be one that may see it, and returns its HTTP status and content.
+func (p *Pages) Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte) {
+	answer := p.render(ctx, who, &url.URL{Path: path, RawQuery: q.Encode()})
+	return answer.code, answer.body.Bytes()
+}
 
 // asPage returns an answer with the text of a page.
 func asPage(name string, body []byte) []*discoveryv3.Resource {
@@ -122,7 +134,10 @@ type recorder struct {
 	body   bytes.Buffer
 }
 
-func (r *recorder) Header() http.Header         { return r.header }
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 

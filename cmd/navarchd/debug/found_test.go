@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The leader's page lists what replicas found, but for what this process found itself, and to tenants what is theirs.
+// The leader's page lists the replicas' problems, except those that this process found itself, and shows tenants their
+// own.
 func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	etcd := kvtest.Start(t)
 	at := func(namespace string) model.Problem {
@@ -45,7 +46,7 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	if got := p.found(func(namespace string) bool { return namespace == "bank" }, nil); len(got) != 1 || got[0].Object != "DestinationRule bank/r" {
 		t.Errorf("a tenant sees %+v", got)
 	}
-	// What is counted of the replicas' is beside what is counted of objects, those that are not listed included.
+	// The counts of the replicas' problems are separate from those of objects, unlisted ones included.
 	p.Sources = func() []object.Problem { return nil }
 	p.Loop = func() []object.Problem {
 		return []object.Problem{{Severity: problem.Error}, {Severity: problem.Warning}}

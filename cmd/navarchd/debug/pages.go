@@ -1,5 +1,5 @@
-// Package debug has the pages below /debug, and the answers to istioctl's requests on a stream. push/inspect renders
-// them from the loops of this process. A caller sees only what it is authorised to see.
+// Package debug serves the pages below /debug, and answers istioctl's requests on a stream. push/inspect renders the
+// pages from the loops of this process. A caller sees only what it is authorised to see.
 //
 // Owns: the order of costly requests.
 // Reads: the loops; cmd/navarchd/debug/authz.
@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/admit/validate"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -42,7 +43,7 @@ const (
 // Pages are the pages of one process. Parts of absent roles are empty.
 type Pages struct {
 	ID    string            // of this process
-	Rules *authz.Authorizer // what callers may see
+	Rules *authz.Authorizer // decides what callers may see
 	// Proxies are the served proxies; nil: the process does not have role xds.
 	Proxies *Proxies
 	// Objects are the objects read; nil: the process does not have role ingest.
@@ -56,16 +57,21 @@ type Pages struct {
 	// Store returns the store's own problems, for callers who see everything; nil: there is no store.
 	Store func() []inspect.Problem
 
-	turns *web.Turns
+	turns    *web.Turns
+	bodies   *web.Turns    // of requests for previews
+	previews chan struct{} // semaphore of previews that are being made
 }
 
 // Proxies is the part of role xds.
 type Proxies struct {
-	Server  *serve.Server
-	Planner *plan.Loop
-	Mirror  *mirror.Mirror
-	Cluster string // name of the config cluster
-	Fleet   func(owners bool) any
+	Server    *serve.Server
+	Planner   *plan.Loop
+	Mirror    *mirror.Mirror
+	Cluster   string // name of the config cluster
+	Fleet     func(owners bool) any
+	Proposals *validate.Webhook // lays objects over a snapshot, for previews
+
+	left departures
 }
 
 // Objects is the part of role ingest.
@@ -78,9 +84,10 @@ type Objects struct {
 	Leader  func(context.Context) (inspect.Leader, error)
 }
 
-// New completes p, and retains it.
+// New returns a copy of p that is ready to serve.
 func New(p Pages) *Pages {
-	p.turns = web.NewTurns(maxCostly, maxOfCaller)
+	p.turns, p.previews = web.NewTurns(maxCostly, maxOfCaller), make(chan struct{}, 1)
+	p.bodies = web.NewTurns(0, maxPlanBodies)
 	return &p
 }
 
@@ -92,7 +99,7 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	pages := inspect.Handler(p.shown(who))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == removals.Path && r.Method == http.MethodPost {
-			_, done, err := p.turn(r.Context(), who, false)
+			_, done, err := p.Turn(r.Context(), who, false)
 			if err != nil {
 				w.Header().Set("Retry-After", "1")
 				http.Error(w, err.Error(), http.StatusTooManyRequests)
@@ -103,15 +110,19 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 			p.Acceptor.Accept(who.Name, proved, w, r)
 			return
 		}
+		if r.URL.Path == PlanPath && r.Method == http.MethodPost {
+			p.plan(who, w, r)
+			return
+		}
 		pages.ServeHTTP(w, r)
 	})
 }
 
-// turn waits until a caller may be answered. made must be called once the answer is made, and read once the caller has
+// Turn waits until a caller may be answered. made must be called once the answer is made, and read once the caller has
 // it. A tenant is answered at the pace of the cost: it may have thousands of proxies, and repeated requests would take
 // the processor from planning and sending. Callers who see everything wait for costly answers only. Errors are those of
 // web.Turns.
-func (p *Pages) turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
+func (p *Pages) Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
 	if who.Tenant == "" && !costly {
 		return func() {}, func() {}, nil
 	}
@@ -124,13 +135,13 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 	sees := who.Sees
 	c := inspect.Config{
 		Turn: func(ctx context.Context, costly bool) (made, read func(), err error) {
-			return p.turn(ctx, who, costly)
+			return p.Turn(ctx, who, costly)
 		},
 		ID:       p.ID,
 		Version:  obs.Version,
 		Streams:  func(string) []inspect.Stream { return nil },
 		Snapshot: func() *mirror.Snapshot { return nil },
-		Problems: func() []inspect.Problem { return p.problems(sees) },
+		Problems: func() []inspect.Problem { return p.Problems(sees) },
 		Clusters: p.Clusters,
 		Removals: func() any { return p.Removals.Of(sees.Of) },
 	}
@@ -138,15 +149,15 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 		c.Commits, c.Leader = p.Objects.Commits, p.Objects.Leader
 	}
 	if p.Proxies != nil {
-		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.streams(sees, id) },
+		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.Streams(sees, id) },
 			p.Proxies.Mirror.Current, p.Proxies.Fleet
 		c.Patches = func() []inspect.Patch { return p.Proxies.patches(sees) }
 	}
 	return c
 }
 
-// streams returns the visible streams, of a proxy with a node id or name.namespace, or of all if id is empty.
-func (p *Proxies) streams(sees authz.Visible, id string) []inspect.Stream {
+// Streams returns the visible streams, of a proxy with a node id or name.namespace, or of all if id is empty.
+func (p *Proxies) Streams(sees authz.Visible, id string) []inspect.Stream {
 	infos := p.Server.InspectOf(func(node string, v serve.Proxy) bool {
 		return sees.Of(v.Namespace()) && (id == "" || id == node || id == nameOf(v))
 	})
@@ -165,10 +176,11 @@ func nameOf(v serve.Proxy) string {
 	return ""
 }
 
+// stream describes a stream for the pages.
 func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	s := inspect.Stream{
 		Node: info.Node, Identity: info.Identity, Address: info.Addr, Connected: info.Opened, Revision: info.Target,
-		Proxy: info.Node,
+		Proxy: info.Node, Namespace: info.Namespace, Behind: info.Behind,
 		Held: func() inspect.Resources {
 			held, _ := p.Server.Dump(info.ID) // an ended stream holds nothing
 			return held
@@ -179,6 +191,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
 		s.Proxy, s.Cluster, s.Version = nameOf(proxy), cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
+		s.Zone, s.Labels = proxy.Node.Locality, proxy.Node.Labels
 	}
 	for t := range xds.NumTypes {
 		i := info.Types[t]
@@ -189,11 +202,11 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
-			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: places(r.Objects)})
+			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: Places(r.Objects)})
 	}
 	for _, w := range info.Withheld {
 		s.Types[w.Type].Withheld = append(s.Types[w.Type].Withheld, inspect.Withheld{Name: w.Name, Version: w.Version, Good: w.Good,
-			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: places(w.Objects)})
+			RefusedBy: w.RefusedBy, First: w.First, Last: w.Last, Text: w.Text, Objects: Places(w.Objects)})
 	}
 	return s
 }
@@ -258,7 +271,9 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 	return out, true
 }
 
-// Blame returns the origins of a refused resource, by the present plan.
+// Blame returns the origins of the objects that a refused resource was built from, by the present plan. The resource
+// has type t and a name in the set of proxy v; text is the text of the refusal, and limits the result to objects that
+// it mentions. nil: unknown.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -268,8 +283,8 @@ func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Pl
 	return inspect.Blame(specs, text)
 }
 
-// places formats origins for users.
-func places(of []model.Place) (out []string) {
+// Places formats objects for users.
+func Places(of []model.Place) (out []string) {
 	for _, at := range of {
 		out = append(out, at.String())
 	}
@@ -284,7 +299,8 @@ func severity(harmless bool) problem.Severity {
 	return problem.Error
 }
 
-// Named returns an object's name for users, as far as it has one: a file that does not parse has no name.
+// Named returns an object's name for users: kind, namespace and name with its origin. A file that does not parse has no
+// name, and is named by its kind and origin alone.
 func Named(id object.ID) string {
 	if id.Name == "" {
 		return strings.TrimSpace(id.Kind + id.Origin.Suffix())

@@ -23,11 +23,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// madeOf is what a refused resource was made of.
+// madeOf are the sources of a refused resource.
 var madeOf = []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}, Field: "spec.configPatches[2]"},
 	{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "c"}}}
 
-// A version that a thousand proxies refuse is one problem, at the object that made it; another version is another.
+// A version that a thousand proxies refuse is one problem, at the object that it was built from. Another version is
+// another problem.
 func TestRefusalsAreShownOnce(t *testing.T) {
 	var all []serve.Refusal
 	for i := range 1000 {
@@ -48,8 +49,8 @@ func TestRefusalsAreShownOnce(t *testing.T) {
 	}
 }
 
-// What is withheld from a view is a problem at the object that made it, with all that an operator must know; a tenant sees that of
-// its own proxies.
+// A version that is withheld from a view is a problem of the object that it was built from, with all facts for an
+// operator. A tenant sees such problems of its own proxies.
 func TestWithheldProblems(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	all := []quarantine.Withheld{
@@ -79,7 +80,7 @@ func TestWithheldProblems(t *testing.T) {
 	}
 }
 
-// Objects are named as far as they have names.
+// Objects are named by the parts of their names that exist.
 func TestNamed(t *testing.T) {
 	for want, id := range map[string]object.ID{
 		"Service shop/web": {Kind: "Service", Namespace: "shop", Name: "web"}, "Service": {Kind: "Service"}, "": {},
@@ -91,7 +92,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// A caller has its turn for what costs, and no more than its part of the line; the callers of this machine are one.
+// A caller's costly pages are made in turn, and occupy only its part of the queue. All callers of this machine count as
+// one.
 func TestCostlyPagesAreCountedByCaller(t *testing.T) {
 	p := &Pages{turns: web.NewTurns(1, 1)}
 	of := func(ctx context.Context, name string, costly bool) (func(), error) {
@@ -120,13 +122,14 @@ func TestCostlyPagesAreCountedByCaller(t *testing.T) {
 	done()
 }
 
-// A tenant's pages are made one after the other, with a pause, whichever they are and whichever of its identities asks; who sees everything does not wait, nor another tenant.
+// A tenant's pages are made one after the other, with a pause, whichever pages and identities; callers who see
+// everything, and other tenants, do not wait.
 func TestTenantsArePaced(t *testing.T) {
 	p := New(Pages{})
 	of := func(tenant, name string) authz.Caller {
 		return authz.Caller{Name: name, Tenant: tenant, Sees: func(string) bool { return false }}
 	}
-	made, _, err := p.turn(t.Context(), of("shop", "a"), false)
+	made, _, err := p.Turn(t.Context(), of("shop", "a"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,7 @@ func TestTenantsArePaced(t *testing.T) {
 	}{{of("shop", "a"), http.StatusTooManyRequests}, {of("shop", "b"), http.StatusTooManyRequests}, {of("town", "c"), http.StatusOK}, {authz.Caller{Name: "a"}, http.StatusOK}} {
 		ctx, times := t.Context(), 1
 		if one.want != http.StatusOK {
-			ctx, times = gone, 20 // it would wait; where it would not, it is answered now and then
+			ctx, times = gone, 20 // without the limit some would be answered
 		}
 		for range times {
 			w := httptest.NewRecorder()
@@ -159,10 +162,10 @@ func TestTenantsArePaced(t *testing.T) {
 	}
 }
 
-// Two costly pages are made at once; of one caller eight are made, waited for or not read yet.
+// Two costly pages are made concurrently. Of one caller, eight are being made, waiting, or not read yet.
 func TestCostlyPagesAreFew(t *testing.T) {
 	take := func(ctx context.Context, p *Pages, caller string) (made func(), err error) {
-		made, _, err = p.turn(ctx, authz.Caller{Name: caller}, true)
+		made, _, err = p.Turn(ctx, authz.Caller{Name: caller}, true)
 		return made, err
 	}
 	p := New(Pages{})
@@ -173,7 +176,7 @@ func TestCostlyPagesAreFew(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	for range 20 { // where it would not wait, it has its turn now and then
+	for range 20 { // without the limit some would get a turn
 		if _, err := take(gone, p, "c"); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a third at once: %v", err)
 		}

@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// problems returns all visible problems, from the sources to the proxies' refusals.
-func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
+// Problems returns all visible problems, from the sources to the proxies' refusals.
+func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
 		planned := p.Proxies.Planner.Problems()

@@ -46,7 +46,7 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	if len(objects) > 0 {
 		p.Object, p.Field = model.Place{Key: objects[0].Key}.String(), objects[0].Field
-		p.Related = places(objects[1:])
+		p.Related = Places(objects[1:])
 	}
 	return p
 }

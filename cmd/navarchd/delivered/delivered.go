@@ -43,7 +43,7 @@ type entry struct {
 	event      uint64    // the event that brought this generation
 	since      time.Time // time of that event
 	revision   int64     // the generation's revision in the store; 0: unknown yet
-	settled    bool      // it was acknowledged once
+	settled    bool      // the generation was acknowledged once
 	status     string    // last reported status
 	changed    time.Time // since when
 }
@@ -71,7 +71,8 @@ func has(id object.ID) bool {
 	return id.Name != "" && slices.Contains(status.IstioKinds, status.Kind{Group: id.Group, Kind: id.Kind})
 }
 
-// Take processes events of the source.
+// Take processes events of the source, which arrived at the time now. Objects without a status, and unchanged
+// generations, are ignored; object.Forget removes all objects.
 func (o *Objects) Take(events []object.Event, now time.Time) {
 	for _, e := range events {
 		switch {
@@ -107,10 +108,10 @@ func (o *Objects) forget(id object.ID) {
 	}
 }
 
-// Taken returns the number of processed changes of objects.
+// Taken returns the number of changes that Take has processed so far.
 func (o *Objects) Taken() uint64 { return o.events }
 
-// Stored records that everything processed up to a count is in the store at a revision.
+// Stored records that the changes up to a count, an earlier result of Taken, are in the store at a revision.
 func (o *Objects) Stored(taken uint64, revision int64) {
 	for id, e := range o.all {
 		if e.revision == 0 && e.event <= taken {
@@ -120,7 +121,8 @@ func (o *Objects) Stored(taken uint64, revision int64) {
 	o.stored = true
 }
 
-// Awaited returns the newest revision whose acknowledgement a generation awaits; 0: none.
+// Awaited returns the newest revision in the store with a generation that the proxies have not acknowledged; 0: all are
+// acknowledged.
 func (o *Objects) Awaited() (revision int64) {
 	for _, e := range o.all {
 		if !e.settled {
@@ -134,10 +136,11 @@ func (o *Objects) Awaited() (revision int64) {
 // status only if it has a problem.
 func workload(id object.ID) bool { return id.Kind == "WorkloadEntry" }
 
-// Due returns when the result of Reports may change without a new fact; zero: never.
+// Due returns the time at which the result of Reports may change without new facts; zero: never.
 func (o *Objects) Due() time.Time { return o.due }
 
-// Reports returns the statuses of the objects by kind; nil until everything has been stored once.
+// Reports returns the status of each object at the time now, by kind and then by namespace and name. Objects that are
+// not in the store yet are omitted. It returns nil until Stored was called once.
 func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key]status.Report {
 	if !o.stored {
 		return nil

@@ -26,7 +26,7 @@ func put(id object.ID, generation int64) object.Event {
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// said is what the status of an object is to say: "generation status reason: text [codes] only".
+// said returns the expected status of an object: "generation status reason: text [codes] only".
 func said(o *Objects, at time.Duration, f Facts, of object.ID) string {
 	r, is := o.Reports(begin.Add(at), f)[status.Kind{Group: of.Group, Kind: of.Kind}][status.Key{Namespace: of.Namespace, Name: of.Name}]
 	if !is {
@@ -42,7 +42,7 @@ func said(o *Objects, at time.Duration, f Facts, of object.ID) string {
 	return strings.TrimSpace(text + []string{"", " unsaid", " present", " nowhere"}[r.Delivered.Only])
 }
 
-// One object, step by step: at a time, with these facts, its status says this.
+// The status of one object is checked step by step: at each time and with these facts it has this content.
 func TestGenerationSettles(t *testing.T) {
 	route := id("VirtualService", "r")
 	key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "r", Origin: from}
@@ -80,13 +80,13 @@ func TestGenerationSettles(t *testing.T) {
 	check(34*time.Second, listed(warning, fault, fault), "1 False Required: spec.hosts: is missing; spec.http[0]: does nothing [error Required] [warning NoEffect]")
 	check(35*time.Second, Facts{}, "1 True Acknowledged")
 
-	// Istio's codes stand in the place of ours, each once.
+	// Istio's codes replace ours, each once.
 	one, two := warning, warning
 	one.Analyzer, two.Analyzer, two.Code, two.Field = problem.VirtualServiceUnreachableRule, problem.VirtualServiceUnreachableRule, problem.NotFound, "spec.http[1]"
 	check(36*time.Second, listed(one, two, warning),
 		"1 True Acknowledged: spec.http[0]: does nothing [IST0130]; spec.http[0]: does nothing; spec.http[1]: does nothing [IST0130] [warning IST0130] [warning NoEffect]")
 
-	// What replicas list counts for a while after that.
+	// A problem counts for a while after replicas have removed it from their lists.
 	found := model.Problem{Key: key, Field: "spec.tls", Code: problem.Invalid, Severity: problem.Error, Message: "is bad"}
 	check(40*time.Second, Facts{Found: []model.Problem{found}}, "1 False Invalid: spec.tls: is bad [error Invalid]")
 	check(40*time.Second+keep-1, Facts{}, "1 False Invalid: spec.tls: is bad [error Invalid]")
@@ -103,7 +103,7 @@ func TestGenerationSettles(t *testing.T) {
 		t.Errorf("due at %v, and nothing changes by time", o.Due())
 	}
 
-	// A new generation begins from scratch; what is written of the one before stays until then.
+	// A new generation starts from the beginning; the status of the previous one stays until then.
 	check(8*time.Minute, refused, refusal)
 	o.Take([]object.Event{put(route, 2)}, begin.Add(9*time.Minute))
 	check(9*time.Minute, Facts{Acknowledged: 99}, "nothing")
@@ -120,7 +120,8 @@ func TestGenerationSettles(t *testing.T) {
 	}
 }
 
-// Workloads come and go: nothing is written of their WorkloadEntries, and no replica is asked, unless something is wrong with one.
+// Workloads come and go: no status of their WorkloadEntries is written, and no replica is asked, unless one of them has
+// a problem.
 func TestWorkloadsComeAndGo(t *testing.T) {
 	machine, o := id("WorkloadEntry", "m"), New()
 	o.Take([]object.Event{put(machine, 1)}, begin)
@@ -137,7 +138,7 @@ func TestWorkloadsComeAndGo(t *testing.T) {
 	}
 }
 
-// The time of a condition is that of its last change, and texts are bounded.
+// The time of a condition is that of its last change, and texts are limited.
 func TestConditionChanges(t *testing.T) {
 	route, o := id("VirtualService", "r"), New()
 	o.Take([]object.Event{put(route, 1)}, begin)

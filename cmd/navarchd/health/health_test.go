@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/ca/attest"
 )
 
-// watched is a client of the health service of a server with xDS, which is ready while it is told so.
+// watched returns a client of the health service of a server with xDS, whose readiness the test sets.
 func watched(t *testing.T) (healthv1.HealthClient, *Health, *atomic.Bool) {
 	t.Helper()
 	ready := &atomic.Bool{}
@@ -50,7 +50,7 @@ func watched(t *testing.T) (healthv1.HealthClient, *Health, *atomic.Bool) {
 
 const adsService = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
-// What the health service says is what /ready says: of the server, and of each service that it has, on request and by a stream.
+// The health service agrees with /ready: for the server and each of its services, on request and by a stream.
 func TestHealthFollowsReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, h, ready := watched(t)
@@ -106,8 +106,8 @@ func TestHealthFollowsReadiness(t *testing.T) {
 	})
 }
 
-// Who watches without end takes a few places and leaves those of other hosts alone; Check is answered all the same, and a place
-// that is given back can be had.
+// A client that opens watches without end occupies a few places and leaves those of other hosts; Check is always
+// answered, and a freed place can be used again.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, h, _ := watched(t)
@@ -146,7 +146,7 @@ func TestWatchesAreBounded(t *testing.T) {
 				let++
 			}
 		}
-		if let != maxWatches-1 { // one is open
+		if let != maxWatches-1 { // one is open already
 			t.Errorf("%d streams of distinct hosts, want %d", let, maxWatches-1)
 		}
 		time.Sleep(time.Second)

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// ProxyConfigs count as the API server has them, the oldest first; one that becomes invalid counts as it was, those of other revisions do not count.
+// ProxyConfigs have the content of the API server, the oldest first. One that becomes invalid keeps its last valid
+// content, and those of other revisions are ignored.
 func TestFollowedProxyConfigs(t *testing.T) {
 	f := NewFollowedProxyConfigs(normal.New(normal.Options{}), "", slog.New(slog.DiscardHandler))
 	key := func(name string) status.Key { return status.Key{Namespace: "shop", Name: name} }

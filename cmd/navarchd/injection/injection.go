@@ -36,7 +36,7 @@ const (
 	NativeOff  NativeSidecars = "false"
 )
 
-// Set parses one of the values. An error: v is another text.
+// Set parses one of the values. The error reports that v is another text.
 func (n *NativeSidecars) Set(v string) error {
 	switch one := NativeSidecars(v); one {
 	case NativeAuto, NativeOn, NativeOff:

@@ -34,7 +34,7 @@ func configMap(version int, edits ...string) status.Found[corev1.ConfigMap] {
 	return status.Found[corev1.ConfigMap]{Version: status.Version(version), Object: &corev1.ConfigMap{Data: map[string]string{"config": edit.Replace(files.Config()), "values": edit.Replace(files.Values())}}}
 }
 
-// image is that of the proxy of a Pod that is injected; else why it is not.
+// image returns the image of the injected proxy of a Pod, or the reason why it is not injected.
 func image(t *testing.T, i *Injection) string {
 	t.Helper()
 	pod := `{"metadata": {"name": "web"}, "spec": {"containers": [{"name": "app", "image": "web"}]}}`
@@ -48,7 +48,8 @@ func image(t *testing.T, i *Injection) string {
 	return name
 }
 
-// The newest configuration counts at once; the last good one stands when a newer one cannot be used, or is gone, and that is said.
+// The newest configuration applies at once; if a newer one is not valid, or deleted, the last good one stays in effect,
+// and that is reported.
 func TestLastGoodConfigurationStands(t *testing.T) {
 	i := newInjection(Config{Native: NativeOff})
 	s := seen{i}

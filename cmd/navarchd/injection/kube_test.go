@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, fact func() bool) {
 	}
 }
 
-// follow starts an Injection with the documented rights alone, and serves its handler as the API server is told to find it.
+// follow starts an Injection with only the documented rights, and serves its handler at an address for the API server.
 func follow(t *testing.T, c *controlplane.ControlPlane) (*Injection, *httptest.Server) {
 	t.Helper()
 	kubeconfig := rights.Documented(t, c)
@@ -79,8 +79,8 @@ func follow(t *testing.T, c *controlplane.ControlPlane) (*Injection, *httptest.S
 	return i, hook
 }
 
-// A Pod is injected by real admission: the API server asks the webhook whose configuration has Istio's selectors, takes its patch, and validates the Pod that
-// comes of it. The ConfigMap counts as it changes; the last good one stands.
+// A Pod is injected by real admission: the API server calls the webhook with Istio's selectors, applies its patch, and
+// validates the resulting Pod. Changes of the ConfigMap apply; the last good one stays in effect.
 func TestKubePodsAreInjected(t *testing.T) {
 	c := controlplane.Shared(t)
 	i, hook := follow(t, c)
@@ -154,7 +154,7 @@ func TestKubePodsAreInjected(t *testing.T) {
 	}
 }
 
-// refused is what kubectl says of a Pod that is not created.
+// refused returns kubectl's message about a Pod that is not created.
 func refused(t *testing.T, c *controlplane.ControlPlane, namespace, pod string) string {
 	t.Helper()
 	api, err := apiserver.Of(c.Config())
@@ -167,7 +167,7 @@ func refused(t *testing.T, c *controlplane.ControlPlane, namespace, pod string) 
 	return "it was created"
 }
 
-// The API server takes what the chart's templates lay out, each of them, as it takes any Pod (dry run).
+// The API server accepts Pods with each of the chart's templates (dry run).
 func TestKubeTemplatesAreValid(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace := c.Namespace(t)

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// The mesh configuration counts as it changes; one that cannot be read changes nothing, one that is not there is all defaults.
+// The mesh configuration follows the ConfigMap. An unreadable one changes nothing, and without a ConfigMap all defaults
+// apply.
 func TestMesh(t *testing.T) {
 	m := NewMesh(normal.New(normal.Options{SystemNamespace: "istio-system", Revision: "canary"}), "", slog.New(slog.DiscardHandler))
 	if m.Current() != nil || !slices.Equal(m.Names(), []string{"istio-canary"}) {
@@ -45,8 +46,8 @@ func TestMesh(t *testing.T) {
 	check("cluster.local")
 }
 
-// The ConfigMap that several revisions have in common stands where the revision's own says nothing, once both are known; what was good of it stands where
-// the newest one cannot be read.
+// The ConfigMap that several revisions share applies where the revision's own has no setting, once both are known; its
+// last good version stays in effect while the newest one is not valid.
 func TestSharedMesh(t *testing.T) {
 	m := NewMesh(normal.New(normal.Options{SystemNamespace: "istio-system"}), "shared", slog.New(slog.DiscardHandler))
 	give := func(name, mesh string) {

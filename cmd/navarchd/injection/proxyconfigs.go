@@ -29,7 +29,7 @@ func ProxyConfigs(s *mirror.Snapshot, namespace string) (all []*proxyconfigv1.Pr
 	return inOrder(found)
 }
 
-// inOrder returns their specs, the oldest first.
+// inOrder returns the specs of ProxyConfigs, the oldest first.
 func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 	slices.SortFunc(found, func(a, b *model.ProxyConfig) int { return a.Older(&b.Head) })
 	for _, c := range found {

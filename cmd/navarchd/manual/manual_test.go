@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/deploy/docs"
 )
 
-// get asks for a path as a browser does.
+// get requests a path as a browser does.
 func get(t *testing.T, h http.Handler, method, path string) (*http.Response, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -24,7 +24,8 @@ func get(t *testing.T, h http.Handler, method, path string) (*http.Response, str
 	return w.Result(), string(body)
 }
 
-// Every page is there as HTML, and every link of every page leads to a page and a heading that are there, or out of this server by https.
+// Every page exists as HTML. Every link of every page leads to an existing page and heading, or out of this server by
+// https.
 func TestPages(t *testing.T) {
 	h := Handler()
 	files, err := fs.ReadDir(docs.Pages, ".")
@@ -65,7 +66,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Nothing else is served, and nothing is taken.
+// Other paths and methods are refused.
 func TestNothingElse(t *testing.T) {
 	h := Handler()
 	for _, c := range []struct {

@@ -130,7 +130,7 @@ func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) 
 	return true
 }
 
-// heap has sizes in bytes: live at the last collection, spare beside that, and stacks.
+// heap contains sizes in bytes: live memory at the last collection, spare memory beside that, and stacks.
 type heap struct{ live, spare, stacks uint64 }
 
 // read reads the samples of Run.
@@ -177,8 +177,9 @@ func Tenant() (exported, own int) {
 // defaultPercent is Go's default of GOGC.
 const defaultPercent = 100
 
-// Run steers the collector until ctx ends. The count of bursts must not keep changing with little work. off: Go's own
-// default holds, to measure the loop's worth. It always returns nil.
+// Run adjusts the garbage collector (GOGC) a few times per second, and returns memory to the system after bursts, until
+// ctx ends. counts returns the counts of bursts so far, which must not keep changing with little work. With off, Go's
+// default stays in force instead, so that the effect of the loop can be measured. It always returns nil.
 func Run(ctx context.Context, counts func() Counts, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)

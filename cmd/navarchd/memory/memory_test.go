@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Memory is given back once after each storm, when it is over and when there is enough.
+// Memory is returned once after each storm, when the storm is over and enough memory is free.
 func TestTidy(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s tidy
@@ -66,7 +66,7 @@ func TestTidy(t *testing.T) {
 	want("much for a small process", 1)
 }
 
-// More garbage may lie while the processors are busy, where there is memory for it, and for a little longer.
+// While the processors are busy, and for a while after, more garbage is permitted if memory allows it.
 func TestCollector(t *testing.T) {
 	const cores, live, limit = 4, 60 << 20, 1 << 30
 	busy, calm := cores*busyPart, cores*busyPart*.9
@@ -115,7 +115,7 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// After a burst of joins a process may be busy for long with what it sends to those who came: memory is given back when it no longer is.
+// After a burst of joins a process may be busy for long with sending to the new proxies; memory is returned afterwards.
 func TestProcessGivesBackWhenItIsDone(t *testing.T) {
 	const cores = 2
 	var p process

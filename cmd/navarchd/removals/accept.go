@@ -41,13 +41,14 @@ type Acceptor struct {
 	turn chan struct{} // buffered, 1: one request at a time
 }
 
-// NewAcceptor returns an Acceptor. It sends no request.
+// NewAcceptor returns an Acceptor with the given fields. It sends no request.
 func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
 	return &Acceptor{Keeper: k, Known: known, API: api, turn: make(chan struct{}, 1)}
 }
 
-// Accept answers a POST request. A nil Acceptor answers that this process does not lead. who is the caller for /debug;
-// all: it has proved that it may see everything.
+// Accept answers a POST request, whose query parameter accept has the ID of a removal. who is the caller's name for
+// pages below /debug; all reports whether it has proved that it may see everything. Refusals are answered with an HTTP
+// status and a reason. A nil Acceptor answers that this process does not lead.
 func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
@@ -127,7 +128,7 @@ func (a *Acceptor) held(id string) (removal.Hold, bool) {
 	return removal.Hold{}, false
 }
 
-// review asks the API server for the user of a token.
+// review requests the user of a token from the API server (TokenReview).
 func (a *Acceptor) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -143,7 +144,7 @@ func (a *Acceptor) review(ctx context.Context, token string) (authenticationv1.U
 	return said.Status.User, nil
 }
 
-// access asks the API server whether a user may accept a removal.
+// access requests from the API server whether a user may accept a removal (SubjectAccessReview).
 func (a *Acceptor) access(ctx context.Context, user authenticationv1.UserInfo, hold removal.Hold) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

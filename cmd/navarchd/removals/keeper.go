@@ -171,14 +171,14 @@ func (k *Keeper) end(ctx context.Context, held []removal.Hold) {
 	}
 }
 
-// Known is a process's knowledge of the removals that the leader holds. Safe for concurrent use.
+// Known is a process's copy of the removals that the leader holds. Any goroutine may use it.
 type Known struct {
 	mu    sync.Mutex // a leaf
 	known stored
 }
 
-// Follow updates it from etcd until ctx ends; while etcd is away the last state stays. An error means that the store is
-// closed.
+// Follow updates n from etcd until ctx ends. While etcd is away the last state stays. Content that cannot be parsed is
+// logged. The error reports that the store is closed.
 func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -198,11 +198,12 @@ func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 
 // List is the JSON of the page.
 type List struct {
-	Leader string         `json:"leader"` // that holds them
+	Leader string         `json:"leader"` // the process that holds the removals
 	Held   []removal.Hold `json:"held"`
 }
 
-// Of lists the removals in the visible namespaces; those of all namespaces are visible with "".
+// Of returns the removals in the namespaces for which sees returns true. Removals in all namespaces are passed to sees
+// as the empty namespace.
 func (n *Known) Of(sees func(namespace string) bool) List {
 	n.mu.Lock()
 	defer n.mu.Unlock()

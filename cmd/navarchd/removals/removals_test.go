@@ -59,7 +59,7 @@ func hold(id, namespace string, ends time.Time) removal.Hold {
 	return removal.Hold{ID: id, Kind: "Service", Namespace: namespace, Count: 5, Kinds: map[string]int{"Service": 5}, Names: []string{"Service " + namespace + "/a"}, Ends: ends, Waits: ends.IsZero()}
 }
 
-// until polls; it is no guess of when.
+// until polls until `is` returns true; the test makes no assumption about the time.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
@@ -69,7 +69,8 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// What a leader holds every process knows, and the next leader; what is over ends, and what older builds left goes.
+// Every process and the next leader know a leader's held removals; ended ones are deleted, and so are those of older
+// builds.
 func TestKeeper(t *testing.T) {
 	etcd, loop := kvtest.Start(t), &played{held: []removal.Hold{hold("waits", "shop", time.Time{}), hold("over", "apps", time.Now().Add(-time.Second))}}
 	etcd.Put("removals/held", "of an older build")
@@ -111,7 +112,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// reviewer is an API server that knows tokens, and which users may accept removals where.
+// reviewer starts an API server that knows tokens, and which users may accept removals in which namespaces.
 func reviewer(t *testing.T, users map[string]string, may map[string]bool) *apiserver.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -139,8 +140,8 @@ func reviewer(t *testing.T, users map[string]string, may map[string]bool) *apise
 	return api
 }
 
-// Who accepts a removal is whom the API server knows by the token, and it says whether that one may, in the removal's namespace; without an API server it
-// is who sees everything. Nobody else lets anything go, and the log names who did.
+// The API server identifies the acceptor of a removal by the token, and decides whether it may accept in the removal's
+// namespace. Without an API server only callers who may see everything may accept. The log names the acceptor.
 func TestAccept(t *testing.T) {
 	users := map[string]string{"root": "admin", "t": "tenant", "n": "nobody"}
 	may := map[string]bool{"admin ": true, "admin shop": true, "tenant shop": true}

@@ -27,7 +27,7 @@ import (
 )
 
 // Leader writes the target state of the mesh's configurations while this process leads: the roots into all of them, and
-// failurePolicy Fail into validation configurations once their webhook has refused what it must.
+// failurePolicy Fail into each validation configuration once its webhook has refused the dry run.
 type Leader struct {
 	*Configurations
 	api     *apiserver.Client
@@ -39,7 +39,9 @@ type Leader struct {
 	open   map[status.Key]error // why those of others were not
 }
 
-// NewLeader sends no request. until returns until when this process leads; limit is shared by all writes to Kubernetes.
+// NewLeader returns a Leader that writes the configurations c by api. It sends no request. Problems that it reports
+// have the origin from. until returns the time until which this process certainly leads; limit is shared by all writes
+// to Kubernetes.
 func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
@@ -53,7 +55,7 @@ func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 // tryAgain is the interval of dry runs that have not passed.
 const tryAgain = 2 * time.Second
 
-// Lead runs one term.
+// Lead writes the configurations during one term of this process, which has the given epoch, until ctx ends.
 func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
@@ -151,7 +153,8 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 	return err
 }
 
-// Problems returns the problems of this process's term.
+// Problems returns the problems of this process's present term: failed writes, and validating webhooks that stay at
+// failurePolicy Ignore.
 func (l *Leader) Problems() (all []object.Problem) {
 	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
 		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name},

@@ -59,13 +59,13 @@ type kind struct {
 	failed error // why it cannot be read now
 }
 
-// standing is since when this process knows a configuration in its present generation.
+// standing is the present generation of a configuration, and the time since which this process knows it.
 type standing struct {
 	generation int64
 	at         time.Time
 }
 
-// lateRoot is a root, and when the mesh was last seen to trust it.
+// lateRoot is a root, and the last time at which the mesh trusted it.
 type lateRoot struct {
 	*x509.Certificate
 	at time.Time
@@ -79,13 +79,14 @@ const (
 	// in use a rotation takes moments, and replicas present a certificate of the old root until API servers have the
 	// new one.
 	overlap = time.Minute
-	// looks is the interval of reading the mesh's roots: the next leader must know the recent ones.
+	// looks is the interval at which every process reads the mesh's roots: the next leader must know the recent ones.
 	looks = time.Second
 )
 
 var kinds = []status.WebhookKind{status.Validating, status.Mutating}
 
-// New sends no request. An error: the kubeconfig cannot be read.
+// New returns Configurations without content; Run fills them. It sends no request. The error reports that the
+// kubeconfig cannot be read.
 func New(c Config) (*Configurations, error) {
 	all := &Configurations{Config: c, settle: settled, apis: map[status.WebhookKind]*status.Webhooks{},
 		kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
@@ -99,7 +100,7 @@ func New(c Config) (*Configurations, error) {
 	return all, nil
 }
 
-// Run follows both kinds until ctx ends, and returns the error of ctx.
+// Run follows validating and mutating configurations until ctx ends, and returns the error of ctx.
 func (c *Configurations) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, k := range kinds {
@@ -217,11 +218,12 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
 	return mesh, all, c.changed
 }
 
-// ErrUnread: the trust of API servers is unknown.
+// ErrUnread reports that it is unknown whether API servers trust a certificate, because no configuration was read.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
 // Trusts reports whether an API server would trust a webhook that presents this certificate. A configuration counts
-// some time after this process has seen it, so that a recent change counts as not trusted yet. ErrUnread: unknown.
+// only some time after this process has seen it, so a recent change counts as not trusted yet. The result contains
+// ErrUnread if the trust is unknown.
 func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	trust := serving.Trust{}
 	for _, k := range kinds {

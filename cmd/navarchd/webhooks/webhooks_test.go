@@ -33,7 +33,7 @@ func authority(t *testing.T, epoch uint64) (*issue.Authority, *tls.Certificate) 
 	return a, &pair
 }
 
-// configuration is one of the default revision, with these roots.
+// configuration returns a validating configuration of the default revision with a failure policy and roots.
 func configuration(policy string, roots ...*x509.Certificate) map[status.Key]status.Found[unstructured.Unstructured] {
 	u := &unstructured.Unstructured{Object: map[string]any{"kind": string(status.Validating), "webhooks": []any{map[string]any{"name": "a", "failurePolicy": policy,
 		"clientConfig": map[string]any{"service": map[string]any{"namespace": "istio-system", "name": "istiod"}, "caBundle": base64.StdEncoding.EncodeToString(issue.EncodeCertificates(roots...))}}}}}
@@ -42,8 +42,8 @@ func configuration(policy string, roots ...*x509.Certificate) map[status.Key]sta
 	return map[status.Key]status.Found[unstructured.Unstructured]{{Name: "a"}: {Object: u}}
 }
 
-// Whether a certificate is believed is not known before both kinds were listed once; where that cannot be, the error says so, and a list from
-// before stands.
+// Trust in a certificate is unknown before both kinds were listed once; if that fails, the error reports so, and an
+// earlier list stays in effect.
 func TestTrusts(t *testing.T) {
 	old, byOld := authority(t, 1)
 	fresh, byFresh := authority(t, 2)
@@ -91,8 +91,8 @@ func TestTrusts(t *testing.T) {
 	}
 }
 
-// What was seen a moment ago may not be what API servers go by: a certificate is believed once a configuration has stood for a while; a change of its labels
-// is none.
+// API servers may not use a configuration yet that was observed a moment ago. A certificate is trusted once a
+// configuration has been unchanged for a while; changes of its labels do not matter.
 func TestConfigurationsSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, byOld := authority(t, 1)
@@ -120,7 +120,7 @@ func TestConfigurationsSettle(t *testing.T) {
 	})
 }
 
-// A root that the mesh trusts no more stays for a while, in one order.
+// A root that the mesh no longer trusts stays for a while; the order of the roots is stable.
 func TestRootsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, _ := authority(t, 1)

@@ -1,13 +1,15 @@
-// Command app is the whole software of the demo's shop: it says who it is, calls others through its Envoy, and fails or
-// dawdles when told to.
+// Command app is the only application of the demo's shop. It identifies itself in its answers, calls other services
+// through its Envoy, and fails or delays on request.
 //
-// Owns: its faults.  Reads: flags.  Never: the mesh; it knows names of services and one address to send to.
+// Owns: its faults. Reads: flags. Never: depends on the mesh; it knows names of services and one address for its calls.
 //
-//	GET /                     who answered: {"name", "version", "host", "path", "caller"}; caller is XFCC, by which the proxy names who calls
-//	GET /call/UPSTREAM/PATH   calls UPSTREAM and says what came back: {"upstream", "status", "ms", "body", "error"}
-//	GET /_fail?ratio=R&status=S   from now on, R of 1 requests are answered S
-//	GET /_delay?ms=N          from now on, requests wait N ms
-//	GET /metrics              how many requests were answered, in Prometheus' format
+// Requests:
+//   - GET / identifies the instance: {"name", "version", "host", "path", "caller"}. caller is X-Forwarded-Client-Cert,
+//     the proxy's statement about the caller.
+//   - GET /call/UPSTREAM/PATH calls UPSTREAM and returns the result: {"upstream", "status", "ms", "body", "error"}.
+//   - GET /_fail?ratio=R&status=S answers the share R of later requests with status S.
+//   - GET /_delay?ms=N delays later requests by N ms.
+//   - GET /metrics returns the number of answered requests, in Prometheus' format.
 package main
 
 import (
@@ -29,7 +31,7 @@ import (
 	"time"
 )
 
-// upstreams maps a short name to a URL, as --upstream name=url gives them.
+// upstreams maps a short name to a URL, from the flags --upstream name=url.
 type upstreams map[string]*url.URL
 
 func (u upstreams) String() string { return fmt.Sprint(len(u)) }
@@ -44,7 +46,7 @@ func (u upstreams) Set(s string) error {
 	return nil
 }
 
-// hosts maps names to addresses, as --resolve name=ip gives them.
+// hosts maps names to addresses, from the flags --resolve name=ip.
 type hosts map[string]string
 
 func (h hosts) String() string { return fmt.Sprint(len(h)) }
@@ -77,7 +79,8 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:9080", "Where to listen; several with commas between.")
 	flag.StringVar(&a.name, "name", "app", "Name in the answer.")
 	flag.StringVar(&a.version, "version", "v1", "Version in the answer.")
-	egress := flag.String("egress", "", "Envoy's egress listener: calls go there, with the upstream's host in the Host header; empty: to the host itself.")
+	egress := flag.String("egress", "",
+		"Envoy's egress listener: calls go there, with the upstream's host in the Host header; empty: to the host itself.")
 	flag.Var(a.to, "upstream", "name=http://host[:port], may be repeated.")
 	flag.Var(resolve, "resolve", "name=ip, instead of asking DNS; may be repeated.")
 	flag.Parse()
@@ -96,7 +99,8 @@ func main() {
 	select {}
 }
 
-// newClient sends to egress, where there is one; else to the upstream's host, by way of resolve, then DNS.
+// newClient returns a client that sends all requests to egress, if that is set. Otherwise it sends them to the
+// upstream's host, which resolve or else DNS resolves.
 func newClient(egress string, resolve hosts) *http.Client {
 	dialer := &net.Dialer{Timeout: 2 * time.Second}
 	return &http.Client{
@@ -114,6 +118,7 @@ func newClient(egress string, resolve hosts) *http.Client {
 	}
 }
 
+// ServeHTTP answers the requests of the package's page.
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/_fail":
@@ -148,8 +153,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.call(w, r, rest)
 		return
 	}
-	answer(w, http.StatusOK, map[string]any{"name": a.name, "version": a.version, "host": a.host, "path": r.URL.Path, "served": a.served.Load(),
-		"caller": r.Header.Get("X-Forwarded-Client-Cert")})
+	answer(w, http.StatusOK,
+		map[string]any{"name": a.name, "version": a.version, "host": a.host, "path": r.URL.Path, "served": a.served.Load(),
+			"caller": r.Header.Get("X-Forwarded-Client-Cert")})
 }
 
 func (a *app) setFault(w http.ResponseWriter, q url.Values) {
@@ -166,7 +172,7 @@ func (a *app) setFault(w http.ResponseWriter, q url.Values) {
 	answer(w, http.StatusOK, map[string]any{"ratio": ratio, "status": status})
 }
 
-// call sends r on to an upstream, with its headers of a user (X-..., End-User), and wraps what came back.
+// call sends r to an upstream, with the user's headers (X-..., End-User), and wraps the response.
 func (a *app) call(w http.ResponseWriter, r *http.Request, rest string) {
 	name, path, _ := strings.Cut(rest, "/")
 	base, ok := a.to[name]
@@ -182,8 +188,9 @@ func (a *app) call(w http.ResponseWriter, r *http.Request, rest string) {
 		return
 	}
 	for k, v := range r.Header {
-		// The proxy's own headers speak of one hop.
-		if (strings.HasPrefix(k, "X-") && !strings.HasPrefix(k, "X-Envoy-") && !strings.HasPrefix(k, "X-Forwarded-") && k != "X-Request-Id") || k == "End-User" {
+		// Headers that proxies add are valid for one hop.
+		if (strings.HasPrefix(k, "X-") && !strings.HasPrefix(k, "X-Envoy-") &&
+			!strings.HasPrefix(k, "X-Forwarded-") && k != "X-Request-Id") || k == "End-User" {
 			out.Header[k] = v
 		}
 	}
@@ -208,7 +215,7 @@ func (a *app) call(w http.ResponseWriter, r *http.Request, rest string) {
 	answer(w, http.StatusOK, result)
 }
 
-// answer writes once: two small writes cost 40 ms where the peer delays its ACK.
+// answer writes once: two small writes cost 40 ms if the peer delays its ACK.
 func answer(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -32,7 +32,8 @@ func get(t *testing.T, url string, headers ...string) (int, map[string]any) {
 	return resp.StatusCode, out
 }
 
-// A call goes to the egress address with the service in the Host header, and comes back wrapped.
+// A call goes to the egress address with the service in the Host header, and its response is returned inside the app's
+// own.
 func TestCallGoesThroughTheEgress(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	envoy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,18 +12,21 @@ import (
 	"navarch.io/navarch/deploy/demo/traffic/count"
 )
 
-// asked says whether the API server asks the webhook about Pods of the shop, and believes it: it takes a moment to know of what was applied.
+// asked returns nil once the API server calls the webhook for Pods of the shop, and trusts it: applied configurations
+// take effect with a delay.
 func (d *demo) asked(ctx context.Context) error {
-	text, err := d.kubectl(ctx, "run", "probe", "-n", "shop", "--image=traffic", "--dry-run=server", "-o", "jsonpath={.spec.initContainers[*].name}")
+	text, err := d.kubectl(ctx, "run", "probe", "-n", "shop",
+		"--image=traffic", "--dry-run=server", "-o", "jsonpath={.spec.initContainers[*].name}")
 	if err == nil && !strings.Contains(text, "istio-proxy") {
 		err = errors.New("Pods of the shop get no proxy yet")
 	}
 	return err
 }
 
-// injected says whether every Pod of the shop was given a proxy by the webhook: its author's manifest has none.
+// injected returns the number of the shop's Pods. The error names a Pod without the proxy that the webhook adds.
 func (d *demo) injected(ctx context.Context) (int, error) {
-	text, err := d.kubectl(ctx, "get", "pods", "-n", "shop", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.initContainers[*].name}{"\n"}{end}`)
+	text, err := d.kubectl(ctx, "get", "pods", "-n", "shop", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.spec.initContainers[*].name}{"\n"}{end}`)
 	if err != nil {
 		return 0, err
 	}
@@ -36,7 +39,7 @@ func (d *demo) injected(ctx context.Context) (int, error) {
 	return len(pods), nil
 }
 
-// stockPod: a Pod whose proxy is laid out as Istio's own injection does calls the shop as itself.
+// stockPod runs a Pod whose proxy has the layout of Istio's own injection, and has it call the shop under its identity.
 func (d *demo) stockPod(ctx context.Context) (string, error) {
 	documents := strings.Split(manifest("stock"), "\n---\n")
 	last := len(documents) - 1
@@ -68,7 +71,7 @@ func (d *demo) stockPod(ctx context.Context) (string, error) {
 	return "docker.io/istio/proxyv2 with `proxy sidecar` and `istio-iptables`: web is called by " + caller, err
 }
 
-// refused: what kubectl says of an object that the webhook does not take.
+// refused returns the output of kubectl for an object that the webhook refuses.
 func (d *demo) refused(ctx context.Context) (string, error) {
 	for _, name := range []string{"istio-validator-istio-system", "istiod-default-validator"} {
 		err := d.await(ctx, minute, func(ctx context.Context) error {

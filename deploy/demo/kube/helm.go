@@ -9,20 +9,24 @@ import (
 	"time"
 )
 
-// values is the file of values that the chart is installed with.
+// values is the values file of the installation.
 const values = "deploy/demo/kube/values.yaml"
 
-// next is the tag, and the version, of the build that the control plane is upgraded to; first is that of what was installed.
+// first is the tag and version of the installed build, next that of the build of the upgrade.
 const first, next = "dev", "next"
 
-// run is a command of Helm for the one release.
+// run runs a Helm command for the one release.
 func (d *demo) run(ctx context.Context, args ...string) (string, error) {
 	return d.helm.Run(ctx, append(args, "-n", "istio-system", "--wait", "--timeout=180s")...)
 }
 
-// install is the packaged chart with Istio's definitions, and an etcd of three members.
+// install installs the packaged chart with Istio's definitions, and an etcd of three members. The namespace of gateways
+// is made before, because the chart has rights for its Secrets.
 func (d *demo) install(ctx context.Context) (string, error) {
 	began := time.Now()
+	if _, err := d.kubectl(ctx, "create", "namespace", "edge"); err != nil {
+		return "", err
+	}
 	if _, err := d.run(ctx, "install", "navarch", d.chart, "--create-namespace", "-f", values); err != nil {
 		return "", err
 	}
@@ -36,10 +40,11 @@ func (d *demo) install(ctx context.Context) (string, error) {
 		leader, err = d.leader(ctx)
 		return err
 	})
-	return fmt.Sprintf("3 members of etcd, 2 ingesters and 3 replicas are ready after %s; %s leads", took, leader), errors.Join(err, d.runs(ctx, first))
+	return fmt.Sprintf("3 members of etcd, 2 ingesters and 3 replicas are ready after %s; %s leads",
+		took, leader), errors.Join(err, d.runs(ctx, first))
 }
 
-// runs says whether all processes of the control plane are of one build.
+// runs returns an error unless all processes of the control plane are of one build.
 func (d *demo) runs(ctx context.Context, version string) error {
 	for app, want := range map[string]int{"istiod": 3, "istiod-ingest": 2} {
 		names, err := d.pods(ctx, app)
@@ -62,13 +67,13 @@ func (d *demo) runs(ctx context.Context, version string) error {
 	return nil
 }
 
-// root is what the shop trusts.
+// root returns the root certificate that the shop trusts.
 func (d *demo) root(ctx context.Context) (string, error) {
 	return d.kubectl(ctx, "get", "configmap", "-n", "shop", "istio-ca-root-cert", "-o", `jsonpath={.data.root-cert\.pem}`)
 }
 
-// replaced runs a command of Helm, by which all processes become ones of another build. Then they do as before: a wrong object is refused, the
-// root is the same, and all traffic follows an edit.
+// replaced runs a Helm command that replaces all processes by those of another build. Then it checks that a wrong
+// object is refused, the root is unchanged, and all traffic follows an edit.
 func (d *demo) replaced(ctx context.Context, version, from, to string, command ...string) (string, error) {
 	was, err := d.root(ctx)
 	if err != nil {
@@ -100,26 +105,31 @@ func (d *demo) upgrade(ctx context.Context) (string, error) {
 	return d.replaced(ctx, next, "v1", "v2", "upgrade", "navarch", d.chart, "-f", values, "--set", "tag="+next)
 }
 
-// rollBack is to the first version of the release, which had the failure policy Ignore; navarchd sets Fail again (deploy/docs/installation.md, Upgrades).
+// rollBack returns to the first version of the release, which had the failure policy Ignore; navarchd sets Fail again
+// (deploy/docs/installation.md, Upgrades).
 func (d *demo) rollBack(ctx context.Context) (string, error) {
 	return d.replaced(ctx, first, "v2", "v1", "rollback", "navarch", "1")
 }
 
-// uninstall leaves what is not to be lost: keys, definitions, and the mesh's traffic.
+// uninstall removes the release and checks that keys, definitions and the mesh's traffic stay.
 func (d *demo) uninstall(ctx context.Context) (string, error) {
 	if _, err := d.run(ctx, "uninstall", "navarch"); err != nil {
 		return "", err
 	}
-	// Pods are gone a moment after their Deployments.
-	const kinds = "all,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,networkpolicies,mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings"
+	// Pods are deleted a moment after their Deployments.
+	const kinds = "all,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,networkpolicies," +
+		"mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies," +
+		"validatingadmissionpolicybindings,clusterroles,clusterrolebindings"
 	var left []string
 	err := d.await(ctx, minute, func(ctx context.Context) error {
-		text, err := d.kubectl(ctx, "get", kinds, "-A", "-l", "app.kubernetes.io/instance=navarch", "-o", `jsonpath={range .items[*]}{.kind} {.metadata.name};{end}`)
+		text, err := d.kubectl(ctx, "get", kinds, "-A", "-l", "app.kubernetes.io/instance=navarch",
+			"-o", `jsonpath={range .items[*]}{.kind} {.metadata.name};{end}`)
 		if err != nil {
 			return err
 		}
 		left = strings.Split(strings.TrimSuffix(text, ";"), ";")
-		if other := slices.DeleteFunc(slices.Clone(left), func(of string) bool { return strings.HasPrefix(of, "Secret navarch-") }); len(other) > 0 {
+		if other := slices.DeleteFunc(slices.Clone(left),
+			func(of string) bool { return strings.HasPrefix(of, "Secret navarch-") }); len(other) > 0 {
 			return fmt.Errorf("left are %q", other)
 		}
 		return nil

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Every manifest is YAML of objects with a kind and a name, with nothing left to be replaced; the workloads differ.
+// Every manifest is YAML of objects with a kind and a name, without remaining placeholders. The workloads differ.
 func TestKubeManifests(t *testing.T) {
 	keys, _, err := westKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts := []string{subset("v2"), keys}
-	for _, name := range []string{"load", "shop", "routing", "client", "stock", "wrong", "west"} {
+	for _, name := range []string{"load", "shop", "routing", "gateway", "client", "stock", "wrong", "west"} {
 		texts = append(texts, manifest(name))
 	}
 	for _, w := range workloads {
@@ -37,7 +37,7 @@ func TestKubeManifests(t *testing.T) {
 	manifestsOf(t, manifest("west-objects", "THE-ADDRESS", "10.244.1.2"), manifest("west-token", "THE-TOKEN", "dA==", "THE-ROOT", "cg=="))
 }
 
-// manifestsOf are the objects of manifests of one cluster. The test fails where one is wrong, or there twice.
+// manifestsOf returns the objects of manifests of one cluster. The test fails if an object is wrong, or occurs twice.
 func manifestsOf(t *testing.T, texts ...string) (seen map[string]bool) {
 	t.Helper()
 	placeholder := regexp.MustCompile(`THE-(NAME|APP|VERSION|SUBSET|ADDRESS|TOKEN|ROOT)\b`)
@@ -67,7 +67,7 @@ func manifestsOf(t *testing.T, texts ...string) (seen map[string]bool) {
 	return seen
 }
 
-// A Pod that is laid out for Istio's own agent has Istio's image, arguments and no others than pilot-agent.sh knows.
+// A Pod with the layout of Istio's own agent has Istio's image, and only arguments that pilot-agent.sh knows.
 func TestKubeStockPod(t *testing.T) {
 	documents := strings.Split(manifest("stock"), "\n---\n")
 	text, err := stock(documents[len(documents)-1])
@@ -119,7 +119,7 @@ func TestKubeSum(t *testing.T) {
 	}
 }
 
-// A Pod counts that is ready and not being deleted.
+// Only Pods that are ready and not being deleted are counted.
 func TestKubeReadyPods(t *testing.T) {
 	names, err := readyPods([]byte(`{"items": [
 		{"metadata": {"name": "ready"}, "status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}]}},

@@ -14,18 +14,18 @@ import (
 	"navarch.io/navarch/deploy/demo/traffic/count"
 )
 
-// kubectl runs kubectl as administrator.
+// kubectl runs kubectl as administrator and returns its output.
 func (d *demo) kubectl(ctx context.Context, args ...string) (string, error) {
 	return d.cluster.Kubectl(ctx, "", args...)
 }
 
-// apply is `kubectl apply -f`.
+// apply runs `kubectl apply -f` with the texts.
 func (d *demo) apply(ctx context.Context, texts ...string) error {
 	_, err := d.cluster.Kubectl(ctx, strings.Join(texts, "\n---\n"), "apply", "-f", "-")
 	return err
 }
 
-// rolledOut waits until all Pods of Deployments are ready, and of their newest version, and the old ones are not counted any more.
+// rolledOut waits until all Pods of the Deployments are ready and of the newest version, and old Pods no longer count.
 func (d *demo) rolledOut(ctx context.Context, namespace string, deployments ...string) error {
 	for _, name := range deployments {
 		if _, err := d.kubectl(ctx, "rollout", "status", "-n", namespace, "deployment/"+name, "--timeout=180s"); err != nil {
@@ -35,7 +35,7 @@ func (d *demo) rolledOut(ctx context.Context, namespace string, deployments ...s
 	return nil
 }
 
-// await asks again and again until f holds, for at most so long; the error is what f said last.
+// await calls f repeatedly until it returns nil, up to a time limit; the error contains f's last one.
 func (d *demo) await(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -54,7 +54,7 @@ func (d *demo) await(ctx context.Context, limit time.Duration, f func(context.Co
 	}
 }
 
-// report is what the client of the shop has counted.
+// report returns the counts of the shop's client.
 func (d *demo) report(ctx context.Context) (*count.Report, error) {
 	text, err := d.kubectl(ctx, "exec", "-n", "shop", "client", "-c", "traffic", "--", "traffic", "report")
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *demo) report(ctx context.Context) (*count.Report, error) {
 	return r, json.Unmarshal([]byte(text), r)
 }
 
-// pods are the names of ready Pods of an app of istio-system.
+// pods returns the names of ready Pods of an app in istio-system.
 func (d *demo) pods(ctx context.Context, app string) ([]string, error) {
 	text, err := d.kubectl(ctx, "get", "pods", "-n", "istio-system", "-l", "app="+app, "-o", "json")
 	if err != nil {
@@ -73,7 +73,7 @@ func (d *demo) pods(ctx context.Context, app string) ([]string, error) {
 	return readyPods([]byte(text))
 }
 
-// readyPods reads a list of Pods.
+// readyPods returns the names of ready Pods in a PodList.
 func readyPods(text []byte) (names []string, err error) {
 	var list struct {
 		Items []struct {
@@ -87,7 +87,8 @@ func readyPods(text []byte) (names []string, err error) {
 		return nil, err
 	}
 	for _, p := range list.Items {
-		ready := slices.ContainsFunc(p.Status.Conditions, func(c struct{ Type, Status string }) bool { return c.Type == "Ready" && c.Status == "True" })
+		ready := slices.ContainsFunc(p.Status.Conditions,
+			func(c struct{ Type, Status string }) bool { return c.Type == "Ready" && c.Status == "True" })
 		if ready && p.Metadata.DeletionTimestamp == "" {
 			names = append(names, p.Metadata.Name)
 		}
@@ -95,7 +96,7 @@ func readyPods(text []byte) (names []string, err error) {
 	return names, nil
 }
 
-// metric is a number of the page of metrics of each ready Pod of an app: the sum over its labels.
+// metric returns the value of a metric for each ready Pod of an app: the sum over all labels.
 func (d *demo) metric(ctx context.Context, app, name string) (map[string]float64, error) {
 	names, err := d.pods(ctx, app)
 	if err != nil {
@@ -112,12 +113,12 @@ func (d *demo) metric(ctx context.Context, app, name string) (map[string]float64
 	return all, nil
 }
 
-// metrics is the page of metrics of a Pod of istio-system.
+// metrics returns the metrics page of a Pod in istio-system.
 func (d *demo) metrics(ctx context.Context, pod string) (string, error) {
 	return d.kubectl(ctx, "get", "--raw", "/api/v1/namespaces/istio-system/pods/"+pod+":15014/proxy/metrics")
 }
 
-// sum adds up the samples of one metric of a page in Prometheus' format.
+// sum adds the samples of one metric of a page in Prometheus' format.
 func sum(page, name string) (sum float64) {
 	lines := bufio.NewScanner(strings.NewReader(page))
 	lines.Buffer(nil, 1<<20)
@@ -135,7 +136,7 @@ func sum(page, name string) (sum float64) {
 	return sum
 }
 
-// leader is the ingester that leads.
+// leader returns the name of the ingester that leads.
 func (d *demo) leader(ctx context.Context) (string, error) {
 	all, err := d.metric(ctx, "istiod-ingest", "navarch_leader")
 	if err != nil {
@@ -149,7 +150,7 @@ func (d *demo) leader(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no ingester of %d leads", len(all))
 }
 
-// kill ends a Pod of istio-system by SIGKILL, and its entry at once, as a node that dies does to whoever looks.
+// kill ends a Pod of istio-system by SIGKILL and deletes its object at once, like the loss of a node.
 func (d *demo) kill(ctx context.Context, pod string) error {
 	_, err := d.kubectl(ctx, "delete", "pod", "-n", "istio-system", pod, "--force", "--grace-period=0")
 	return err

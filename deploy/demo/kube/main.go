@@ -1,10 +1,11 @@
-// Command kube is `make demo-kube`: it starts a Kubernetes cluster of processes, runs the control plane and a small shop with sidecars in it as
-// Deployments, shows what the control plane does step by step, each step measured and judged, and ends everything. Exit code 0: every step was
-// seen to hold.
+// Command kube is `make demo-kube`. It starts a Kubernetes cluster of processes, and runs the control plane and a small
+// shop with sidecars in it as Deployments. Then it demonstrates the control plane in steps, each of which is measured
+// and checked, and ends everything. Exit code 0 means that every step passed.
 //
-// Owns: one cluster (deploy/testcluster).  Reads: bin, .tools.  Never: anything of the machine outside that cluster.
+// Owns: one cluster (deploy/testcluster). Reads: bin, .tools. Never: changes anything on this machine outside of the
+// cluster.
 //
-// HOLD=1 keeps the cluster up after the steps, but for the last one, and prints what to try.
+// HOLD=1 keeps the cluster up after the steps, except the last one, and prints commands to try.
 package main
 
 import (
@@ -20,11 +21,12 @@ import (
 	"time"
 
 	"navarch.io/navarch/deploy/demo/show"
+	"navarch.io/navarch/deploy/demo/site"
 	"navarch.io/navarch/deploy/testcluster/cluster"
 	"navarch.io/navarch/deploy/testcluster/image"
 )
 
-// patience bounds the whole demo, holding aside.
+// patience limits the duration of the demo without HOLD.
 const patience = 25 * time.Minute
 
 func main() {
@@ -40,20 +42,24 @@ func main() {
 	}
 }
 
-// run plays the steps; failed says that one did not hold.
+// run runs the steps; failed reports that a step did not pass.
 func run(ctx context.Context) (failed bool, err error) {
 	if os.Geteuid() != 0 {
-		return false, errors.New("it needs root: the sidecars run as a user of their own (1337), by which redirection tells their traffic from the applications'")
+		return false, errors.New("it needs root: the sidecars run as a user of their own (1337), by which redirection tells their " +
+			"traffic from the applications'")
 	}
 	images, err := built()
 	if err != nil {
 		return false, err
 	}
-	packages, err := filepath.Glob(filepath.Join("out", "navarch-*.tgz"))
-	if err != nil || len(packages) != 1 {
-		return false, fmt.Errorf("run this by `make demo-kube`, which packages the chart: out has %q", packages)
+	d := &demo{images: images}
+	for name, into := range map[string]*string{"navarch": &d.chart, "gateway": &d.gatewayChart} {
+		packages, err := filepath.Glob(filepath.Join("out", name+"-*.tgz"))
+		if err != nil || len(packages) != 1 {
+			return false, fmt.Errorf("run this by `make demo-kube`, which packages the charts: out has %q", packages)
+		}
+		*into = packages[0]
 	}
-	d := &demo{images: images, chart: packages[0]}
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	rows := show.Play(limited, os.Stdout, d.steps(), d.dead)
@@ -72,10 +78,10 @@ func run(ctx context.Context) (failed bool, err error) {
 	return show.Failed(rows), ctx.Err()
 }
 
-// held says whether the cluster is to be kept up.
+// held reports whether the cluster should stay up at the end.
 func held() bool { return os.Getenv("HOLD") == "1" }
 
-// hold waits for Ctrl-C where HOLD=1 asks for that.
+// hold waits for Ctrl-C if HOLD=1.
 func (d *demo) hold(ctx context.Context) {
 	if !held() || ctx.Err() != nil {
 		return
@@ -83,6 +89,7 @@ func (d *demo) hold(ctx context.Context) {
 	fmt.Printf("\nHOLD=1: the cluster stays up until Ctrl-C. Try:\n  export KUBECONFIG=%s\n", d.cluster.Kubeconfig())
 	for _, hint := range []string{
 		".tools/bin/kubectl get pods -A -o wide",
+		fmt.Sprintf("nsenter -t %d -n curl -s --cacert %s --connect-to ::%s https://%s/", d.cluster.PID(), d.siteRoot(), d.users, site.Host),
 		".tools/bin/kubectl exec -n shop client -c traffic -- traffic report",
 		".tools/bin/kubectl exec -n shop client -c istio-proxy -- curl -s 127.0.0.1:15000/clusters",
 		".tools/bin/kubectl port-forward -n istio-system deployment/istiod 8080 &  bin/navarchctl proxy-status",
@@ -97,7 +104,8 @@ func (d *demo) hold(ctx context.Context) {
 	}
 }
 
-// built are the images, from what `make demo-kube` has built. That of pilot-agent is Istio's, that of navarchd-next navarchd's with the tag next.
+// built returns the images from the programs that `make demo-kube` has built. The image of pilot-agent has Istio's
+// name, and that of navarchd-next is navarchd's with the tag next.
 func built() (image.Table, error) {
 	local := map[string]string{"pilot-agent": filepath.Join("deploy", "demo", "kube", "pilot-agent.sh")}
 	for _, name := range []string{"etcd", "navarchd", "navarchd-next", "navarchctl", "navarch-agent", "navarch-load", "traffic"} {
@@ -108,8 +116,9 @@ func built() (image.Table, error) {
 	}
 	local["envoy"] = cmp.Or(os.Getenv("NAVARCH_ENVOY"), filepath.Join(".tools", "bin", "envoy"))
 	images := image.Product()
-	maps.Copy(images, map[string][]string{"navarchd:" + next: {"navarchd-next", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy"},
-		"navarch-load": {"navarch-load"}, "traffic": {"traffic"}, "kube-apiserver": {"kube-apiserver", "kubectl", "navarchctl"}})
+	maps.Copy(images,
+		map[string][]string{"navarchd:" + next: {"navarchd-next", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy"},
+			"navarch-load": {"navarch-load"}, "traffic": {"traffic"}, "kube-apiserver": {"kube-apiserver", "kubectl", "navarchctl"}})
 	all, err := image.Of(images, local)
 	if err != nil {
 		return nil, fmt.Errorf("run this by `make demo-kube`, which builds the programs: %w", err)

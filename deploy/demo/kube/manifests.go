@@ -15,25 +15,26 @@ import (
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// manifest is one of the files, with names replaced by values: pairs of them.
+// manifest returns one of the files with placeholders replaced: pairs of placeholder and value.
 func manifest(name string, replaced ...string) string {
 	text, err := manifests.ReadFile("manifests/" + name + ".yaml")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // embedded, so it cannot fail
 	}
 	return strings.NewReplacer(replaced...).Replace(string(text))
 }
 
-// workload is a Deployment of the shop, with two Pods.
+// workload is a Deployment of the shop with two Pods.
 type workload struct{ name, app, version string }
 
-var workloads = []workload{{"web", "web", "v1"}, {"ratings", "ratings", "v1"}, {"reviews-v1", "reviews", "v1"}, {"reviews-v2", "reviews", "v2"}}
+var workloads = []workload{{"web", "web", "v1"},
+	{"ratings", "ratings", "v1"}, {"reviews-v1", "reviews", "v1"}, {"reviews-v2", "reviews", "v2"}}
 
 func (w workload) manifest() string {
 	return manifest("workload", "THE-NAME", w.name, "THE-APP", w.app, "THE-VERSION", w.version)
 }
 
-// secret is the manifest of a Secret.
+// secret returns the manifest of a Secret.
 func secret(namespace, name string, data map[string][]byte) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ndata:\n", name, namespace)
@@ -43,12 +44,14 @@ func secret(namespace, name string, data map[string][]byte) string {
 	return text.String()
 }
 
-// subset is the VirtualService that sends everything to one version of reviews.
+// subset returns the VirtualService that routes all requests to one version of reviews.
 func subset(version string) string { return manifest("reviews", "THE-SUBSET", version) }
 
-// stock is a manifest, one document, with its Pod laid out for Istio's own agent in Istio's image, as sidecar container.
+// stock injects a manifest of one document with the layout of Istio's own agent in Istio's image, as a sidecar
+// container.
 func stock(document string) (string, error) {
-	values := strings.NewReplacer("agent: navarch", "agent: istio", "hub: navarch", "hub: docker.io/istio", "image: navarch-agent", "image: proxyv2").Replace(injection.Values())
+	values := strings.NewReplacer("agent: navarch", "agent: istio", "hub: navarch",
+		"hub: docker.io/istio", "image: navarch-agent", "image: proxyv2").Replace(injection.Values())
 	config, err := inject.ParseConfig("the chart", injection.Config(), values, os.Getenv)
 	if err != nil {
 		return "", err

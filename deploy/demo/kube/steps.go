@@ -18,21 +18,23 @@ import (
 )
 
 const (
-	rate   = 200              // requests a second, at least
-	minute = time.Minute      // for which nothing may fail, at least
-	lease  = 10 * time.Second // of the leader (--leader-lease)
+	rate   = 200              // requests per second, minimum
+	minute = time.Minute      // minimum duration without failures
+	lease  = 10 * time.Second // the leader's lease (--leader-lease)
 )
 
-// demo is what the steps share.
+// demo is the state that the steps share.
 type demo struct {
-	images  image.Table
-	chart   string           // the path of the packaged chart
-	cluster *cluster.Cluster // nil: not started
-	helm    *chart.Helm
-	broken  bool // a step failed without which the rest shows nothing
+	images       image.Table
+	chart        string           // path of the packaged chart
+	gatewayChart string           // that of gateways
+	cluster      *cluster.Cluster // nil: not started
+	helm         *chart.Helm
+	users        *users // outside of the cluster
+	broken       bool   // a step failed that all later steps need
 }
 
-// step is one thing to show.
+// step is one demonstration with its expected result.
 type step struct {
 	name, expect string
 	run          func(context.Context) (measured string, err error)
@@ -43,6 +45,7 @@ func (d *demo) steps() (all []show.Step) {
 		{"a cluster of processes", "three nodes are ready", d.needed(d.start)},
 		{"helm install", "two ingesters and three replicas are ready", d.needed(d.install)},
 		{"the shop", "every Pod is injected by admission, and ready behind its sidecar", d.needed(d.shop)},
+		{"a gateway, by its chart", "HTTPS from outside, by the address of its load balancer", d.needed(d.openGateway)},
 		{"a wrong VirtualService", "kubectl apply is refused, with the field", d.refused},
 		{"mutual TLS", "each workload's proxy names who calls; plain text is refused", d.needed(d.identities)},
 		{"a Pod laid out for Istio's own agent", "it joins, and calls by its identity", d.stockPod},
@@ -50,24 +53,32 @@ func (d *demo) steps() (all []show.Step) {
 			return d.under(ctx, 0, func(ctx context.Context) (string, error) { return d.edit(ctx, "v1", "v2") })
 		}},
 		{"a rolling deploy of every workload", "0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.roll) }},
-		{"the leader is killed", "an edit applies within two leases and 5 s, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.killLeader) }},
-		{"a replica is killed", "its proxies move, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.killReplica) }},
-		{"a second cluster is added", "endpoints of both answer, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.addCluster) }},
-		{"it is taken away", "held until an operator accepts it, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.removeCluster) }},
-		{"an autoscaler, under navarch-load", "from 3 to 5 replicas and back, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.scale) }},
-		{"helm upgrade to another build", "every process runs it, an edit applies, the same root, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.upgrade) }},
-		{"helm rollback", "the build before, an edit applies, the same root, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.rollBack) }},
-		{"helm uninstall", "the shop goes on without a control plane, keys and definitions stay, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.uninstall) }},
+		{"the leader is killed", "an edit applies within two leases and 5 s, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.killLeader) }},
+		{"a replica is killed", "its proxies move, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.killReplica) }},
+		{"a second cluster is added", "endpoints of both answer, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.addCluster) }},
+		{"it is taken away",
+			"held until an operator accepts it, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.removeCluster) }},
+		{"an autoscaler, under navarch-load", "from 3 to 5 replicas and back, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.scale) }},
+		{"helm upgrade to another build", "every process runs it, an edit applies, the same root, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.upgrade) }},
+		{"helm rollback", "the build before, an edit applies, the same root, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.rollBack) }},
+		{"helm uninstall", "the shop goes on without a control plane, keys and definitions stay, 0 failed",
+			func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.uninstall) }},
 	} {
 		all = append(all, show.Step{Name: s.name, Expect: s.expect, Run: s.run})
 	}
 	if held() {
-		all = all[:len(all)-1] // helm uninstall is left to who looks at it
+		all = all[:len(all)-1] // helm uninstall is left to the user
 	}
 	return all
 }
 
-// needed is a step without which the rest shows nothing.
+// needed marks a step that all later steps need.
 func (d *demo) needed(run func(context.Context) (string, error)) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		measured, err := run(ctx)
@@ -76,7 +87,7 @@ func (d *demo) needed(run func(context.Context) (string, error)) func(context.Co
 	}
 }
 
-// dead says why the demo cannot go on, if it cannot.
+// dead returns the reason why the demo cannot continue; nil: it can.
 func (d *demo) dead() error {
 	if d.cluster == nil || d.broken {
 		return errors.New("the steps after it need it")
@@ -102,7 +113,7 @@ func (d *demo) start(ctx context.Context) (string, error) {
 	return "API server, controllers, DNS and 3 nodes after " + since(began), nil
 }
 
-// since is a time in seconds.
+// since returns the elapsed time in seconds, as text.
 func since(began time.Time) string { return fmt.Sprintf("%.1f s", time.Since(began).Seconds()) }
 
 func (d *demo) shop(ctx context.Context) (string, error) {
@@ -129,10 +140,12 @@ func (d *demo) shop(ctx context.Context) (string, error) {
 	}
 	took := since(began)
 	n, err := d.injected(ctx)
-	return fmt.Sprintf("%d Pods of %d workloads and a client are ready after %s, each with the sidecar that the webhook gave it", n, len(workloads), took), err
+	return fmt.Sprintf("%d Pods of %d workloads and a client are ready after %s, each with the sidecar that the webhook gave it",
+		n, len(workloads), took), err
 }
 
-// identities: everybody is called over mTLS by the client's identity, and who comes in plain text has no answer.
+// identities checks that all workloads are called over mTLS under the client's identity, and that a plain-text call
+// gets no answer.
 func (d *demo) identities(ctx context.Context) (string, error) {
 	const client = "URI=spiffe://cluster.local/ns/shop/sa/client"
 	measured := ""
@@ -163,7 +176,7 @@ func (d *demo) identities(ctx context.Context) (string, error) {
 	return measured + "; plain text to web is refused", nil
 }
 
-// names are those of the workloads.
+// names returns the names of the workloads.
 func names() (all []string) {
 	for _, w := range workloads {
 		all = append(all, w.name)
@@ -171,12 +184,13 @@ func names() (all []string) {
 	return all
 }
 
-// under judges the traffic of a step: nothing may fail, for so long at least, at the rate that is promised.
+// under runs f and checks the traffic meanwhile: no failures, for a minimum duration, at the promised rate.
 func (d *demo) under(ctx context.Context, atLeast time.Duration, f func(context.Context) (string, error)) (string, error) {
 	before, err := d.report(ctx)
 	if err != nil {
 		return "", err
 	}
+	outside := d.users.watch()
 	measured, err := f(ctx)
 	var after *count.Report
 	for {
@@ -196,10 +210,11 @@ func (d *demo) under(ctx context.Context, atLeast time.Duration, f func(context.
 		}
 	}
 	span := after.Since(before)
-	return measured + "; " + span.String(), errors.Join(err, span.Judge(rate, atLeast))
+	said, failed := outside()
+	return fmt.Sprintf("%s; %v; %s", measured, span, said), errors.Join(err, failed, span.Judge(rate, atLeast))
 }
 
-// edit applies the VirtualService of reviews, and waits until the version before has not answered for 2 s.
+// edit applies the VirtualService of reviews, and waits until the previous version has not answered for 2 s.
 func (d *demo) edit(ctx context.Context, from, to string) (string, error) {
 	began := time.Now()
 	if err := d.apply(ctx, subset(to)); err != nil {
@@ -210,10 +225,12 @@ func (d *demo) edit(ctx context.Context, from, to string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("kubectl apply took %.1f s; the last answer of %s came %d ms after it", applied.Sub(began).Seconds(), from, max(followed.Sub(applied), 0).Milliseconds()), nil
+	return fmt.Sprintf("kubectl apply took %.1f s; the last answer of %s came %d ms after it",
+		applied.Sub(began).Seconds(), from, max(followed.Sub(applied), 0).Milliseconds()), nil
 }
 
-// follows waits until one version of reviews answers, and another has not for 2 s, and says when that answered last.
+// follows waits until version `to` of reviews answers, and version `from` has not answered for 2 s. It returns the time
+// of the last answer of `from`.
 func (d *demo) follows(ctx context.Context, from, to string, after time.Time) (last time.Time, err error) {
 	err = d.await(ctx, minute, func(ctx context.Context) error {
 		r, err := d.report(ctx)
@@ -238,7 +255,7 @@ func (d *demo) roll(ctx context.Context) (string, error) {
 		return "", err
 	}
 	rolled := since(began)
-	// The old Pods serve until their clients have gone.
+	// The old Pods serve until their clients have left.
 	err := d.await(ctx, 2*minute, func(ctx context.Context) error {
 		text, err := d.kubectl(ctx, "get", "pods", "-n", "shop", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}")
 		if err == nil && text != "" {
@@ -309,11 +326,12 @@ func (d *demo) killReplica(ctx context.Context) (string, error) {
 		}
 		return nil
 	})
-	measured := fmt.Sprintf("%s with %.0f of %.0f proxies was killed; all are connected elsewhere after %s", victim, before[victim], all, since(began))
+	measured := fmt.Sprintf("%s with %.0f of %.0f proxies was killed; all are connected elsewhere after %s",
+		victim, before[victim], all, since(began))
 	return measured, errors.Join(err, d.rolledOut(ctx, "istio-system", "istiod"))
 }
 
-// scale: the chart's autoscaler follows the number of proxies on each replica.
+// scale checks that the chart's autoscaler follows the number of proxies per replica.
 func (d *demo) scale(ctx context.Context) (string, error) {
 	began := time.Now()
 	if err := d.apply(ctx, manifest("load")); err != nil {
@@ -333,10 +351,11 @@ func (d *demo) scale(ctx context.Context) (string, error) {
 		return "", err
 	}
 	err = d.await(ctx, 4*minute, func(ctx context.Context) error { return d.replicas(ctx, 3) })
-	return fmt.Sprintf("450 simulated proxies more: 5 replicas are ready after %s, with %s proxies each; without them 3 after %s", up, amounts(each), since(began)), err
+	return fmt.Sprintf("450 simulated proxies more: 5 replicas are ready after %s, with %s proxies each; without them 3 after %s",
+		up, amounts(each), since(began)), err
 }
 
-// amounts are numbers in order.
+// amounts returns the numbers in ascending order, as text.
 func amounts(of map[string]float64) string {
 	var all []string
 	for _, n := range slices.Sorted(maps.Values(of)) {
@@ -345,7 +364,7 @@ func amounts(of map[string]float64) string {
 	return strings.Join(all, ", ")
 }
 
-// replicas: so many are wanted, and ready.
+// replicas returns nil once the wanted number of replicas is ready.
 func (d *demo) replicas(ctx context.Context, want int) error {
 	ready, err := d.pods(ctx, "istiod")
 	if err != nil {
@@ -358,13 +377,15 @@ func (d *demo) replicas(ctx context.Context, want int) error {
 	return nil
 }
 
-// logs are the last lines of the control plane and of the cluster, for when a step failed.
+// logs returns the last log lines of the control plane and of the cluster, for a failed step.
 func (d *demo) logs() string {
 	ctx, cancel := context.WithTimeout(context.Background(), minute)
 	defer cancel()
 	var all strings.Builder
-	for _, args := range [][]string{{"get", "pods", "-A", "-o", "wide"}, {"logs", "-n", "istio-system", "-l", "app=istiod-ingest", "--tail=20", "--prefix"},
-		{"logs", "-n", "istio-system", "-l", "app=istiod", "--tail=20", "--prefix"}, {"logs", "-n", "shop", "client", "-c", "istio-proxy", "--tail=20"}} {
+	for _, args := range [][]string{{"get", "pods", "-A", "-o", "wide"},
+		{"logs", "-n", "istio-system", "-l", "app=istiod-ingest", "--tail=20", "--prefix"},
+		{"logs", "-n", "istio-system", "-l", "app=istiod", "--tail=20", "--prefix"}, {"logs",
+			"-n", "shop", "client", "-c", "istio-proxy", "--tail=20"}} {
 		text, err := d.kubectl(ctx, args...)
 		fmt.Fprintf(&all, "--- kubectl %s\n%s", strings.Join(args, " "), text)
 		if err != nil {

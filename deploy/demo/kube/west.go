@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// westKeys is the Secret west: keys, a certificate, a token and a kubeconfig for the API server of the second cluster, all of them new. root is what
-// that certificate is trusted by.
+// westKeys returns the manifest of the Secret west, with new keys, a certificate, a token and a kubeconfig for the API
+// server of the second cluster. root verifies that certificate.
 func westKeys() (manifest string, root []byte, err error) {
 	private := map[string][]byte{}
 	var serving *ecdsa.PrivateKey
@@ -33,9 +33,11 @@ func westKeys() (manifest string, root []byte, err error) {
 		}
 		private[name] = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "west"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, 1),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames: []string{"apiserver.west.svc", "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "west"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, 1),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{"apiserver.west.svc", "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &serving.PublicKey, serving)
 	if err != nil {
 		return "", nil, err
@@ -49,12 +51,13 @@ func westKeys() (manifest string, root []byte, err error) {
 	return "apiVersion: v1\nkind: Namespace\nmetadata: {name: west}\n---\n" + secret("west", "west", private), root, nil
 }
 
-// inWest runs a program in the Pod of the second cluster's API server, by which it is reached as administrator.
+// inWest runs a program in the Pod of the second cluster's API server, as the administrator of that cluster.
 func (d *demo) inWest(ctx context.Context, stdin, program string, args ...string) (string, error) {
-	return d.cluster.Kubectl(ctx, stdin, append([]string{"exec", "-i", "-n", "west", "apiserver", "--", program, "--kubeconfig=/etc/west/kubeconfig"}, args...)...)
+	return d.cluster.Kubectl(ctx, stdin,
+		append([]string{"exec", "-i", "-n", "west", "apiserver", "--", program, "--kubeconfig=/etc/west/kubeconfig"}, args...)...)
 }
 
-// startWest runs the second cluster, whose Service ratings has one endpoint.
+// startWest starts the second cluster, whose Service ratings has one endpoint.
 func (d *demo) startWest(ctx context.Context) error {
 	keys, root, err := westKeys()
 	if err != nil {
@@ -78,11 +81,13 @@ func (d *demo) startWest(ctx context.Context) error {
 		return err
 	}
 	encode := base64.StdEncoding.EncodeToString
-	_, err = d.inWest(ctx, manifest("west-token", "THE-TOKEN", encode([]byte(strings.TrimSpace(token))), "THE-ROOT", encode(root)), "kubectl", "apply", "-f", "-")
+	_, err = d.inWest(ctx, manifest("west-token", "THE-TOKEN", encode([]byte(strings.TrimSpace(token))), "THE-ROOT", encode(root)),
+		"kubectl", "apply", "-f", "-")
 	return err
 }
 
-// addCluster: navarchd is given the second cluster by the Secret that navarchctl prints, and all of its endpoints are called.
+// addCluster adds the second cluster by the Secret that navarchctl prints, and checks that all of its endpoints are
+// called.
 func (d *demo) addCluster(ctx context.Context) (string, error) {
 	began := time.Now()
 	if err := d.startWest(ctx); err != nil {
@@ -112,27 +117,32 @@ func (d *demo) addCluster(ctx context.Context) (string, error) {
 		}
 		return err
 	})
-	return fmt.Sprintf("its API server is ready after %s; with its Secret ratings has %d endpoints instead of %d after %s, and both clusters' answer", started, before+1, before, took), err
+	return fmt.Sprintf("its API server is ready after %s; with its Secret ratings has %d endpoints instead of %d after %s, and "+
+		"both clusters' answer", started, before+1, before, took), err
 }
 
-// heldID is a line of `navarchctl removals list` that begins the names of a removal.
+// heldID matches the line of `navarchctl removals list` before the names of a removal.
 var heldID = regexp.MustCompile(`(?m)^([0-9a-f]{10}):$`)
 
-// removals runs navarchctl removals in one Pod of the control plane after the other, until it succeeds: the leader alone accepts.
+// removals runs navarchctl removals in one Pod of the control plane after the other until it succeeds, because only the
+// leader accepts removals.
 func (d *demo) removals(ctx context.Context, stdin string, args ...string) (text string, err error) {
 	pods, err := d.kubectl(ctx, "get", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd", "-o", "name")
 	if err != nil {
 		return "", err
 	}
 	for _, pod := range strings.Fields(pods) {
-		if text, err = d.cluster.Kubectl(ctx, stdin, append([]string{"exec", "-i", "-n", "istio-system", pod, "--", "navarchctl", "removals", "--server=127.0.0.1:8080"}, args...)...); err == nil {
+		if text, err = d.cluster.Kubectl(ctx, stdin,
+			append([]string{"exec", "-i", "-n", "istio-system", pod, "--", "navarchctl", "removals", "--server=127.0.0.1:8080"},
+				args...)...); err == nil {
 			return text, nil
 		}
 	}
 	return "", err
 }
 
-// removeCluster: the Secret is deleted, an operator accepts the removal, and the endpoints of the first cluster alone are left.
+// removeCluster deletes the Secret, accepts the removal as an operator, and checks that only the first cluster's
+// endpoints are left.
 func (d *demo) removeCluster(ctx context.Context) (string, error) {
 	before, err := d.ratings(ctx)
 	if err != nil {
@@ -160,16 +170,18 @@ func (d *demo) removeCluster(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := d.removals(ctx, token, "accept", held[1], "--token-file=/dev/stdin"); err != nil {
+	if _, err := d.removals(ctx, token, "accept", held[1], "--token-file=-"); err != nil {
 		return "", err
 	}
 	err = d.await(ctx, minute, func(ctx context.Context) error { return d.ratingsAre(ctx, before-1) })
-	return fmt.Sprintf("its endpoint stays while the removal is held; %s after an operator has accepted it ratings has %d endpoints", since(began), before-1), err
+	return fmt.Sprintf("its endpoint stays while the removal is held; %s after an operator has accepted it ratings has %d endpoints",
+		since(began), before-1), err
 }
 
-// ratings is how many endpoints of the Service ratings the client's Envoy has.
+// ratings returns the number of endpoints of the Service ratings in the client's Envoy.
 func (d *demo) ratings(ctx context.Context) (int, error) {
-	text, err := d.kubectl(ctx, "exec", "-n", "shop", "client", "-c", "istio-proxy", "--", "navarchctl", "proxy-config", "endpoints", "--envoy=127.0.0.1:15000", "--cluster=outbound|8080||ratings.shop.svc.cluster.local")
+	text, err := d.kubectl(ctx, "exec", "-n", "shop", "client", "-c", "istio-proxy", "--", "navarchctl",
+		"proxy-config", "endpoints", "--envoy=127.0.0.1:15000", "--cluster=outbound|8080||ratings.shop.svc.cluster.local")
 	return strings.Count(text, "outbound|8080||ratings.shop.svc.cluster.local"), err
 }
 

@@ -21,8 +21,8 @@ const inside = "NAVARCH_TEST_QUICKSTART"
 // top is the root of the tree, from this package's folder.
 const top = "../../.."
 
-// inNamespaces runs the test of that name once more, alone, in network, mount and process namespaces of its own: all of its
-// ports are free, what it mounts is seen by nobody else, and what it started ends with it. Where the kernel allows none (no
+// inNamespaces runs the test of that name again, alone, in its own network, mount and process namespaces: all of its
+// ports are free, its mounts are private, and its processes end with it. Without the right to create namespaces (no
 // root, and no user namespaces) the test is skipped.
 func inNamespaces(t *testing.T, name string) {
 	t.Helper()
@@ -55,11 +55,13 @@ func inNamespaces(t *testing.T, name string) {
 	}
 }
 
-// flags are those with which this test was compiled, and programs are linked for tests (store/programs): nothing is compiled or linked once more.
+// flags returns the compiler flags of this test and of the programs that store/programs links for tests, so that
+// nothing is compiled or linked again.
 func flags() string { return "GOFLAGS=" + os.Getenv("GOFLAGS") + " '" + programs.LinkFlags + "'" }
 
-// arrive makes the namespaces a machine on which the repository was just cloned: the loopback interface is up, and bin/ and out/ are empty, but for the programs
-// of this tree as other tests have them, of long ago: the go command leaves alone what is up to date, and gives it the time of now.
+// arrive makes the namespaces look like a machine with a fresh clone of the repository: the loopback interface is up,
+// and bin/ and out/ are empty except the programs of this tree from other tests, with old times. The go command leaves
+// current programs unchanged and updates their times.
 func arrive(t *testing.T) {
 	t.Helper()
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {

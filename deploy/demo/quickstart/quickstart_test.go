@@ -21,7 +21,7 @@ import (
 // forever begins a block whose command runs until it is stopped.
 const forever = "# in a terminal of its own"
 
-// promised is what the output of each block that ends must hold, by a command in it.
+// promised is the expected output of each block that ends, by a command in the block.
 var promised = map[string][]string{
 	"make build":     nil,
 	"token create":   {"valid until"},
@@ -32,7 +32,7 @@ var promised = map[string][]string{
 	"config secret":  {"spiffe://cluster.local/ns/shop/sa/web"},
 }
 
-// The blocks under "Quick start" do what the text says, as they stand, in order.
+// The blocks under "Quick start" work as described, unchanged and in order.
 func TestQuickStart(t *testing.T) {
 	if os.Getenv(inside) == "" {
 		inNamespaces(t, "TestQuickStart")
@@ -73,7 +73,7 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
-// blocks are the fenced blocks of the chapter.
+// blocks returns the fenced blocks of the chapter.
 func blocks(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(top, "README.md"))
@@ -87,7 +87,7 @@ func blocks(t *testing.T) (all []string) {
 	}
 	for i, part := range strings.Split(chapter, "\n```") {
 		if i%2 == 1 {
-			_, text, _ := strings.Cut(part, "\n") // what follows the fence is its language
+			_, text, _ := strings.Cut(part, "\n") // the language follows the fence
 			all = append(all, text+"\n")
 		}
 	}
@@ -142,12 +142,12 @@ func keep(t *testing.T, block string, logs io.Writer) {
 		select {
 		case err := <-ended:
 			t.Errorf("it ended: %v\n%s", err, block)
-		default: // it ends with the namespace
+		default: // the process ends with the namespace
 		}
 	})
 }
 
-// noListenerIsRefused asks Envoy, by its own counters: it has all its listeners, and refused nothing on the way.
+// noListenerIsRefused checks by Envoy's own counters that it has all its listeners, and has refused none.
 func noListenerIsRefused(t *testing.T) {
 	t.Helper()
 	resp, err := http.Get("http://127.0.0.1:15000/stats?format=json&filter=" + `^(listener_manager\.(lds\.update_rejected|total_listeners_active|listener_create_failure)|cluster_manager\.cds\.update_rejected)$`)

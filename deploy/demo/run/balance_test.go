@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// balancer is what a Service is in a cluster: one address, and behind it those who listen, in turn. It knows no health
-// but that nobody listens.
+// balancer acts as a Service of a cluster: it forwards connections to one address to its listeners in turn. A listener
+// counts as unhealthy only if it refuses a connection.
 type balancer struct {
 	mu    sync.Mutex
 	to    []string
@@ -51,7 +51,7 @@ func (b *balancer) closeAll() {
 	b.conns = nil
 }
 
-// hold says whether a connection may begin.
+// hold reports whether a connection may begin.
 func (b *balancer) hold(c net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

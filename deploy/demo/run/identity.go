@@ -16,18 +16,20 @@ import (
 	"time"
 )
 
-// columns are separated by two spaces or more.
+// columns matches the separator of columns: two or more spaces.
 var columns = regexp.MustCompile(` {2,}`)
 
-// leafTTL is the life of a workload's certificate here: short, so that a rotation can be watched.
+// leafTTL is the lifetime of a workload's certificate in the demo: short, so that a rotation can be observed.
 const leafTTL = 16 * time.Second
 
 func (m *mesh) data() string { return filepath.Join(m.dir, "data") }
 
-// credentials puts into a workload's folder what Kubernetes would mount: a token of its service account, and the mesh's root.
+// credentials writes the files that Kubernetes would mount to a workload's folder: a token of its service account, and
+// the mesh's root.
 func (m *mesh) credentials(w workload) error {
 	dir := m.places[w.pod].config
-	token, err := m.ctl(context.Background(), "token", "create", "--data-dir", m.data(), "--namespace", w.namespace, "--service-account", w.account)
+	token, err := m.ctl(context.Background(), "token",
+		"create", "--data-dir", m.data(), "--namespace", w.namespace, "--service-account", w.account)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (m *mesh) credentials(w workload) error {
 	return nil
 }
 
-// ctl runs navarchctl and returns what it prints.
+// ctl runs navarchctl and returns its output.
 func (m *mesh) ctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, m.bin("navarchctl"), args...)
 	var said strings.Builder
@@ -71,7 +73,7 @@ func (m *mesh) ctl(ctx context.Context, args ...string) (string, error) {
 // certificate is one line of `navarchctl proxy-config secret`.
 type certificate struct{ resource, kind, identity, serial, notAfter, issuer, epoch string }
 
-// inUse asks the Envoy of a workload which certificates it has.
+// inUse returns the certificates in the Envoy of a workload.
 func (m *mesh) inUse(ctx context.Context, w workload) (all []certificate, err error) {
 	at := m.places[w.pod]
 	argv := append(slices.Clone(at.enter), m.bin("navarchctl"), "proxy-config", "secret", "--envoy", at.admin)
@@ -88,18 +90,18 @@ func (m *mesh) inUse(ctx context.Context, w workload) (all []certificate, err er
 	return all, nil
 }
 
-// leaf is the certificate that a workload shows to others.
+// leaf returns the certificate that a workload presents.
 func (m *mesh) leaf(ctx context.Context, w workload) (certificate, error) {
 	all, err := m.inUse(ctx, w)
 	for _, c := range all {
-		if c.kind == "leaf" {
+		if c.kind == "leaf" && c.resource == "default" {
 			return c, err
 		}
 	}
 	return certificate{}, errors.Join(err, fmt.Errorf("the Envoy of %s has no certificate", w.pod))
 }
 
-// identities shows a certificate of each workload: the identity in it is the Pod's service account.
+// identities checks the certificate of each workload: its identity is the Pod's service account.
 func (m *mesh) identities(ctx context.Context) (string, error) {
 	var shown []string
 	for _, w := range m.services.workloads {
@@ -118,7 +120,7 @@ func (m *mesh) identities(ctx context.Context) (string, error) {
 	return strings.Join(shown, "; "), nil
 }
 
-// plainText calls the proxy of a backend without a certificate, past the caller's own proxy: STRICT refuses it.
+// plainText calls the proxy of a backend directly, without a certificate, which STRICT refuses.
 func (m *mesh) plainText(to, path string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		w := m.services.of(to, "")[0]
@@ -140,7 +142,7 @@ func (m *mesh) plainText(to, path string) func(context.Context) (string, error) 
 	}
 }
 
-// forbidden calls a backend from a workload that its AuthorizationPolicy does not name.
+// forbidden calls a backend from a workload that its AuthorizationPolicy does not allow.
 func (m *mesh) forbidden(ctx context.Context) (string, error) {
 	w := m.services.of("reviews", "")[0]
 	caller := newCaller("http://"+m.places[w.pod].app, "reviews."+w.namespace, nil)

@@ -13,11 +13,11 @@ import (
 	"navarch.io/navarch/deploy/demo/show"
 )
 
-// rawPort is where the app listens for what the mesh takes for a stream of bytes.
+// rawPort is the app's port for connections that the mesh treats as plain TCP.
 const rawPort = 9090
 
-// interceptDemo is `make demo-intercept`: the same programs, with the kernel handing all traffic of two workloads to their
-// Envoys, as in a cluster.
+// interceptDemo runs `make demo-intercept`: the same programs, but the kernel redirects all traffic of two workloads to
+// their Envoys, as in a cluster.
 func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, err error) {
 	if err := canIntercept(); err != nil {
 		return nil, fmt.Errorf("real redirection needs root, ip and setpriv: %w", err)
@@ -41,7 +41,8 @@ func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, er
 	if err := m.placeIn(spaces); err != nil {
 		return nil, err
 	}
-	fmt.Printf("2 workloads in network namespaces %s and %s; control plane on %s; logs in %s/logs\n\n", spaces[0].name, spaces[1].name, m.grpc, m.dir)
+	fmt.Printf("2 workloads in network namespaces %s and %s; control plane on %s; logs in %s/logs\n\n",
+		spaces[0].name, spaces[1].name, m.grpc, m.dir)
 	rows = m.play(ctx, m.interceptSteps())
 	m.finish(ctx, rows, []string{
 		fmt.Sprintf("ip netns exec %s curl -s -H 'Host: server' http://10.96.0.10/", spaces[0].name),
@@ -51,10 +52,10 @@ func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, er
 	return rows, nil
 }
 
-// placeIn places the workloads into their namespaces: the app as root, agent and Envoy as the uid that the rules of redirection know. That
-// uid may not reach the tree, so it gets copies of the two programs.
+// placeIn assigns the workloads to their namespaces: the app as root, agent and Envoy as the uid that redirection
+// exempts. That uid may lack access to the source tree, so it gets copies of the two programs.
 func (m *mesh) placeIn(spaces []netns) error {
-	m.listen = spaces[0].host // plain-text xDS for the two namespaces, and nobody else's network
+	m.listen = spaces[0].host // plain-text xDS for the two namespaces only
 	if err := m.choosePorts(); err != nil {
 		return err
 	}
@@ -83,15 +84,17 @@ func (m *mesh) placeIn(spaces []netns) error {
 		}
 		enter := []string{"ip", "netns", "exec", n.name}
 		m.places[w.pod] = place{
-			app: fmt.Sprintf("0.0.0.0:%d,0.0.0.0:%d", appPort, rawPort), admin: "127.0.0.1:15000", status: "127.0.0.1:15021", debug: "127.0.0.1:15004",
+			app: fmt.Sprintf("0.0.0.0:%d,0.0.0.0:%d", appPort,
+				rawPort), admin: "127.0.0.1:15000", status: "127.0.0.1:15021", debug: "127.0.0.1:15004",
 			enter: enter, config: config, mode: "REDIRECT",
-			asProxy: append(enter[:len(enter):len(enter)], "setpriv", "--reuid", proxyUID, "--regid", proxyUID, "--clear-groups", "--pdeathsig", "KILL"),
-			client:  &http.Client{Timeout: askLimit, Transport: &http.Transport{DialContext: n.dial}},
+			asProxy: append(enter[:len(enter):len(enter)], "setpriv", "--reuid", proxyUID, "--regid",
+				proxyUID, "--clear-groups", "--pdeathsig", "KILL"),
+			client: &http.Client{Timeout: askLimit, Transport: &http.Transport{DialContext: n.dial}},
 		}
 	}
 	m.front = m.services.workloads[0]
 	m.web = newCaller("http://127.0.0.1:"+strconv.Itoa(appPort), "client", spaces[0].dial)
-	// The pod's own address, past every Service.
+	// The Pod's own address, without a Service.
 	m.services.upstreams["pod"] = fmt.Sprintf("http://%s:%d", m.services.workloads[1].ip, appPort)
 	return nil
 }
@@ -99,20 +102,28 @@ func (m *mesh) placeIn(spaces []netns) error {
 func (m *mesh) interceptSteps() []step {
 	return []step{
 		{"start", "control plane ready, both Envoys LIVE", m.start},
-		{"HTTP to a ClusterIP", "200, through both Envoys", m.passes("server/", `^cluster\.outbound\|80\|\|server\.redirect\.svc\.cluster\.local;?\.upstream_rq_200$`, `^cluster\.inbound\|9080\|\|;?\.upstream_rq_200$`)},
-		{"TCP to a ClusterIP", "200, through both Envoys", m.passes("raw/", `^cluster\.outbound\|9000\|\|raw\.redirect\.svc\.cluster\.local;?\.upstream_cx_total$`, `^listener\.0\.0\.0\.0_15006\.downstream_cx_total$`)},
-		{"to the pod's own address", "200, passed through", m.passes("pod/", `^cluster\.PassthroughCluster;?\.upstream_cx_total$`, `^listener\.0\.0\.0\.0_15006\.downstream_cx_total$`)},
+		{"HTTP to a ClusterIP", "200, through both Envoys",
+			m.passes("server/", `^cluster\.outbound\|80\|\|server\.redirect\.svc\.cluster\.local;?\.upstream_rq_200$`,
+				`^cluster\.inbound\|9080\|\|;?\.upstream_rq_200$`)},
+		{"TCP to a ClusterIP", "200, through both Envoys",
+			m.passes("raw/", `^cluster\.outbound\|9000\|\|raw\.redirect\.svc\.cluster\.local;?\.upstream_cx_total$`,
+				`^listener\.0\.0\.0\.0_15006\.downstream_cx_total$`)},
+		{"to the pod's own address", "200, passed through",
+			m.passes("pod/", `^cluster\.PassthroughCluster;?\.upstream_cx_total$`, `^listener\.0\.0\.0\.0_15006\.downstream_cx_total$`)},
 		{"a certificate for each workload", "its service account's, from the CA", m.identities},
 		{"PERMISSIVE becomes STRICT, live", "past the mesh: refused; through it: 0 failed", m.strict},
 		{"fault of the VirtualService", "418, server not asked", m.teapot(418)},
 		{"edit it live", "451 while traffic flows, 0 failed", m.editTeapot},
-		{"control plane killed", "traffic goes on, 0 failed", func(ctx context.Context) (string, error) { return m.killControlPlane(ctx, "server/") }},
-		{"control plane restarted", "0 response bytes, requests only", func(ctx context.Context) (string, error) { return m.restartControlPlane(ctx, "server/") }},
-		{"rotation of the root", "every leaf by the next epoch, 0 failed", func(ctx context.Context) (string, error) { return m.rotate(ctx, "server/") }},
+		{"control plane killed", "traffic goes on, 0 failed",
+			func(ctx context.Context) (string, error) { return m.killControlPlane(ctx, "server/") }},
+		{"control plane restarted", "0 response bytes, requests only",
+			func(ctx context.Context) (string, error) { return m.restartControlPlane(ctx, "server/") }},
+		{"rotation of the root", "every leaf by the next epoch, 0 failed",
+			func(ctx context.Context) (string, error) { return m.rotate(ctx, "server/") }},
 	}
 }
 
-// strict turns plain text away while traffic flows: what went past the mesh to the pod's own address is refused then.
+// strict refuses plain text while traffic flows: afterwards a direct call to the Pod's own address fails.
 func (m *mesh) strict(ctx context.Context) (string, error) {
 	return m.under(ctx, "server/", func() (string, error) {
 		err := editObject(m.config, "PeerAuthentication", "default", func(obj map[string]any) error {
@@ -135,8 +146,8 @@ func (m *mesh) strict(ctx context.Context) (string, error) {
 	})
 }
 
-// passes calls through the mesh and proves by Envoy's own counters, out at the client and in at the server, which way the
-// call took.
+// passes calls through the mesh, and checks by Envoy's counters, outbound at the client and inbound at the server, that
+// both proxies forwarded the call.
 func (m *mesh) passes(path, out, in string) func(context.Context) (string, error) {
 	server := m.services.workloads[1]
 	return func(ctx context.Context) (string, error) {
@@ -152,7 +163,8 @@ func (m *mesh) passes(path, out, in string) func(context.Context) (string, error
 		}
 		r := m.web.call(ctx, path)
 		a1, b1, err := count()
-		measured := fmt.Sprintf("status %d from %s in %.1f ms; counted %d at the client's, %d at the server's Envoy", r.status, r.name, r.took.Seconds()*1000, a1-a0, b1-b0)
+		measured := fmt.Sprintf("status %d from %s in %.1f ms; counted %d at the client's, %d at the server's Envoy",
+			r.status, r.name, r.took.Seconds()*1000, a1-a0, b1-b0)
 		switch {
 		case err != nil || r.err != nil:
 			return measured, errors.Join(err, r.err)

@@ -108,7 +108,7 @@ func under(n netns, flows []*flow) (stop func()) {
 	})
 }
 
-// judge wants that nothing failed, and that there was enough traffic to tell.
+// judge requires that no request failed, and that there was enough traffic for a statement.
 func judge(t *testing.T, flows []*flow, least int) {
 	t.Helper()
 	for _, f := range flows {

@@ -1,10 +1,10 @@
-// Command run is `make demo`: it starts a small mesh on this machine, shows what the control plane does step by step, each
-// step measured and judged, and stops everything it started. Exit code 0: every step was seen to hold.
+// Command run is `make demo`. It starts a small mesh on this machine, demonstrates the control plane in steps, each of
+// which is measured and checked, and stops everything. Exit code 0 means that every step passed.
 //
-// Owns: the processes it starts and a scratch folder.  Reads: the YAML beside it, the programs in bin/.  Never: ends a
-// process that it did not start.
+// Owns: its processes and a scratch folder. Reads: the YAML beside it, the programs in bin/. Never: ends a process that
+// it did not start.
 //
-// HOLD=1 keeps the mesh up after the steps and prints what to try.
+// HOLD=1 keeps the mesh up after the steps and prints commands to try.
 package main
 
 import (
@@ -21,10 +21,10 @@ import (
 	"navarch.io/navarch/deploy/demo/show"
 )
 
-// patience bounds the whole demo, holding aside.
+// patience limits the duration of the demo without HOLD.
 const patience = 5 * time.Minute
 
-// step is one thing to show.
+// step is one demonstration.
 type step show.Step
 
 func main() {
@@ -57,9 +57,9 @@ func main() {
 	}
 }
 
-// scratch makes the folder of one run and says where it is. It stays when something failed.
+// scratch creates the folder of one run and returns its path. The folder is kept after a failure.
 func scratch(yaml string) (dir, config string, err error) {
-	if dir, err = os.MkdirTemp("", "navarch-demo-"); err != nil { // short: it holds Unix sockets
+	if dir, err = os.MkdirTemp("", "navarch-demo-"); err != nil { // short, because it contains Unix sockets
 		return "", "", err
 	}
 	config = filepath.Join(dir, "config")
@@ -76,7 +76,7 @@ func (m *mesh) discard(err *error) {
 	}
 }
 
-// top is the root of the tree, where `make` runs.
+// top returns the root of the source tree, in which `make` runs.
 func top() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -88,7 +88,7 @@ func top() (string, error) {
 	return dir, nil
 }
 
-// buildPrograms builds what the demo runs into bin/, as `make build` does, and returns that folder.
+// buildPrograms builds the demo's programs into bin/, as `make build` does, and returns that folder.
 func buildPrograms(ctx context.Context, root string) (string, error) {
 	dir := filepath.Join(root, "bin")
 	build := exec.CommandContext(ctx, "go", "build", "-tags=grpcnotrace", "-o", dir+"/", "./cmd/...", "./deploy/demo/app")
@@ -99,9 +99,10 @@ func buildPrograms(ctx context.Context, root string) (string, error) {
 	return dir, nil
 }
 
-// newMesh copies the YAML of the folder yaml, under the top of the tree; the programs are in a folder of their own.
+// newMesh copies the YAML of the folder yaml below root; the programs are in a separate folder.
 func newMesh(root, yaml, programs string) (*mesh, error) {
-	m := &mesh{programs: programs, envoy: os.Getenv("NAVARCH_ENVOY"), agent: filepath.Join(programs, "navarch-agent"), places: map[string]place{}}
+	m := &mesh{programs: programs, envoy: os.Getenv("NAVARCH_ENVOY"),
+		agent: filepath.Join(programs, "navarch-agent"), places: map[string]place{}}
 	if m.envoy == "" {
 		m.envoy = filepath.Join(root, ".tools", "bin", "envoy")
 	}
@@ -116,7 +117,7 @@ func newMesh(root, yaml, programs string) (*mesh, error) {
 	return m, nil
 }
 
-// play runs the steps in order; a step that fails does not stop the rest, a program that died does.
+// play runs the steps in order. A failed step does not stop the others, but a program that ended by itself does.
 func (m *mesh) play(ctx context.Context, steps []step) []show.Row {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -127,7 +128,7 @@ func (m *mesh) play(ctx context.Context, steps []step) []show.Row {
 	return show.Play(ctx, os.Stdout, all, m.children.dead)
 }
 
-// finish holds if asked to, stops everything, and removes the scratch folder if all went well.
+// finish waits if HOLD=1, stops everything, and removes the scratch folder if all steps passed.
 func (m *mesh) finish(ctx context.Context, rows []show.Row, hints []string) {
 	if os.Getenv("HOLD") == "1" && ctx.Err() == nil {
 		fmt.Printf("\nHOLD=1: the mesh stays up until Ctrl-C. Logs and YAML: %s. Try:\n", m.dir)

@@ -14,57 +14,61 @@ import (
 	"strings"
 	"time"
 
+	"navarch.io/navarch/deploy/demo/site"
 	"navarch.io/navarch/store/loopback"
 )
 
 const (
 	startLimit = 60 * time.Second
 	askLimit   = 3 * time.Second
-	egressPort = 8000 // of the egress listeners, and of the Services behind them: above those that need root
+	egressPort = 8000 // of the egress listeners and their Services: above the ports that require root
 )
 
-// place is where the parts of one workload live.
+// place contains the addresses and folders of one workload.
 type place struct {
 	app, admin, status, debug string // addresses, ip:port
-	egress                    string // the app sends there; empty: it sends to the services themselves
+	egress                    string // address for the app's calls; empty: the services' own addresses
 	enter                     []string
-	asProxy                   []string // what the agent's command line begins with, if not with enter
+	asProxy                   []string // prefix of the agent's command line, if not enter
 	config                    string   // the agent's folder
 	mode                      string   // INTERCEPTION_MODE
 	client                    *http.Client
 }
 
-// mesh is what runs: a control plane, and per workload an app and an agent with its Envoy.
+// mesh is the running demo: a control plane, and for each workload an app and an agent with its Envoy.
 type mesh struct {
 	dir, config     string
-	programs        string // the folder of ours
-	agent, envoy    string // programs
+	programs        string // folder of our programs
+	agent, envoy    string // paths of programs
 	children        *children
 	services        *services
 	places          map[string]place // by pod
-	listen          string           // the address that navarchd binds, without port
+	listen          string           // address that navarchd binds, without port
 	grpc, http, mon string           // addresses of navarchd
 	navarchd        *proc
 	web             *caller
-	front           workload             // where requests enter
-	perEdit         int                  // responses that the first edit took, over all proxies
-	cutOff          map[string]agentPage // as it was with the control plane away
+	site            *site.Site
+	gateway         workload             // receives the user's requests
+	front           workload             // the workload that receives them next
+	perEdit         int                  // responses to the first edit, over all proxies
+	cutOff          map[string]agentPage // pages while the control plane was away
 }
 
-// loopback places everything of w on its own loopback address, which needs no root.
+// loopback sets the loopback address of w, one for all its parts. This requires no root.
 func (m *mesh) loopback(w workload) place {
 	return place{
-		app: fmt.Sprintf("%s:%d", w.ip, appPort), admin: w.ip + ":15000", status: w.ip + ":15021", debug: w.ip + ":15004", egress: fmt.Sprintf("%s:%d", w.ip, egressPort),
+		app: fmt.Sprintf("%s:%d", w.ip,
+			appPort), admin: w.ip + ":15000", status: w.ip + ":15021", debug: w.ip + ":15004", egress: fmt.Sprintf("%s:%d", w.ip, egressPort),
 		config: filepath.Join(m.dir, w.pod), mode: "NONE", client: &http.Client{Timeout: askLimit},
 	}
 }
 
 func (m *mesh) bin(name string) string { return filepath.Join(m.programs, name) }
 
-// control is the client for navarchd's own pages.
+// control returns a client for navarchd's own pages.
 func (m *mesh) control() *http.Client { return &http.Client{Timeout: askLimit} }
 
-// choosePorts fixes navarchd's addresses for its whole life, restarts included.
+// choosePorts fixes navarchd's addresses for the whole demo, including restarts.
 func (m *mesh) choosePorts() (err error) {
 	for _, a := range []*string{&m.grpc, &m.http, &m.mon} {
 		if *a, err = loopback.On(m.listen); err != nil {
@@ -74,10 +78,11 @@ func (m *mesh) choosePorts() (err error) {
 	return nil
 }
 
-// startControlPlane returns once navarchd says that it is ready.
+// startControlPlane starts navarchd, and returns the time until it was ready.
 func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	env := []string{"DEFAULT_WORKLOAD_CERT_TTL=" + leafTTL.String()}
+	env := []string{"DEFAULT_WORKLOAD_CERT_TTL=" + leafTTL.String(),
+		"NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true"} // workloads without a network of their own have loopback addresses
 	p, err := m.children.spawn("navarchd", env, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", m.data(),
 		"--secure-grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon, "--ctrlz-addr", "")
 	if err != nil {
@@ -94,7 +99,7 @@ func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// startWorkloads starts all apps and agents and waits until every proxy serves.
+// startWorkloads starts all apps and agents, and waits until every proxy is ready.
 func (m *mesh) startWorkloads(ctx context.Context) error {
 	for name, addr := range m.services.outside {
 		if _, err := m.children.spawn("app-"+name, nil, m.bin("app"), "-addr", addr, "-name", name); err != nil {
@@ -102,8 +107,10 @@ func (m *mesh) startWorkloads(ctx context.Context) error {
 		}
 	}
 	for _, w := range m.services.workloads {
-		if err := m.startApp(w); err != nil {
-			return err
+		if !w.gateway {
+			if err := m.startApp(w); err != nil {
+				return err
+			}
 		}
 		if err := m.startAgent(w); err != nil {
 			return err
@@ -135,7 +142,7 @@ func (m *mesh) startApp(w workload) error {
 	return err
 }
 
-// startAgent gives the agent what injection would give it.
+// startAgent starts an agent with the environment that injection sets.
 func (m *mesh) startAgent(w workload) error {
 	labels, err := json.Marshal(w.labels)
 	if err != nil {
@@ -150,7 +157,12 @@ func (m *mesh) startAgent(w workload) error {
 	if err := m.credentials(w); err != nil {
 		return err
 	}
-	argv := append(slices.Clone(at.asProxy), m.agent, "run", "--discovery-address", m.grpc, "--xds-server-name", "istiod.istio-system.svc",
+	kind := "sidecar"
+	if w.gateway {
+		kind = "router"
+	}
+	argv := append(slices.Clone(at.asProxy), m.agent, "run", "--type", kind,
+		"--discovery-address", m.grpc, "--xds-server-name", "istiod.istio-system.svc",
 		"--xds-root-cert", filepath.Join(at.config, "root-cert.pem"), "--token-file", filepath.Join(at.config, "token"),
 		"--config-path", at.config, "--pod-info", filepath.Join(at.config, "none"), "--envoy-path", m.envoy,
 		"--admin-address", at.admin, "--status-addr", at.status, "--debug-addr", at.debug, "--concurrency", "1",
@@ -160,13 +172,13 @@ func (m *mesh) startAgent(w workload) error {
 	return err
 }
 
-// partner is another port of the same host.
+// partner returns another port of the same host.
 func partner(address, port string) string {
 	host, _, _ := net.SplitHostPort(address)
 	return net.JoinHostPort(host, port)
 }
 
-// ask returns the body of url; anything but 200 is an error.
+// ask returns the body of url; a status other than 200 is an error.
 func ask(ctx context.Context, c *http.Client, method, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -184,7 +196,7 @@ func ask(ctx context.Context, c *http.Client, method, url string) ([]byte, error
 	return b, err
 }
 
-// agentPage is the part of an agent's /debug that the demo reads.
+// agentPage is the part of an agent's /debug that the demo uses.
 type agentPage struct {
 	Ready bool
 	XDS   struct {
@@ -206,7 +218,7 @@ func (m *mesh) page(ctx context.Context, w workload) (agentPage, error) {
 	return page, err
 }
 
-// pages asks all agents.
+// pages returns the pages of all agents.
 func (m *mesh) pages(ctx context.Context) (map[string]agentPage, error) {
 	out := map[string]agentPage{}
 	for _, w := range m.services.workloads {
@@ -219,7 +231,7 @@ func (m *mesh) pages(ctx context.Context) (map[string]agentPage, error) {
 	return out, nil
 }
 
-// retries is how many requests the Envoy of w has sent again, so that it can be seen when a retry hides a failure.
+// retries returns the number of retries by the Envoys of ws, which could hide failures.
 func (m *mesh) retries(ctx context.Context, ws ...workload) (int, error) {
 	sum := 0
 	for _, w := range ws {
@@ -232,7 +244,7 @@ func (m *mesh) retries(ctx context.Context, ws ...workload) (int, error) {
 	return sum, nil
 }
 
-// stat is the sum of the counters of w's Envoy whose names match filter.
+// stat returns the sum of the counters of w's Envoy whose names match filter.
 func (m *mesh) stat(ctx context.Context, w workload, filter string) (int, error) {
 	at := m.places[w.pod]
 	b, err := ask(ctx, at.client, http.MethodGet, "http://"+at.admin+"/stats?format=json&filter="+url.QueryEscape(filter))
@@ -250,7 +262,7 @@ func (m *mesh) stat(ctx context.Context, w workload, filter string) (int, error)
 	return sum, nil
 }
 
-// configure sets a fault of w's app: "_fail?ratio=1".
+// configure sets a fault of w's app, for example "_fail?ratio=1".
 func (m *mesh) configure(ctx context.Context, w workload, what string) error {
 	at := m.places[w.pod]
 	_, err := ask(ctx, at.client, http.MethodGet, "http://"+at.app+"/"+what)

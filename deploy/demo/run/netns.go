@@ -15,22 +15,24 @@ import (
 
 const (
 	namespacePrefix = "navarch-demo-"
-	proxyUID        = "1337" // Envoy's traffic is told from the app's by it
+	proxyUID        = "1337" // distinguishes Envoy's traffic from the app's
 )
 
-// redirectFlags are what injection passes to the init container: everything that the app sends goes to 15001, everything that comes for it to
-// 15006. Not redirected: what Envoy itself sends, what stays on 127.0.0.1, and the ports of the agent.
-var redirectFlags = []string{"redirect", "-p", "15001", "-z", "15006", "-u", proxyUID, "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020"}
+// redirectFlags are the flags that injection passes to the init container: outbound traffic goes to 15001, inbound
+// traffic to 15006. Envoy's own traffic, traffic on 127.0.0.1 and the agent's ports are exempt.
+var redirectFlags = []string{"redirect", "-p", "15001", "-z", "15006", "-u", proxyUID, "-m",
+	"REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020"}
 
-// netns is the network namespace of one workload: a wire to the other's, and one to the host for the control plane.
+// netns is the network namespace of one workload, with a link to the other workload and one to the host for the control
+// plane.
 type netns struct {
 	name         string
-	wire         string // the host's end of the wire to the host
+	wire         string // the host's end of the link to the host
 	host, inside string // its addresses
 }
 
-// canIntercept says why real redirection cannot be shown here, or nil. Being root is not enough: a container may not make
-// namespaces.
+// canIntercept returns why redirection is not possible here; nil: it is. Root is not sufficient: in a container the
+// creation of namespaces may be refused.
 func canIntercept() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
@@ -47,12 +49,12 @@ func canIntercept() error {
 	return run(context.Background(), "ip", "netns", "del", probe)
 }
 
-// wireUp makes one namespace per workload, redirected by the agent's program. The returned function takes all of it down again.
+// wireUp creates one namespace for each workload, redirected by the agent's program. down removes all of them.
 func wireUp(ctx context.Context, agent string, ips []string) (spaces []netns, down func(), err error) {
 	dropStale()
 	down = func() {
 		for _, n := range spaces {
-			run(context.Background(), "ip", "link", "del", n.wire) // the end of the namespace would take it, later
+			run(context.Background(), "ip", "link", "del", n.wire) // deleting the namespace would also delete it, but later
 			run(context.Background(), "ip", "netns", "del", n.name)
 		}
 	}
@@ -79,21 +81,22 @@ func wireUp(ctx context.Context, agent string, ips []string) (spaces []netns, do
 			{"-n", n.name, "link", "set", "lo", "up"},
 			{"-n", n.name, "addr", "add", n.inside + "/30", "dev", "host0"},
 			{"-n", n.name, "link", "set", "host0", "up"},
-			{"-n", n.name, "route", "replace", spaces[0].host, "dev", "host0"}, // where the control plane listens
+			{"-n", n.name, "route", "replace", spaces[0].host, "dev", "host0"}, // address of the control plane
 		} {
 			if err := run(ctx, "ip", args...); err != nil {
 				return nil, down, err
 			}
 		}
 	}
-	if err := run(ctx, "ip", "link", "add", "pod0", "netns", spaces[0].name, "type", "veth", "peer", "name", "pod0", "netns", spaces[1].name); err != nil {
+	if err := run(ctx, "ip", "link", "add", "pod0", "netns", spaces[0].name, "type", "veth",
+		"peer", "name", "pod0", "netns", spaces[1].name); err != nil {
 		return nil, down, err
 	}
 	for i, n := range spaces {
 		for _, args := range [][]string{
 			{"-n", n.name, "addr", "add", ips[i] + "/24", "dev", "pod0"},
 			{"-n", n.name, "link", "set", "pod0", "up"},
-			{"-n", n.name, "route", "add", "default", "dev", "pod0"}, // virtual IPs need a route: redirection comes after it
+			{"-n", n.name, "route", "add", "default", "dev", "pod0"}, // virtual IPs need a route: redirection follows routing
 		} {
 			if err := run(ctx, "ip", args...); err != nil {
 				return nil, down, err
@@ -132,7 +135,7 @@ func run(ctx context.Context, program string, args ...string) error {
 	return nil
 }
 
-// dial connects from inside the namespace.
+// dial connects from inside of the namespace.
 func (n netns) dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
 	err = n.do(func() error {
 		c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -141,8 +144,8 @@ func (n netns) dial(ctx context.Context, network, addr string) (c net.Conn, err 
 	return c, err
 }
 
-// do calls f on a thread inside the namespace: a socket belongs to the namespace of the thread that makes it. The thread
-// is not given back, so the runtime ends it.
+// do calls f on a thread inside of the namespace, because a socket belongs to the namespace of the thread that creates
+// it. The thread stays locked, so the runtime ends it.
 func (n netns) do(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

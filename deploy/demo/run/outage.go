@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// killControlPlane claims that the proxies do not need it for what they have.
+// killControlPlane checks that traffic continues, and proxies stay ready, without the control plane.
 func (m *mesh) killControlPlane(ctx context.Context, path string) (string, error) {
 	return m.under(ctx, path, func() (string, error) {
 		pause(ctx, time.Second/2)
@@ -27,8 +27,8 @@ func (m *mesh) killControlPlane(ctx context.Context, path string) (string, error
 	})
 }
 
-// restartControlPlane claims that nothing is sent again: what the proxies exchange with the new process is their requests,
-// which say what they hold, and no response.
+// restartControlPlane checks that a new control plane sends no responses: the proxies only send requests, which claim
+// their resources.
 func (m *mesh) restartControlPlane(ctx context.Context, path string) (string, error) {
 	before, err := m.pages(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (m *mesh) restartControlPlane(ctx context.Context, path string) (string, er
 	})
 }
 
-// bytesSince sums what passed the agents' sockets to the control plane after the pages in before; every proxy must have
-// asked.
+// bytesSince returns the bytes on the agents' sockets to the control plane since `before`. The error names a proxy that
+// has sent no request.
 func (m *mesh) bytesSince(ctx context.Context, before map[string]agentPage) (up, down, socket int, err error) {
 	now, err := m.pages(ctx)
 	for pod, page := range now {

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// proc is one program that the demo started, in a process group of its own.
+// proc is one program that the demo started, in its own process group.
 type proc struct {
 	name, log string
 	cmd       *exec.Cmd
 	done      chan struct{}
-	err       error // after done
+	err       error // valid after done
 }
 
-// children are the programs that this one starts, and ends: exactly those.
+// children are the programs that the demo started, and is allowed to end.
 type children struct {
 	logs  string
 	start chan func()
@@ -31,8 +31,8 @@ type children struct {
 	all   []*proc
 }
 
-// newChildren keeps one thread for all starts: the kernel ends the programs when their parent, which is a thread, dies, so a
-// demo that is killed leaves nothing.
+// newChildren uses one thread for all starts: the kernel ends the programs when their parent thread dies, so a demo
+// that is killed leaves no processes behind.
 func newChildren(logs string) *children {
 	h := &children{logs: logs, start: make(chan func())}
 	go func() {
@@ -44,7 +44,7 @@ func newChildren(logs string) *children {
 	return h
 }
 
-// spawn starts argv with env added to ours; its output goes to a log file.
+// spawn starts argv with env in addition to our environment; its output goes to a log file.
 func (h *children) spawn(name string, env []string, argv ...string) (*proc, error) {
 	p := &proc{name: name, log: filepath.Join(h.logs, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -71,10 +71,10 @@ func (h *children) spawn(name string, env []string, argv ...string) (*proc, erro
 	return p, nil
 }
 
-// signal reaches the whole group.
+// signal signals the whole process group.
 func (p *proc) signal(s syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, s) }
 
-// stop asks, waits, then kills.
+// stop sends SIGTERM, and SIGKILL after the grace period.
 func (p *proc) stop(grace time.Duration) {
 	select {
 	case <-p.done:
@@ -90,13 +90,13 @@ func (p *proc) stop(grace time.Duration) {
 	}
 }
 
-// kill is what a crash looks like from outside.
+// kill ends a process as a crash would.
 func (p *proc) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// stopAll ends everything, the newest first, programs of one name prefix together.
+// stopAll ends everything, the newest program first; programs with one name prefix end together.
 func (h *children) stopAll() {
 	h.mu.Lock()
 	all := slices.Clone(h.all)
@@ -112,7 +112,7 @@ func (h *children) stopAll() {
 	}
 }
 
-// dead names a program that ended by itself, if there is one; expected ends are taken off by forget.
+// dead returns an error for a program that ended by itself; forget excludes expected ends.
 func (h *children) dead() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +132,7 @@ func (h *children) forget(p *proc) {
 	h.all = slices.DeleteFunc(h.all, func(q *proc) bool { return q == p })
 }
 
-// named is the newest program of that name; nil: there is none.
+// named returns the newest program of that name; nil without one.
 func (h *children) named(name string) *proc {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func tail(path string, lines int) string {
 	return "    " + strings.Join(rows[max(0, len(rows)-lines):], "\n    ")
 }
 
-// await polls ok every few milliseconds until it holds; its error says what was missing.
+// await calls ok every few milliseconds until it returns nil, up to limit; the error contains the last one of ok.
 func (h *children) await(ctx context.Context, what string, limit time.Duration, ok func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -172,7 +172,8 @@ func (h *children) await(ctx context.Context, what string, limit time.Duration, 
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: not within %s: %w", what, limit, last)
-		case <-time.After(max(10*time.Millisecond, min(time.Since(began)/10, 100*time.Millisecond))): // what is measured is off by a tenth at most
+		// the measured time is wrong by a tenth at most
+		case <-time.After(max(10*time.Millisecond, min(time.Since(began)/10, 100*time.Millisecond))):
 		}
 	}
 }

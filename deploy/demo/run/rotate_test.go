@@ -25,8 +25,8 @@ type replica struct {
 	proc                           *proc
 }
 
-// turning is a mesh in which everything about identity changes: two workloads with redirection, an etcd, a KMS plugin and
-// two replicas behind one address.
+// turning is a mesh in which everything about identity changes: two workloads with redirection, an etcd, a KMS plugin
+// and two replicas behind one address.
 type turning struct {
 	*mesh
 	t        *testing.T
@@ -182,7 +182,7 @@ func (r *turning) load(client netns) {
 	r.t.Cleanup(r.stop)
 }
 
-// seen is what both Envoys use now, by pod.
+// seen returns the certificates and roots that both Envoys use now, by Pod.
 func (r *turning) seen(ctx context.Context) (leaves map[string]certificate, roots, revoked map[string][]string, err error) {
 	leaves, roots, revoked = map[string]certificate{}, map[string][]string{}, map[string][]string{}
 	for _, w := range r.services.workloads {
@@ -228,9 +228,10 @@ func (r *turning) renewals(n int) {
 	r.step("%d renewals at each Envoy", n)
 }
 
-// Under steady load, HTTP and TCP, on kept and on new connections, STRICT and PERMISSIVE: leaves rotate every few seconds,
-// revocation lists and roots are pushed, the signer switches to a new root, each replica of the CA is killed and comes
-// back, the provider of the key encryption key goes away and comes back. Nothing fails, and what is refused stays refused.
+// Under steady load, HTTP and TCP, on open and on new connections, STRICT and PERMISSIVE: leaves rotate every few
+// seconds, revocation lists and roots are pushed, the signer switches to a new root, each replica of the CA is killed
+// and restarted, and the provider of the key encryption key stops and returns. No request fails, and refused clients
+// stay refused.
 func TestRotationUnderLoad(t *testing.T) {
 	if err := canIntercept(); err != nil {
 		t.Skipf("real redirection needs root, ip and setpriv: %v", err)

@@ -12,11 +12,15 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
 	"navarch.io/navarch/deploy/demo/show"
+	"navarch.io/navarch/deploy/demo/site"
 	"navarch.io/navarch/store/programs"
 )
 
-// copied is the demo's YAML in a folder that the test may change.
+// copied returns a folder with a copy of the demo's YAML, which the test may change.
 func copied(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,13 +30,13 @@ func copied(t *testing.T) string {
 	return dir
 }
 
-// The steps speak of these workloads and hosts; a change of the YAML that takes one away must be seen here.
+// The steps use these workloads and hosts; this test notices a change of the YAML that removes one.
 func TestServicesOfTheDemo(t *testing.T) {
 	w, err := readServices(copied(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for app, want := range map[string]int{"web": 1, "catalog": 1, "reviews": 2, "ratings": 2} {
+	for app, want := range map[string]int{"web": 1, "catalog": 1, "reviews": 2, "ratings": 2, "istio-ingressgateway": 1} {
 		if got := w.of(app, ""); len(got) != want {
 			t.Errorf("%d Pods of %s, want %d", len(got), app, want)
 		}
@@ -42,6 +46,39 @@ func TestServicesOfTheDemo(t *testing.T) {
 	}
 	if len(w.outside) != 1 || w.outside["quotes"] == "" || w.upstreams["quotes"] != "http://quotes.example.com:8000" {
 		t.Errorf("outside %v, quotes at %s", w.outside, w.upstreams["quotes"])
+	}
+}
+
+// The gateway has no app. It serves the host and the Secret for which the demo makes a certificate, at its own address.
+func TestGatewayOfTheDemo(t *testing.T) {
+	m := &mesh{config: copied(t), dir: t.TempDir()}
+	var err error
+	if m.services, err = readServices(m.config); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range m.services.workloads {
+		if w.gateway != (w.name() == "istio-ingressgateway") {
+			t.Errorf("%s is a gateway: %v", w.pod, w.gateway)
+		}
+		if w.gateway {
+			m.gateway = w
+		}
+	}
+	if err := m.openSite(); err != nil {
+		t.Fatal(err)
+	}
+	var secret corev1.Secret
+	if err := yaml.Unmarshal(must(os.ReadFile(filepath.Join(m.config, "gateway-certificate.yaml"))), &secret); err != nil {
+		t.Fatal(err)
+	}
+	if secret.Namespace != "edge" || len(secret.Data["tls.key"]) == 0 {
+		t.Errorf("Secret %s/%s with %d bytes of a key", secret.Namespace, secret.Name, len(secret.Data["tls.key"]))
+	}
+	text := string(must(os.ReadFile("../shop/gateway.yaml")))
+	for _, want := range []string{"credentialName: " + secret.Name, "hosts: [shop/" + site.Host + "]", "bind: " + m.gateway.ip} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("gateway.yaml has no %q", want)
+		}
 	}
 }
 
@@ -94,7 +131,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// What was started is ended, with its children, and a program that dies by itself is noticed.
+// Started programs end with their child processes, and a program that ends by itself is noticed.
 func TestChildren(t *testing.T) {
 	h := newChildren(t.TempDir())
 	p, err := h.spawn("parent", nil, "sh", "-c", "sleep 600 & echo $!; wait")
@@ -133,7 +170,8 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// The kernel hands over what an app sends to a virtual address, and what comes for a pod; 127.0.0.1 stays as it is.
+// The kernel redirects an app's connections to a virtual address, and connections to a pod. Connections to 127.0.0.1
+// are not redirected.
 func TestNamespacesRedirect(t *testing.T) {
 	if err := canIntercept(); err != nil {
 		t.Skipf("real redirection needs root, ip and setpriv: %v", err)
@@ -187,7 +225,7 @@ func TestNamespacesRedirect(t *testing.T) {
 	}
 }
 
-// The summary of make test says why this one was skipped, where it was.
+// If this test was skipped, the summary of make test gives the reason.
 func TestRedirection(t *testing.T) {
 	if err := canIntercept(); err != nil {
 		t.Skipf("real redirection needs root, ip and setpriv: %v", err)

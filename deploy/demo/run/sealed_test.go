@@ -87,7 +87,7 @@ func trim(b []byte) []byte {
 	return b
 }
 
-// certificate asks a replica for one.
+// certificate requests a certificate from a replica.
 func (r *turning) certificate(ctx context.Context, address string, conf *tls.Config) error {
 	return r.as(ctx, address, conf, func(ctx context.Context, conn *grpc.ClientConn) error {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -104,7 +104,7 @@ func (r *turning) certificate(ctx context.Context, address string, conf *tls.Con
 	})
 }
 
-// signs says whether a replica gives certificates, under a serving certificate of the mesh's CA.
+// signs returns an error unless a replica issues certificates, under a serving certificate of the mesh's CA.
 func (r *turning) signs(ctx context.Context, one *replica) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(r.operate("roots")))

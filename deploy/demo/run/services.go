@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// appPort is where every app listens; its proxy hands it what comes in.
+// appPort is the port of every app; its proxy forwards inbound requests to it.
 const appPort = 9080
 
-// workload is one Pod of the YAML: an app and its proxy.
+// workload is one Pod of the YAML: an app and its proxy, or a gateway.
 type workload struct {
 	pod, namespace, ip, account string
 	labels                      map[string]string
+	gateway                     bool // a proxy of type router, without an app
 }
 
 func (w workload) name() string { return w.labels["app"] }
@@ -30,15 +31,15 @@ func (w workload) version() string {
 	return "v1"
 }
 
-// services is what the YAML says: the demo starts what stands there, whatever that is.
+// services is the content of the YAML, which decides what the demo starts.
 type services struct {
 	workloads []workload
-	upstreams map[string]string // short name to URL, for every Service and ServiceEntry
-	virtual   map[string]string // full name of a Service to its ClusterIP
-	outside   map[string]string // short name of a ServiceEntry to its endpoint, ip:port, which is an app without a proxy
+	upstreams map[string]string // URL by short name, for every Service and ServiceEntry
+	virtual   map[string]string // ClusterIP by full name of a Service
+	outside   map[string]string // endpoint (ip:port) by short name of a ServiceEntry; the endpoint is an app without a proxy
 }
 
-// document is the little that the demo reads of an object.
+// document has the fields of an object that the demo uses.
 type document struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -49,8 +50,12 @@ type document struct {
 	Spec struct {
 		ServiceAccountName string `json:"serviceAccountName"`
 		ClusterIP          string `json:"clusterIP"`
-		Hosts              []string
-		Ports              []struct {
+		Type               string `json:"type"`
+		Containers         []struct {
+			Args []string `json:"args"`
+		} `json:"containers"`
+		Hosts []string
+		Ports []struct {
 			Port   int
 			Number int
 		}
@@ -69,7 +74,7 @@ type document struct {
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*$`)
 
-// readServices reads all YAML below dir.
+// readServices reads all YAML files below dir.
 func readServices(dir string) (*services, error) {
 	w := &services{upstreams: map[string]string{}, virtual: map[string]string{}, outside: map[string]string{}}
 	err := eachDocument(dir, w.add)
@@ -106,9 +111,10 @@ func (w *services) add(d document) {
 		if account == "" {
 			account = "default"
 		}
-		w.workloads = append(w.workloads, workload{d.Metadata.Name, d.Metadata.Namespace, d.Status.PodIP, account, d.Metadata.Labels})
+		gateway := len(d.Spec.Containers) > 0 && slices.Contains(d.Spec.Containers[0].Args, "router")
+		w.workloads = append(w.workloads, workload{d.Metadata.Name, d.Metadata.Namespace, d.Status.PodIP, account, d.Metadata.Labels, gateway})
 	case "Service":
-		if len(d.Spec.Ports) > 0 {
+		if len(d.Spec.Ports) > 0 && d.Spec.Type != "LoadBalancer" { // that is for callers from outside
 			host := fmt.Sprintf("%s.%s.svc.cluster.local", d.Metadata.Name, d.Metadata.Namespace)
 			w.upstreams[d.Metadata.Name] = fmt.Sprintf("http://%s:%d", host, d.Spec.Ports[0].Port)
 			w.virtual[host] = d.Spec.ClusterIP
@@ -129,7 +135,7 @@ func (w *services) add(d document) {
 	}
 }
 
-// of finds the one workload of an app, and version where that is not empty.
+// of returns the workloads of an app, and of a version unless that is empty.
 func (w *services) of(app, version string) []workload {
 	var out []workload
 	for _, one := range w.workloads {
@@ -140,7 +146,7 @@ func (w *services) of(app, version string) []workload {
 	return out
 }
 
-// sliceOf names the EndpointSlice below dir that holds ip.
+// sliceOf returns the name of the EndpointSlice below dir that contains ip.
 func sliceOf(dir, ip string) (string, error) {
 	name := ""
 	err := eachDocument(dir, func(d document) {
@@ -158,7 +164,7 @@ func sliceOf(dir, ip string) (string, error) {
 
 var errNoObject = errors.New("no such object")
 
-// editObject changes one object of the YAML below dir, the way an editor does: the whole file is replaced at once.
+// editObject changes one object of the YAML below dir, and replaces its file atomically, as editors do.
 func editObject(dir, kind, name string, change func(obj map[string]any) error) error {
 	found := errNoObject
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -199,14 +205,14 @@ func editObject(dir, kind, name string, change func(obj map[string]any) error) e
 }
 
 func replaceFile(path string, b []byte) error {
-	tmp := path + ".new" // not .yaml: nobody reads it
+	tmp := path + ".new" // no suffix .yaml, so it is not read
 	if err := os.WriteFile(tmp, b, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(tmp, path)
 }
 
-// copyYAML copies the YAML directly in from to the folder to.
+// copyYAML copies the YAML files of one folder, without subfolders, to another.
 func copyYAML(from, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err

@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"navarch.io/navarch/deploy/demo/show"
+	"navarch.io/navarch/deploy/demo/site"
 )
 
 const (
 	sampleSize = 2000
 	steadyRate = 200
-	settle     = 1500 * time.Millisecond // how long nothing must happen, where the claim is that nothing happens
-	liveLimit  = 15 * time.Second        // for an edit to arrive
+	settle     = 1500 * time.Millisecond // duration in which nothing may happen
+	liveLimit  = 15 * time.Second        // time limit for the effect of an edit
 )
 
-// demo is `make demo`.
+// demo runs `make demo`.
 func demo(ctx context.Context, root, built string) (rows []show.Row, err error) {
 	m, err := newMesh(root, "deploy/demo/shop", built)
 	if err != nil {
@@ -39,16 +40,18 @@ func demo(ctx context.Context, root, built string) (rows []show.Row, err error) 
 	for _, w := range m.services.workloads {
 		m.places[w.pod] = m.loopback(w)
 	}
-	front := m.services.of("web", "")
-	if len(front) != 1 {
-		return nil, fmt.Errorf("%d Pods with app=web in deploy/demo/shop, want 1", len(front))
+	for app, to := range map[string]*workload{"web": &m.front, "istio-ingressgateway": &m.gateway} {
+		pods := m.services.of(app, "")
+		if len(pods) != 1 {
+			return nil, fmt.Errorf("%d Pods with app=%s in deploy/demo/shop, want 1", len(pods), app)
+		}
+		*to = pods[0]
 	}
-	m.front = front[0]
-	m.web = newCaller("http://"+m.front.ip+":8080", "web."+m.front.namespace, nil)
-	if err := m.choosePorts(); err != nil {
+	if err := errors.Join(m.openSite(), m.choosePorts()); err != nil {
 		return nil, err
 	}
-	fmt.Printf("%d workloads, each with its own Envoy; control plane on %s; logs in %s/logs\n\n", len(m.services.workloads), m.grpc, m.dir)
+	fmt.Printf("a gateway and %d workloads, each with its own Envoy; control plane on %s; logs in %s/logs\n\n",
+		len(m.services.workloads)-1, m.grpc, m.dir)
 	rows = m.play(ctx, m.steps())
 	m.finish(ctx, rows, m.hints())
 	return rows, nil
@@ -57,22 +60,27 @@ func demo(ctx context.Context, root, built string) (rows []show.Row, err error) 
 func (m *mesh) steps() []step {
 	return []step{
 		{"start", "control plane ready, every Envoy LIVE", m.start},
-		{"a call through three proxies", "web -> catalog answers 200", m.oneCall("catalog/", "catalog")},
+		{"HTTPS from outside", "gateway -> web, by mTLS; HTTP is redirected", m.fromOutside},
+		{"a call through three proxies", "gateway -> web -> catalog answers 200", m.oneCall("catalog/", "catalog")},
 		{"a certificate for each workload", "its service account's, from the CA", m.identities},
 		{"STRICT: plain text is refused", "catalog's proxy closes the connection", m.plainText("catalog", "/")},
 		{"a policy by identity", "catalog answers web, and reviews gets 403", m.forbidden},
 		{"split of reviews", split(90, 10), func(ctx context.Context) (string, error) { return m.measureSplit(ctx, 0.10) }},
 		{"edit to 50/50, live", "arrives while traffic flows, 0 failed", m.editSplit},
 		{"split after the edit", split(50, 50), func(ctx context.Context) (string, error) { return m.measureSplit(ctx, 0.50) }},
+		{"another certificate for the host", "presented while traffic flows, 0 failed", m.renewSite},
 		{"header route", "x-user: tester gets v2 only", m.headerRoute},
 		{"retry hides a failing backend", "0 failed, retries counted", m.retry},
 		{"timeout", "504 long before the backend answers", m.timeout},
 		{"an endpoint goes away", "0 failed, none served by it", m.endpointGone},
 		{"ServiceEntry", "a host outside the mesh answers 200", m.oneCall("quotes/", "quotes")},
-		{"control plane killed", "traffic goes on, 0 failed", func(ctx context.Context) (string, error) { return m.killControlPlane(ctx, "reviews/") }},
-		{"control plane restarted", "0 response bytes, requests only", func(ctx context.Context) (string, error) { return m.restartControlPlane(ctx, "reviews/") }},
+		{"control plane killed", "traffic goes on, 0 failed",
+			func(ctx context.Context) (string, error) { return m.killControlPlane(ctx, "reviews/") }},
+		{"control plane restarted", "0 response bytes, requests only",
+			func(ctx context.Context) (string, error) { return m.restartControlPlane(ctx, "reviews/") }},
 		{"edit after the restart", "arrives, as many responses as the first edit, 0 failed", m.editBack},
-		{"rotation of the root", "every leaf by the next epoch, 0 failed", func(ctx context.Context) (string, error) { return m.rotate(ctx, "reviews/") }},
+		{"rotation of the root", "every leaf by the next epoch, 0 failed",
+			func(ctx context.Context) (string, error) { return m.rotate(ctx, "reviews/") }},
 		{"revocation of reviews", "refused within seconds, others served; restored", m.revoke},
 	}
 }
@@ -81,7 +89,7 @@ func split(a, b int) string {
 	return fmt.Sprintf("v1 %d %%, v2 %d %% (+-%.1f of %d)", a, b, 100*tolerance(float64(b)/100, sampleSize), sampleSize)
 }
 
-// tolerance is four standard deviations of a share p over n requests: a right split fails once in 16,000 runs.
+// tolerance returns four standard deviations of a share p over n requests: a correct split fails once in 16,000 runs.
 func tolerance(p float64, n int) float64 { return 4 * math.Sqrt(p*(1-p)/float64(n)) }
 
 func (m *mesh) start(ctx context.Context) (string, error) {
@@ -93,7 +101,8 @@ func (m *mesh) start(ctx context.Context) (string, error) {
 	if err := m.startWorkloads(ctx); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("control plane %d ms, all %d Envoys LIVE after %d ms", took.Milliseconds(), len(m.services.workloads), time.Since(began).Milliseconds()), nil
+	return fmt.Sprintf("control plane %d ms, all %d Envoys LIVE after %d ms",
+		took.Milliseconds(), len(m.services.workloads), time.Since(began).Milliseconds()), nil
 }
 
 func (m *mesh) oneCall(path, name string) func(context.Context) (string, error) {
@@ -119,13 +128,13 @@ func (m *mesh) measureSplit(ctx context.Context, want float64) (string, error) {
 	return measured, nil
 }
 
-// under runs f while steady traffic flows to path, and judges the traffic: nothing may fail. Envoy's own retries are
-// counted, so that they cannot hide a failure.
+// under runs f during steady traffic to path, and checks that no request fails. Envoy's retries are counted, because
+// they could hide a failure.
 func (m *mesh) under(ctx context.Context, path string, f func() (string, error)) (string, error) {
 	return m.underOf(ctx, path, m.services.workloads, f)
 }
 
-// underOf counts the retries of some Envoys alone: those of others may have reasons of their own.
+// underOf counts the retries of some Envoys only: retries elsewhere may have other causes.
 func (m *mesh) underOf(ctx context.Context, path string, counted []workload, f func() (string, error)) (string, error) {
 	before, err := m.retries(ctx, counted...)
 	if err != nil {
@@ -165,8 +174,8 @@ func (m *mesh) editSplit(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s; %d responses in all", measured, m.perEdit), err
 }
 
-// editBack edits again. With the restart and the new leader's full comparison in between, the proxies must have been sent
-// no more than by the first edit.
+// editBack edits again, after a restart and the new leader's complete comparison. The proxies must receive no more
+// responses than after the first edit.
 func (m *mesh) editBack(ctx context.Context) (string, error) {
 	measured, err := m.edit(ctx, 90, 10)
 	if err != nil {
@@ -188,11 +197,13 @@ func (m *mesh) responsesSince(ctx context.Context, before map[string]agentPage) 
 	return n, err
 }
 
-// edit changes the weights in the YAML under traffic, and waits until web's proxy was sent something and acknowledged it.
+// edit changes the weights in the YAML during traffic, and waits until web's proxy has received and acknowledged a
+// response.
 func (m *mesh) edit(ctx context.Context, v1, v2 float64) (string, error) {
 	return m.under(ctx, "reviews/", func() (string, error) {
 		pause(ctx, time.Second/2)
-		if err := editObject(m.config, "VirtualService", "reviews", func(obj map[string]any) error { return setWeights(obj, v1, v2) }); err != nil {
+		if err := editObject(m.config, "VirtualService",
+			"reviews", func(obj map[string]any) error { return setWeights(obj, v1, v2) }); err != nil {
 			return "", err
 		}
 		wrote := time.Now()
@@ -214,7 +225,7 @@ func (m *mesh) edit(ctx context.Context, v1, v2 float64) (string, error) {
 	})
 }
 
-// setWeights sets the weights of every route that has two destinations.
+// setWeights sets the weights of every route with two destinations.
 func setWeights(obj map[string]any, weights ...float64) error {
 	spec, _ := obj["spec"].(map[string]any)
 	routes, _ := spec["http"].([]any)
@@ -249,7 +260,7 @@ func (m *mesh) headerRoute(ctx context.Context) (string, error) {
 	return measured, nil
 }
 
-// retry makes one of the two ratings fail always; half of the requests meet it first.
+// retry makes one of the two ratings fail always; half of the requests reach it first.
 func (m *mesh) retry(ctx context.Context) (string, error) {
 	bad := m.services.of("ratings", "")
 	if len(bad) < 2 {
@@ -295,7 +306,7 @@ func (m *mesh) timeout(ctx context.Context) (string, error) {
 	return measured, nil
 }
 
-// endpointGone takes one ratings address out of the EndpointSlice while traffic flows, as its Pod's end would.
+// endpointGone removes one address of ratings from the EndpointSlice during traffic, as the end of its Pod would.
 func (m *mesh) endpointGone(ctx context.Context) (string, error) {
 	gone := m.services.of("ratings", "")[0]
 	measured, err := m.under(ctx, "ratings/", func() (string, error) {
@@ -335,13 +346,16 @@ func (m *mesh) endpointGone(ctx context.Context) (string, error) {
 
 func (m *mesh) hints() []string {
 	web, ctl := "http://"+m.front.ip, m.bin("navarchctl")
+	curl := fmt.Sprintf("curl -s --cacert %s --connect-to ::%s:8443", m.siteRoot(), m.gateway.ip)
 	return []string{
-		fmt.Sprintf("curl -s -H 'Host: web.%s' %s:8080/call/reviews/", m.front.namespace, web),
-		fmt.Sprintf("curl -s -H 'Host: web.%s' -H 'x-user: tester' %s:8080/call/reviews/", m.front.namespace, web),
+		fmt.Sprintf("%s https://%s/call/reviews/", curl, site.Host),
+		fmt.Sprintf("%s -H 'x-user: tester' https://%s/call/reviews/", curl, site.Host),
 		fmt.Sprintf("$EDITOR %s/*.yaml     (read again when you save)", m.config),
 		fmt.Sprintf("%s proxy-status --server %s", ctl, m.http),
+		fmt.Sprintf("%s proxy-config listeners --server %s %s.%s", ctl, m.http, m.gateway.pod, m.gateway.namespace),
 		fmt.Sprintf("%s proxy-config route --server %s %s.%s", ctl, m.http, m.front.pod, m.front.namespace),
-		fmt.Sprintf("%s explain --server %s --proxy %s.%s 'outbound|%d|v2|reviews.backend.svc.cluster.local'", ctl, m.http, m.front.pod, m.front.namespace, egressPort),
+		fmt.Sprintf("%s explain --server %s --proxy %s.%s 'outbound|%d|v2|reviews.backend.svc.cluster.local'",
+			ctl, m.http, m.front.pod, m.front.namespace, egressPort),
 		fmt.Sprintf("curl -s http://%s/debug/syncz; curl -s %s:15004/debug", m.http, web),
 	}
 }
@@ -355,7 +369,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// editSlices takes an address out of the EndpointSlice that has it.
+// editSlices removes an address from its EndpointSlice.
 func (m *mesh) editSlices(ip string) error {
 	name, err := sliceOf(m.config, ip)
 	if err != nil {
@@ -376,5 +390,5 @@ func (m *mesh) editSlices(ip string) error {
 	})
 }
 
-// hasAddress reads the host of an app's answer, "name/ip:port".
+// hasAddress reports whether the host of an app's answer, "name/ip:port", has an IP address.
 func hasAddress(host, ip string) bool { return strings.Contains(host, "/"+ip+":") }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// reply is what a call through the proxies came to: web's answer about its upstream's.
+// reply is the result of a call through the proxies: web's answer about its upstream's.
 type reply struct {
-	status        int // of the upstream, as web's Envoy gave it; 0: none
+	status        int // of the upstream, as web's Envoy returned it; 0: no response
 	name, version string
 	host          string
 	took          time.Duration
@@ -40,7 +40,7 @@ func newCaller(base, host string, dial func(context.Context, string, string) (ne
 	}}
 }
 
-// call asks web to call path ("reviews/x") with the given headers ("k: v").
+// call makes web call path ("reviews/x") with the given headers ("k: v").
 func (c *caller) call(ctx context.Context, path string, headers ...string) (r reply) {
 	began := time.Now()
 	defer func() { r.took = time.Since(began) }()
@@ -80,7 +80,7 @@ func (c *caller) call(ctx context.Context, path string, headers ...string) (r re
 		return r
 	}
 	var body struct{ Name, Version, Host string }
-	json.Unmarshal(out.Body, &body) // an error page is no JSON
+	json.Unmarshal(out.Body, &body) // an error page is not JSON
 	r.name, r.version, r.host = body.Name, body.Version, body.Host
 	return r
 }
@@ -118,14 +118,14 @@ func (t *tally) add(r reply) {
 	t.hosts[r.host]++
 }
 
-// total is how many requests there were until now.
+// total returns the number of requests so far.
 func (t *tally) total() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.requests
 }
 
-// share is the part of successful replies that came from version.
+// share returns the share of successful replies that came from version.
 func (t *tally) share(version string) float64 {
 	sum := 0
 	for _, n := range t.versions {
@@ -142,14 +142,14 @@ func (t *tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// rate is requests a second.
+// rate returns the requests per second.
 func (t *tally) rate() float64 {
 	return float64(t.requests) / max(t.ended.Sub(t.began).Seconds(), 0.001)
 }
 
 const callers = 8
 
-// sample sends n requests from a few callers as fast as they are answered.
+// sample sends n requests from a few callers as fast as responses arrive.
 func (c *caller) sample(ctx context.Context, n int, path string, headers ...string) *tally {
 	t := newTally()
 	var wg sync.WaitGroup
@@ -165,8 +165,8 @@ func (c *caller) sample(ctx context.Context, n int, path string, headers ...stri
 	return t
 }
 
-// steady sends rate requests a second until the returned function is called, which gives the tally: on a busy machine it goes
-// on until there are half of a second's at least. Requests under way are waited for, so that each is counted.
+// steady sends `rate` requests per second until the returned function is called, which returns the tally. On a busy
+// machine it continues until at least half a second's requests are sent. Requests under way are completed and counted.
 func (c *caller) steady(ctx context.Context, rate int, path string) func() *tally {
 	t := newTally()
 	quit := make(chan struct{})

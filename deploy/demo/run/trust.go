@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	rotateLimit = 40 * time.Second // every agent says that it has the root, and then renews at half of leafTTL
+	rotateLimit = 40 * time.Second // every agent reports that it has the root, and then renews at half of leafTTL
 	renewLimit  = 2 * leafTTL
 )
 
@@ -20,8 +20,8 @@ func (m *mesh) operate(ctx context.Context, args ...string) (string, error) {
 	return m.ctl(ctx, append(append([]string{"ca"}, args...), "--data-dir", m.data())...)
 }
 
-// rotate begins the change of the mesh's root while traffic flows to path, and waits until the certificate of every
-// workload is by the next epoch. No handshake may have failed on the way.
+// rotate begins the rotation of the mesh's root during traffic to path, and waits until every workload has a
+// certificate of the next epoch. No handshake may fail meanwhile.
 func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 	was, err := m.leaf(ctx, m.front)
 	if err != nil {
@@ -53,7 +53,7 @@ func (m *mesh) rotate(ctx context.Context, path string) (string, error) {
 	return measured, err
 }
 
-// turned waits until no leaf is of the epoch any more. It counts the Envoys that had two roots before that.
+// turned waits until no leaf is of the epoch. It returns the number of Envoys that trusted two roots before.
 func (m *mesh) turned(ctx context.Context, epoch string) (two int, err error) {
 	both, done := map[string]bool{}, map[string]bool{}
 	err = m.children.await(ctx, "leaves of the next epoch", rotateLimit, func(ctx context.Context) error {
@@ -92,13 +92,13 @@ func count(all map[string]bool) (n int) {
 	return n
 }
 
-// Counters of Envoy: certificates that it refused, requests that it denied.
+// Envoy's counters of refused certificates and denied requests.
 const (
 	refusedCertificates = `\.ssl\.fail_verify_(error|san|cert_hash)$`
 	deniedRequests      = `\.rbac\.denied$`
 )
 
-// count is the sum of a counter over all Envoys.
+// count returns the sum of a counter over all Envoys.
 func (m *mesh) count(ctx context.Context, counter string) (sum int, err error) {
 	for _, w := range m.services.workloads {
 		n, err := m.stat(ctx, w, counter)
@@ -110,7 +110,7 @@ func (m *mesh) count(ctx context.Context, counter string) (sum int, err error) {
 	return sum, nil
 }
 
-// revoke takes the identity of reviews away while web's calls to the same backend go on, and gives it back.
+// revoke revokes the identity of reviews while web calls the same backend, and restores it.
 func (m *mesh) revoke(ctx context.Context) (string, error) {
 	w := m.services.of("reviews", "v1")[0]
 	id := fmt.Sprintf("spiffe://cluster.local/ns/%s/sa/%s", w.namespace, w.account)
@@ -121,7 +121,7 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 	}
 	restored := false
 	defer func() {
-		if !restored { // what comes next should not suffer
+		if !restored { // later steps must not be affected
 			m.operate(context.WithoutCancel(ctx), "restore", "--identity", id)
 		}
 	}()
@@ -138,7 +138,7 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 			return "", err
 		}
 		took := time.Since(began)
-		for range 20 { // and it stays so
+		for range 20 { // the refusal is stable
 			if err := refused(caller)(ctx); err != nil {
 				return "", err
 			}
@@ -164,11 +164,12 @@ func (m *mesh) revoke(ctx context.Context) (string, error) {
 			}
 			return nil
 		})
-		return fmt.Sprintf("refused after %d ms; restored, its next certificate is good after %.1f s; web's meanwhile", took.Milliseconds(), time.Since(given).Seconds()), err
+		return fmt.Sprintf("refused after %d ms; restored, its next certificate is good after %.1f s; web's meanwhile",
+			took.Milliseconds(), time.Since(given).Seconds()), err
 	})
 }
 
-// refused wants that ratings' proxy denies what the caller's sends.
+// refused returns a check that ratings' proxy denies the caller's requests.
 func refused(c *caller) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if r := c.call(ctx, "ratings/"); r.err != nil || r.status != http.StatusForbidden {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// pushList revokes a certificate of nobody: the new list comes to both Envoys.
+// pushList revokes an unused certificate: the new list reaches both Envoys.
 func (r *turning) pushList() {
 	r.t.Helper()
 	r.operate("revoke", "--serial", "c0ffee")
@@ -29,8 +29,8 @@ func (r *turning) pushList() {
 	r.step("both Envoys have a new revocation list")
 }
 
-// withoutKMS takes the provider away. Who is unsealed signs on; a replica that starts meanwhile serves xDS, and says to
-// those who want a certificate why it gives none.
+// withoutKMS stops the provider. An unsealed replica continues to sign. A replica that starts meanwhile serves xDS, and
+// answers requests for certificates with the reason of the refusal.
 func (r *turning) withoutKMS(restarted *replica) {
 	r.t.Helper()
 	r.kms.Stop()
@@ -56,8 +56,8 @@ func (r *turning) withoutKMS(restarted *replica) {
 	r.step("the KMS plugin is back")
 }
 
-// laggard begins a rotation while the server's agent hangs, and so its Envoy trusts the old root alone: nobody is given a
-// leaf of the new one before it has caught up, and an operator can see for whom that waits.
+// laggard begins a rotation while the server's agent hangs, so that its Envoy trusts the old root only. No leaf of the
+// new root is issued before it has caught up, and an operator can see the holder that the rotation waits for.
 func (r *turning) laggard() {
 	r.t.Helper()
 	client, server := r.services.workloads[0], r.services.workloads[1]
@@ -138,7 +138,8 @@ func (r *turning) rotation() {
 	r.step("both Envoys use leaves of the new root, the old one is retiring")
 }
 
-// treasurer shows that the refused TCP connections were refused for the principal alone: named in the policy, it passes.
+// treasurer shows that the refused TCP connections were refused for the principal alone: named in the policy, it
+// passes.
 func (r *turning) treasurer() {
 	r.t.Helper()
 	vault := r.flows[len(r.flows)-1]

@@ -1,6 +1,7 @@
-// Package show plays the steps of a demo, one after the other, and prints what each one shows, what was expected and what was measured.
+// Package show runs the steps of a demo in order, and prints for each one what it demonstrates, the expected and the
+// measured result.
 //
-// Owns: what it prints.  Reads: nothing.  Never: what is shown; that is the steps'.
+// Owns: its output. Reads: nothing. Never: knows the content of a step.
 package show
 
 import (
@@ -11,22 +12,22 @@ import (
 	"time"
 )
 
-// Step is one thing to show.
+// Step is one demonstration.
 type Step struct {
 	Name, Expect string
-	// Run shows it, and says what was measured, also with an error: then it does not hold.
+	// Run runs the step and returns the measured result. An error means that the step did not pass.
 	Run func(context.Context) (measured string, err error)
 }
 
-// Row is what became of a step.
+// Row is the result of a step.
 type Row struct {
 	Step
 	Measured string
-	Err      error // why it does not hold
+	Err      error // why the step did not pass
 	Took     time.Duration
 }
 
-// Failed says whether a step did not hold.
+// Failed reports whether a step did not pass.
 func Failed(rows []Row) bool {
 	for _, r := range rows {
 		if r.Err != nil {
@@ -36,8 +37,8 @@ func Failed(rows []Row) bool {
 	return false
 }
 
-// Play runs the steps in order, and prints a line or two of each. A step that fails does not stop the rest; what dead reports (a program
-// that ended by itself) does, and so does the end of the context.
+// Play runs the steps in order, and prints one or two lines about each. A failed step does not stop the others. An
+// error of dead (a program that ended by itself) does, and so does the end of ctx.
 func Play(ctx context.Context, out io.Writer, steps []Step, dead func() error) []Row {
 	var rows []Row
 	for i, s := range steps {
@@ -62,7 +63,7 @@ func Play(ctx context.Context, out io.Writer, steps []Step, dead func() error) [
 	return rows
 }
 
-// Summary prints the table at the end; long cells go on in the next line.
+// Summary prints the final table; long cells continue on the next line.
 func Summary(out io.Writer, rows []Row) {
 	table := [][3]string{{"step", "expected", "measured"}}
 	outcomes := []string{""}
@@ -105,7 +106,7 @@ func Summary(out io.Writer, rows []Row) {
 	fmt.Fprintf(out, "%d of %d steps held\n", ok, len(rows))
 }
 
-// wrap breaks text between words into lines of at most width, where the words allow it.
+// wrap breaks text between words into lines of at most width, where possible.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A step that fails does not stop the rest and counts as failed; a program that ended does.
+// A step that fails counts as failed and does not stop the others. A program that has ended does.
 func TestPlay(t *testing.T) {
 	played := ""
 	step := func(name string, err error) Step {

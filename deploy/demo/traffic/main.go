@@ -1,7 +1,8 @@
-// Command traffic is both ends of the traffic of `make demo-kube`: `serve` answers HTTP/1.1, HTTP/2, gRPC and lines over TCP, and ends
-// without failing anybody; `send` sends to such servers all the time, and counts what fails; `report` prints what it counted.
+// Command traffic is both ends of the traffic of `make demo-kube`. `serve` answers HTTP/1.1, HTTP/2, gRPC and lines
+// over TCP, and ends without failing a request. `send` sends to such servers continuously and counts failures. `report`
+// prints the counts.
 //
-// Owns: its ports.  Reads: flags, the admin port of the Envoy of its Pod.  Never: sends a request a second time; knows the mesh.
+// Owns: its ports. Reads: flags, the admin port of its Pod's Envoy. Never: retries a request; depends on the mesh.
 package main
 
 import (
@@ -61,10 +62,10 @@ func main() {
 	}
 }
 
-// reportAddr is of the Pod's loopback: kubectl exec reads it.
+// reportAddr is on the Pod's loopback: kubectl exec reads it.
 const reportAddr = "127.0.0.1:9999"
 
-// printReport prints the report of the sender of this Pod.
+// printReport prints the report of this Pod's sender.
 func printReport() error {
 	client := http.Client{Timeout: 10 * time.Second}
 	answer, err := client.Get("http://" + reportAddr + "/")

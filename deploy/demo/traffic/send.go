@@ -19,10 +19,10 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 )
 
-// timeout is how long an answer may take.
+// timeout is the time limit of an answer.
 const timeout = 10 * time.Second
 
-// target is a workload, and the host at which it is called.
+// target is a workload, and the host for calling it.
 type target struct{ workload, host string }
 
 type targets []target
@@ -42,18 +42,18 @@ func (t *targets) Set(s string) error {
 type client struct {
 	targets targets
 	rate    float64
-	envoy   string // its admin address, for the count of its retries
+	envoy   string // admin address of Envoy, for the number of its retries
 	tally   tally
 }
 
-// caller sends one request or message, and waits for its answer; what it keeps open stays open for the next. version is the server's, where
-// the protocol tells.
+// caller sends one request or message, and waits for its answer. It keeps its connection or stream open for the next
+// call. version is the server's, if the protocol transmits it.
 type caller interface {
 	call(ctx context.Context) (version, peer string, err error)
 	close()
 }
 
-// senders are how many callers there are of each protocol for each target; each sends the same share of the rate.
+// senders is the number of callers for each protocol and target; they share the rate equally.
 const senders = 2
 
 // run sends until the context ends.
@@ -63,7 +63,7 @@ func (c *client) run(ctx context.Context, addr string) error {
 		return err
 	}
 	page := &http.Server{Handler: http.HandlerFunc(c.report), ReadHeaderTimeout: timeout}
-	go func() { _ = page.Serve(l) }() // until the process ends
+	go func() { _ = page.Serve(l) }() // runs until the process ends
 	defer page.Close()
 	var all sync.WaitGroup
 	for _, t := range c.targets {
@@ -79,7 +79,7 @@ func (c *client) run(ctx context.Context, addr string) error {
 	return nil
 }
 
-// send calls once in an interval, again and again. What fails is counted and not repeated: the next call is the next one.
+// send makes one call per interval. A failure is counted and not retried.
 func (c *client) send(ctx context.Context, workload, protocol string, with caller, every time.Duration) {
 	defer with.close()
 	tick := time.NewTicker(every)
@@ -97,7 +97,7 @@ func (c *client) send(ctx context.Context, workload, protocol string, with calle
 	}
 }
 
-// callers makes one of each protocol.
+// callers returns a caller of each protocol.
 var callers = map[string]func(host string) caller{
 	"http/1.1":    func(host string) caller { return newHTTP(net.JoinHostPort(host, httpPort), false) },
 	"http/2":      func(host string) caller { return newHTTP(net.JoinHostPort(host, http2Port), true) },
@@ -119,7 +119,7 @@ func newHTTP(address string, two bool) *overHTTP {
 	return &overHTTP{"http://" + address + "/", http.Client{Transport: &http.Transport{Protocols: &protocols}}}
 }
 
-// once is a body that cannot be read again, so that net/http sends no request a second time by itself.
+// once is a body that cannot be read again, so that net/http does not retry a request by itself.
 type once struct{ io.Reader }
 
 func (h *overHTTP) call(ctx context.Context) (version, peer string, err error) {
@@ -149,7 +149,7 @@ func (h *overHTTP) call(ctx context.Context) (version, peer string, err error) {
 
 func (h *overHTTP) close() { h.client.CloseIdleConnections() }
 
-// rpc is a connection of gRPC. It is made once: grpc-go dials again by itself.
+// rpc is a gRPC connection. It is created once: grpc-go reconnects by itself.
 type rpc struct {
 	address string
 	conn    *grpc.ClientConn
@@ -172,7 +172,7 @@ func (r *rpc) close() {
 	}
 }
 
-// unary calls once a message.
+// unary sends each message as a call.
 type unary struct{ rpc }
 
 func (u *unary) call(ctx context.Context) (version, peer string, err error) {
@@ -187,7 +187,7 @@ func (u *unary) call(ctx context.Context) (version, peer string, err error) {
 	return "", "", err
 }
 
-// stream sends messages on one stream, until the server asks it to end.
+// stream sends messages on one stream, until the server requests its end.
 type stream struct {
 	rpc
 	open   grpc.BidiStreamingClient[testgrpc.StreamingOutputCallRequest, testgrpc.StreamingOutputCallResponse]
@@ -200,7 +200,7 @@ func (s *stream) call(ctx context.Context) (version, peer string, err error) {
 		if err != nil {
 			return "", "", err
 		}
-		of, cancel := context.WithCancel(context.Background()) // it outlives the call
+		of, cancel := context.WithCancel(context.Background()) // the connection outlives the call
 		late := context.AfterFunc(ctx, cancel)
 		s.open, err = client.FullDuplexCall(of, grpc.WaitForReady(true))
 		late()
@@ -228,7 +228,7 @@ func (s *stream) call(ctx context.Context) (version, peer string, err error) {
 	return "", "", err
 }
 
-// exchange sends a message and waits for its answer; ends: the server has asked to end the stream.
+// exchange sends a message and waits for its answer; ends reports that the server has requested the end of the stream.
 func (s *stream) exchange() (ends bool, err error) {
 	if err := s.open.Send(&testgrpc.StreamingOutputCallRequest{Payload: &testgrpc.Payload{Body: []byte("hello")}}); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -242,7 +242,8 @@ func (s *stream) exchange() (ends bool, err error) {
 	})
 }
 
-// answered reads until the answer to hello comes; ends: before it the server has asked to end what carries it.
+// answered reads until the answer to hello arrives; ends reports that the server has requested the end of the carrier
+// before that.
 func answered(carrier string, next func() (string, error)) (ends bool, err error) {
 	for {
 		switch body, err := next(); {
@@ -265,7 +266,7 @@ func (s *stream) close() {
 	s.rpc.close()
 }
 
-// lines sends lines on one connection, until the server asks it to end.
+// lines sends lines on one connection, until the server requests its end.
 type lines struct {
 	address string
 	conn    net.Conn

@@ -20,16 +20,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ending is how long a server that was told to end goes on to answer whom it serves.
+// ending is the longest time in which a server that is ending still answers its clients.
 const ending = 20 * time.Second
 
-// bye is the line by which a server says over TCP that it is about to end: it answers until the client closes.
+// bye is the line by which a server announces its end over TCP: it answers until the client closes the connection.
 const bye = "bye"
 
-// answer is what HTTP requests are answered.
+// answer is the body of answers to HTTP requests.
 type answer struct {
 	Name, Version, Host string
-	Caller              string // X-Forwarded-Client-Cert, by which the proxy names who calls
+	Caller              string // X-Forwarded-Client-Cert, the proxy's statement about the caller
 }
 
 // server answers on one port for each protocol.
@@ -39,7 +39,7 @@ type server struct {
 	stopping            <-chan struct{}
 }
 
-// run serves until the context ends, and then until everybody has what is under way, for 20 s at most.
+// run serves until the context ends, and then completes everything under way, for 20 s at most.
 func (s *server) run(ctx context.Context) error {
 	s.stopping = ctx.Done()
 	listeners := map[string]net.Listener{}
@@ -77,7 +77,7 @@ func (s *server) serve(ctx context.Context, listeners map[string]net.Listener) e
 	defer cancel()
 	defer context.AfterFunc(limit, rpc.Stop)()
 	var ends sync.WaitGroup
-	ends.Go(func() { _ = one.Shutdown(limit) }) // what is left at the limit ends with the process
+	ends.Go(func() { _ = one.Shutdown(limit) }) // the rest ends with the process
 	ends.Go(func() { _ = two.Shutdown(limit) })
 	ends.Go(rpc.GracefulStop)
 	ends.Go(func() { _ = listeners[tcpPort].Close(); lines.Wait() })
@@ -86,6 +86,7 @@ func (s *server) serve(ctx context.Context, listeners map[string]net.Listener) e
 	return nil
 }
 
+// ServeHTTP answers with an `answer` as JSON.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -98,16 +99,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text) // the client has gone
+	_, _ = w.Write(text) // fails if the client is gone
 }
 
-// UnaryCall answers with the payload of the request.
+// UnaryCall answers with the payload of the request. The error is nil.
 func (s *server) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 	return &testgrpc.SimpleResponse{Payload: r.GetPayload()}, nil
 }
 
-// FullDuplexCall answers each message with its payload, until the client ends the stream; a server that is to end asks for that.
-func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[testgrpc.StreamingOutputCallRequest, testgrpc.StreamingOutputCallResponse]) error {
+// FullDuplexCall answers each message with its payload, until the client ends the stream. A server that is ending
+// requests that. The error is that of the stream.
+func (s *server) FullDuplexCall(
+	stream grpc.BidiStreamingServer[testgrpc.StreamingOutputCallRequest, testgrpc.StreamingOutputCallResponse],
+) error {
 	type received struct {
 		request *testgrpc.StreamingOutputCallRequest
 		err     error
@@ -140,7 +144,7 @@ func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[testgrpc.Streami
 				return err
 			}
 		case <-stopping:
-			// A payload that says so asks the client to close, as a line does over TCP.
+			// This payload requests the client to close, as the line does over TCP.
 			stopping = nil
 			if err := stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: []byte(bye)}}); err != nil {
 				return err
@@ -162,7 +166,8 @@ func (s *server) accept(l net.Listener, lines *sync.WaitGroup) error {
 	}
 }
 
-// echo answers each line with itself, until the client closes; a server that ends says so, and closes at the limit.
+// echo answers each line with the same line, until the client closes the connection. A server that is ending announces
+// it, and closes at the limit.
 func (s *server) echo(c net.Conn) {
 	defer c.Close()
 	done := make(chan struct{})
@@ -178,7 +183,7 @@ func (s *server) echo(c net.Conn) {
 		select {
 		case <-s.stopping:
 			_ = c.SetReadDeadline(time.Now().Add(ending))
-			_ = say([]byte(bye + "\n")) // the client has gone
+			_ = say([]byte(bye + "\n")) // fails if the client is gone
 		case <-done:
 		}
 	}()

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/deploy/demo/traffic/count"
 )
 
-// tally counts what was sent. It is safe for concurrent use.
+// tally counts the sent requests. Any goroutine may use it.
 type tally struct {
 	mu    sync.Mutex
 	count count.Report
@@ -48,7 +48,7 @@ func (t *tally) add(workload, protocol, version, peer string, err error, at time
 	}
 }
 
-// report answers with the counts, and how often Envoy has sent a request again.
+// report answers with the counts, and the number of Envoy's retries.
 func (c *client) report(w http.ResponseWriter, r *http.Request) {
 	retries, err := c.retries(r)
 	if err != nil {
@@ -59,12 +59,13 @@ func (c *client) report(w http.ResponseWriter, r *http.Request) {
 	defer c.tally.mu.Unlock()
 	c.tally.count.Retries, c.tally.count.At = retries, time.Now()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(&c.tally.count) // the client has gone
+	_ = json.NewEncoder(w).Encode(&c.tally.count) // fails if the client is gone
 }
 
-// retries are those of all clusters.
+// retries returns the number of retries of all clusters.
 func (c *client) retries(r *http.Request) (int, error) {
-	ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, c.envoy+"/stats?format=json&filter="+url.QueryEscape(`^cluster\..*\.upstream_rq_retry$`), nil)
+	ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet,
+		c.envoy+"/stats?format=json&filter="+url.QueryEscape(`^cluster\..*\.upstream_rq_retry$`), nil)
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/deploy/demo/traffic/count"
 )
 
-// started is a server at the protocols' ports of a loopback address.
+// started starts a server at the protocols' ports of a loopback address.
 func started(t *testing.T, host string) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -28,8 +28,8 @@ func started(t *testing.T, host string) (stop func() error) {
 	return func() error { cancel(); return <-ended }
 }
 
-// By every protocol a server is called over what stays open, and one that ends fails nobody: the callers of streams and connections are asked to end
-// them, and are answered until they do.
+// A server is called by every protocol over open connections. When it ends, no request fails: it requests callers of
+// streams and connections to end them, and answers until they do.
 func TestServerEndsWithoutFailing(t *testing.T) {
 	const host = "127.0.97.1"
 	stop := started(t, host)
@@ -82,7 +82,7 @@ func TestServerEndsWithoutFailing(t *testing.T) {
 	}
 }
 
-// What failed is counted by workload and protocol.
+// Failures are counted by workload and protocol.
 func TestTally(t *testing.T) {
 	var c tally
 	at := time.Now()

@@ -1,9 +1,10 @@
-// Package kernel applies the rules of deploy/redirect to the network namespace of the thread that calls, and proves that traffic is redirected.
+// Package kernel applies the rules of deploy/redirect to the network namespace of the calling thread, and verifies that
+// traffic is redirected.
 //
-// Owns: the nftables table "navarch", and in mode TPROXY one policy rule and one route table of each address family, and the address ::6 of
-// loopback.  Reads: nothing else.  Never: tables, rules and addresses of others; a program of the machine.
+// Owns: the nftables table "navarch"; in mode TPROXY one policy rule and one route table of each address family, and
+// the loopback address ::6. Reads: nothing else. Never: changes other tables, rules or addresses; runs a program.
 //
-// Callers lock their goroutine to a thread, where that is in another namespace than the process.
+// If that thread is in another namespace than the process, the caller must lock its goroutine to the thread.
 package kernel
 
 import (
@@ -21,9 +22,9 @@ import (
 	"navarch.io/navarch/deploy/redirect"
 )
 
-// Apply makes a set of rules the namespace's, in place of what Apply made before. Calling it again changes nothing. The rules of both
-// directions and both address families come in one transaction; what they need besides is there before them. An error leaves the rules
-// as they were; it is that of the kernel, for one that the capability NET_ADMIN is missing.
+// Apply replaces the rules that Apply made before by a set. Repeated calls change nothing. The rules of both directions
+// and both address families are applied in one transaction, after the policy routes and addresses that they need. After
+// an error the previous rules stay. The error is the kernel's, for example that the capability NET_ADMIN is missing.
 func Apply(s redirect.Set) error {
 	if s.Len() > redirect.MaxRules {
 		return fmt.Errorf("%d rules; at most %d", s.Len(), redirect.MaxRules)
@@ -48,8 +49,8 @@ func Apply(s redirect.Set) error {
 	return nil
 }
 
-// Clean removes what Apply has made by a configuration. What is not there is not missed. Errors are those of the kernel, for one that the
-// capability NET_ADMIN is missing; where it does not delete the table, nothing else was tried.
+// Clean removes everything that Apply made with a configuration; absent parts are no error. Errors are the kernel's,
+// for example that NET_ADMIN is missing. If the table cannot be deleted, nothing else is removed.
 func Clean(c redirect.Config) error {
 	if err := deleteTable(); err != nil {
 		return fmt.Errorf("rules of nftables: %w", err)
@@ -57,15 +58,16 @@ func Clean(c redirect.Config) error {
 	t := redirect.Transparent{Mark: c.Mark, Table: c.RouteTable}
 	var errs []error
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		errs = append(errs, ignore(netlink.RuleDel(ruleOf(t, family)), unix.ENOENT, unix.EAFNOSUPPORT), ignore(netlink.RouteDel(routeOf(t, family, loopbackIndex)), unix.ESRCH, unix.EAFNOSUPPORT, unix.ENETDOWN))
+		errs = append(errs, ignore(netlink.RuleDel(ruleOf(t, family)), unix.ENOENT, unix.EAFNOSUPPORT),
+			ignore(netlink.RouteDel(routeOf(t, family, loopbackIndex)), unix.ESRCH, unix.EAFNOSUPPORT, unix.ENETDOWN))
 	}
 	return errors.Join(errs...)
 }
 
-// loopbackIndex is the index of lo in every namespace (net/core/net_namespace.c: it is made first).
+// loopbackIndex is the index of lo in every namespace: the kernel creates lo first (net/core/net_namespace.c).
 const loopbackIndex = 1
 
-// hasIPv6 says whether the kernel has IPv6, and this namespace has not turned it off.
+// hasIPv6 reports whether the kernel has IPv6, and this namespace has not disabled it.
 func hasIPv6() bool {
 	if _, err := os.Stat("/proc/thread-self/net/if_inet6"); err != nil {
 		return false
@@ -74,8 +76,8 @@ func hasIPv6() bool {
 	return err != nil || len(off) == 0 || off[0] != '1'
 }
 
-// addInboundSource gives loopback the address that Envoy's connections to addresses without a listener come from; IPv4 has 127.0.0.6 for that,
-// without further ado.
+// addInboundSource adds the loopback address from which Envoy connects to addresses without a listener. IPv4's
+// 127.0.0.6 always exists.
 func addInboundSource() error {
 	lo, err := netlink.LinkByIndex(loopbackIndex)
 	if err != nil {
@@ -88,7 +90,7 @@ func addInboundSource() error {
 	return nil
 }
 
-// deliverLocally has packets with a mark delivered to sockets of this namespace, whatever their destination.
+// deliverLocally makes the kernel deliver packets with a mark to sockets of this namespace, whatever their destination.
 func deliverLocally(t redirect.Transparent, family int) error {
 	if err := ignore(netlink.RuleAdd(ruleOf(t, family)), unix.EEXIST); err != nil {
 		return fmt.Errorf("policy rule for mark %d: %w", t.Mark, err)
@@ -99,7 +101,7 @@ func deliverLocally(t redirect.Transparent, family int) error {
 	return nil
 }
 
-// ruleOf and routeOf have fixed priorities, so that adding them again is an error that can be known.
+// ruleOf and routeOf have fixed priorities, so that adding them again yields a known error.
 func ruleOf(t redirect.Transparent, family int) *netlink.Rule {
 	r := netlink.NewRule()
 	r.Family, r.Mark, r.Table, r.Priority = family, t.Mark, int(t.Table), 13370
@@ -114,7 +116,7 @@ func routeOf(t redirect.Transparent, family, link int) *netlink.Route {
 	return &netlink.Route{Family: family, LinkIndex: link, Table: int(t.Table), Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Dst: dst}
 }
 
-// ignore leaves out errors that say that there is nothing to do.
+// ignore returns nil for the listed errors, which mean that there is nothing to do.
 func ignore(err error, those ...syscall.Errno) error {
 	for _, e := range those {
 		if errors.Is(err, e) {
@@ -124,12 +126,12 @@ func ignore(err error, those ...syscall.Errno) error {
 	return err
 }
 
-// In calls f on a thread of its own in the network namespace that a path names (of /proc/PID/ns/net, or a bind mount of such a file). The error
-// says why that cannot be entered, or is that of f.
+// In calls f on a thread of its own in the network namespace of a path (/proc/PID/ns/net, or a bind mount of such a
+// file). The error reports that the namespace cannot be entered, or is that of f.
 func In(path string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocks it: the thread ends with the goroutine
+		runtime.LockOSThread() // stays locked: the thread ends with the goroutine
 		space, err := netns.GetFromPath(path)
 		if err == nil {
 			defer space.Close()

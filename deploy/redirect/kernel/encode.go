@@ -14,14 +14,14 @@ import (
 	"navarch.io/navarch/deploy/redirect"
 )
 
-// replaceTable makes our table again, in one transaction.
+// replaceTable replaces our table in one transaction.
 func replaceTable(s redirect.Set) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
 	ours := &nftables.Table{Name: redirect.TableName, Family: nftables.TableFamilyINet}
-	c.AddTable(ours) // or deleting it would be an error where it is not there
+	c.AddTable(ours) // otherwise deleting an absent table would be an error
 	c.DelTable(ours)
 	c.AddTable(ours)
 	for _, chain := range s.Chains {
@@ -37,7 +37,7 @@ func replaceTable(s redirect.Set) error {
 	return c.Flush()
 }
 
-// deleteTable deletes our table, if it is there.
+// deleteTable deletes our table, if it exists.
 func deleteTable() error {
 	c, err := nftables.New()
 	if err != nil {
@@ -49,7 +49,8 @@ func deleteTable() error {
 	return c.Flush()
 }
 
-// Present says whether our table is in the network namespace of this thread. The error is that of the kernel, which does not list its tables.
+// Present reports whether our table is in the network namespace of this thread. The error is that of the kernel when it
+// lists its tables.
 func Present() (bool, error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -68,7 +69,7 @@ func chainOf(t *nftables.Table, c redirect.Chain) *nftables.Chain {
 	return &nftables.Chain{Name: c.Name, Table: t, Type: nftables.ChainType(c.Kind), Hooknum: hook, Priority: &priority, Policy: &policy}
 }
 
-// encode is a rule as the expressions that nft makes of its text.
+// encode returns a rule as nftables expressions, those that nft makes of its text.
 func encode(r redirect.Rule) (out []expr.Any, err error) {
 	for _, m := range r.If {
 		exprs, err := encodeMatch(m)
@@ -87,7 +88,7 @@ func encode(r redirect.Rule) (out []expr.Any, err error) {
 	return out, nil
 }
 
-// register is where everything is loaded and compared.
+// register is the nftables register for all loads and comparisons.
 const register = 1
 
 var metaKeys = map[redirect.Field]expr.MetaKey{
@@ -116,7 +117,8 @@ func encodeMatch(m redirect.Match) ([]expr.Any, error) {
 		if m.Field == redirect.Port {
 			at = 2
 		}
-		return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: at, Len: 2}, compare(port(m.Number))}, nil
+		return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: at, Len: 2},
+			compare(port(m.Number))}, nil
 	case redirect.ConnMark:
 		return []expr.Any{&expr.Ct{Key: expr.CtKeyMARK, Register: register}, compare(binaryutil.NativeEndian.PutUint32(m.Number))}, nil
 	case redirect.ConnState:
@@ -130,7 +132,7 @@ func encodeMatch(m redirect.Match) ([]expr.Any, error) {
 
 func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
-// encodeAddress compares an address, of packets of its family alone.
+// encodeAddress compares an address, for packets of its family only.
 func encodeAddress(source bool, p netip.Prefix, compare func([]byte) expr.Any) []expr.Any {
 	family, at, size := byte(unix.NFPROTO_IPV4), uint32(16), uint32(4)
 	if source {
@@ -141,7 +143,8 @@ func encodeAddress(source bool, p netip.Prefix, compare func([]byte) expr.Any) [
 			at = 8
 		}
 	}
-	out := []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{family}},
+	out := []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{family}},
 		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: at, Len: size}}
 	if !p.IsSingleIP() {
 		mask := make([]byte, size)
@@ -165,13 +168,17 @@ func encodeAction(a redirect.Action) ([]expr.Any, error) {
 	case redirect.TransparentTo:
 		return []expr.Any{load(port(a.Number)), &expr.TProxy{Family: byte(a.Family), TableFamily: unix.NFPROTO_INET, RegPort: register}}, nil
 	case redirect.SetMark:
-		return []expr.Any{load(binaryutil.NativeEndian.PutUint32(a.Number)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register}}, nil
+		return []expr.Any{load(binaryutil.NativeEndian.PutUint32(a.Number)),
+			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register}}, nil
 	case redirect.SaveMark:
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register}, &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: register}}, nil
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
+			&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: register}}, nil
 	case redirect.RestoreMark:
-		return []expr.Any{&expr.Ct{Key: expr.CtKeyMARK, Register: register}, &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register}}, nil
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyMARK, Register: register},
+			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register}}, nil
 	case redirect.SetZone:
-		return []expr.Any{load(binaryutil.NativeEndian.PutUint16(uint16(a.Number))), &expr.Ct{Key: expr.CtKeyZONE, SourceRegister: true, Register: register}}, nil
+		return []expr.Any{load(binaryutil.NativeEndian.PutUint16(uint16(a.Number))),
+			&expr.Ct{Key: expr.CtKeyZONE, SourceRegister: true, Register: register}}, nil
 	}
 	return nil, fmt.Errorf("no action %q", a.Verb)
 }

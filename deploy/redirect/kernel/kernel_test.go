@@ -13,14 +13,14 @@ import (
 	"navarch.io/navarch/deploy/redirect"
 )
 
-// all is what a stock Pod has redirected.
+// all returns the redirection of a stock Pod.
 func all() redirect.Config {
 	c := redirect.Default()
 	c.Inbound, c.Outbound, c.InboundExclude = redirect.Ports{All: true}, redirect.Prefixes{All: true}, []uint16{15020, 15021, 15090}
 	return c
 }
 
-// The rules that the kernel is given are those that a dry run prints: nft lists the same of both.
+// The kernel gets the same rules that a dry run prints: nft lists both alike.
 func TestKernelIsGivenWhatIsPrinted(t *testing.T) {
 	ours, theirs := newNetwork(t), newNetwork(t)
 	files, err := filepath.Glob("../testdata/*.nft")
@@ -55,7 +55,7 @@ func configurations() map[string]redirect.Config {
 	return out
 }
 
-// expectation is one connection, and what answers.
+// expectation is one connection, and the server that must answer it.
 type expectation struct {
 	what     string
 	who      caller
@@ -74,8 +74,8 @@ func expect(t *testing.T, all []expectation) {
 	}
 }
 
-// Traffic reaches Envoy in both directions and both address families, with its original destination; what is excluded goes past, and what
-// Envoy itself sends does not come back to it.
+// Traffic reaches Envoy in both directions and both address families, with its original destination; excluded traffic
+// passes, and Envoy's own traffic does not return to it.
 func TestRedirect(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "envoy", 15001, 15006)
@@ -114,7 +114,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// Of lists, only what they name is redirected.
+// With lists of addresses and ports, exactly the listed traffic is redirected.
 func TestRedirectLists(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "envoy", 15001, 15006)
@@ -138,8 +138,8 @@ func TestRedirectLists(t *testing.T) {
 	}
 }
 
-// DNS for the servers of resolv.conf goes to the agent, over UDP and TCP; the agent's own goes to the server, also from the port from which the
-// application has asked a moment before.
+// DNS for the servers of resolv.conf goes to the agent, over UDP and TCP. The agent's own queries go to the server,
+// even from the source port of the application's last query.
 func TestRedirectDNS(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "agent", 15053)
@@ -171,8 +171,9 @@ func TestRedirectDNS(t *testing.T) {
 	expect(t, []expectation{{"another server", app, "tcp", another, 53, fmt.Sprintf("envoy 15001 %s %s", netip.AddrPortFrom(another, 53), podIP[0])}})
 }
 
-// A Pod may have a resolver of its own, as the only server of its resolv.conf: the agent asks it, and what it asks of others does not come back to the agent, which
-// would ask it again. Captured with that of all servers it does.
+// A Pod may run its own resolver, as the only server of its resolv.conf. The agent queries it, and the resolver's
+// queries to other servers are not redirected to the agent, which would send them to the resolver again. With capture
+// of all servers they are.
 func TestResolverInPod(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "agent", 15053)
@@ -180,7 +181,7 @@ func TestResolverInPod(t *testing.T) {
 	serve(t, n.other, "server", 53)
 	const resolverUser = 4322
 	app, agent, resolver := caller{n.pod, appUser, appUser, netip.Addr{}}, caller{n.pod, proxyUser, proxyUser, netip.Addr{}}, caller{n.pod, resolverUser, resolverUser, netip.Addr{}}
-	for _, server := range otherIP { // neighbours of a network that has just been made are not found at once
+	for _, server := range otherIP { // wait until the neighbours of the new network are known
 		for range 10 {
 			if agent.call("udp", server, 53) != "silence" {
 				break
@@ -189,7 +190,7 @@ func TestResolverInPod(t *testing.T) {
 	}
 	for _, c := range []struct {
 		resolvers []netip.Addr
-		upstream  string // who answers the resolver
+		upstream  string // the server that answers the resolver
 	}{{[]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, "server 53"}, {nil, "agent 15053"}} {
 		conf, err := redirect.Pod{Env: map[string]string{"ISTIO_META_DNS_CAPTURE": "true"}, Resolvers: c.resolvers}.Config()
 		must(t, err)
@@ -205,7 +206,7 @@ func TestResolverInPod(t *testing.T) {
 	}
 }
 
-// fromPort asks over UDP from a fixed port.
+// fromPort sends a query over UDP from a fixed port.
 func fromPort(n network, uid int, from, to netip.Addr) (said string) {
 	err := as(n.pod, uid, uid, func() error {
 		conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 40000)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 53)))
@@ -222,8 +223,8 @@ func fromPort(n network, uid int, from, to netip.Addr) (said string) {
 	return said
 }
 
-// While Envoy is away nothing passes in clear, and applying the rules again leaves no moment without them. A connection that comes to nothing in its second is none that passed: where the machine
-// has other work, the kernel answers later than that.
+// While Envoy is away no traffic passes in clear, and there is no moment without rules when they are applied again. A
+// connection that fails within its second has not passed: on a busy machine the kernel may answer later than that.
 func TestNothingPassesInClear(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "app", appPort)
@@ -263,7 +264,7 @@ func TestNothingPassesInClear(t *testing.T) {
 	}
 }
 
-// Verify fails where redirection is absent, whoever it runs as, and passes where it is there; it says so, too, where it cannot know.
+// Verify fails without redirection, as any user, and succeeds with it. If it cannot decide, it reports that.
 func TestVerify(t *testing.T) {
 	for _, mode := range []redirect.Mode{redirect.Redirect, redirect.TProxy} {
 		n := newNetwork(t)
@@ -302,7 +303,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Without the capability the kernel's answer is the error.
+// Without the capability, Apply returns the kernel's error.
 func TestApplyWithoutRights(t *testing.T) {
 	n := newNetwork(t)
 	err := n.pod.Do(func() error {

@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/netns"
 )
 
-// The network of these tests: a Pod and somebody else, each in a namespace of its own, and a wire between them.
+// The network of these tests: a Pod and another host, each in its own namespace, and a link between them.
 var (
 	podIP   = []netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd09::2")}
 	otherIP = []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd09::1")}
@@ -72,7 +72,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// address gives eth0 of this namespace its addresses, and the default routes.
+// address sets the addresses of eth0 of this namespace, and the default routes.
 func address(own, gateway []netip.Addr) error {
 	if err := os.WriteFile("/proc/sys/net/ipv6/conf/eth0/accept_dad", []byte("0"), 0o644); err != nil {
 		return err
@@ -101,7 +101,8 @@ func address(own, gateway []netip.Addr) error {
 	return nil
 }
 
-// as runs f in a namespace as a user and a group: sockets that it makes are theirs to the kernel (the thread's fsuid, which ends with it).
+// as runs f in a namespace as a user and a group: sockets that it makes are theirs to the kernel (the thread's fsuid,
+// which ends with it).
 func as(s *netns.Space, uid, gid int, f func() error) error {
 	return s.Do(func() error {
 		if _, err := unix.SetfsgidRetGid(gid); err != nil {
@@ -121,8 +122,9 @@ func (n network) apply(t *testing.T, c redirect.Config) {
 	must(t, n.pod.Do(func() error { return Apply(c.Rules()) }))
 }
 
-// serve has a namespace listen at ports, TCP and UDP of both families; whoever connects is told "NAME PORT ORIGINAL-DESTINATION PEER". Envoy and
-// the agent are the user of the proxy; the agent takes UDP at loopback, as it does, because its answers have to come from there.
+// serve makes a namespace listen at ports, TCP and UDP of both families; clients receive "NAME PORT
+// ORIGINAL-DESTINATION PEER". Envoy and the agent run as the proxy's user; the agent listens for UDP on loopback,
+// because its answers must come from there.
 func serve(t *testing.T, s *netns.Space, name string, ports ...int) {
 	t.Helper()
 	uid, hosts := 0, []string{""}
@@ -187,7 +189,7 @@ func host(a net.Addr) string {
 	return at.Addr().Unmap().String()
 }
 
-// originalDestination is where a connection was going before it was redirected.
+// originalDestination returns the destination of a connection before it was redirected.
 func originalDestination(c *net.TCPConn) string {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -217,14 +219,14 @@ func originalDestination(c *net.TCPConn) string {
 	return out
 }
 
-// caller is who connects, and from which address.
+// caller is a client, with the address from which it connects.
 type caller struct {
 	space    *netns.Space
 	uid, gid int
 	from     netip.Addr // not valid: any
 }
 
-// call connects, and gives what the other side says; an error of the connection is "refused" or "silence".
+// call connects, and returns the server's text; an error of the connection is "refused" or "silence".
 func (c caller) call(protocol string, to netip.Addr, port int) string {
 	var said string
 	err := as(c.space, c.uid, c.gid, func() error {
@@ -264,7 +266,7 @@ func (c caller) call(protocol string, to netip.Addr, port int) string {
 	return said
 }
 
-// listing is what nft says of a namespace's rules; it skips where there is no nft.
+// listing returns nft's listing of a namespace's rules; it skips the test without nft.
 func listing(t *testing.T, s *netns.Space) string {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
@@ -278,7 +280,7 @@ func listing(t *testing.T, s *netns.Space) string {
 	return string(out)
 }
 
-// load has nft read rules.
+// load makes nft read rules.
 func load(t *testing.T, s *netns.Space, text string) {
 	t.Helper()
 	must(t, s.Do(func() error {
@@ -291,7 +293,7 @@ func load(t *testing.T, s *netns.Space, text string) {
 	}))
 }
 
-// hammer calls f until stop is called, which gives the first thing that it complained about.
+// hammer calls f until stop is called, which returns f's first error.
 func hammer(f func() error) (stop func() error) {
 	end, once := make(chan struct{}), sync.Once{}
 	done := make(chan error, 1)

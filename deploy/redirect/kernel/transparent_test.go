@@ -29,7 +29,7 @@ func ask(conn *net.UDPConn) (string, error) {
 	return string(b[:k]), err
 }
 
-// dropRights takes all capabilities from this thread.
+// dropRights drops all capabilities of this thread.
 func dropRights() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -54,8 +54,8 @@ func transparent(mark int) func(network, address string, c syscall.RawConn) erro
 	}
 }
 
-// In mode TPROXY the application sees the client's address, in both address families: the connection reaches Envoy as it is, and Envoy connects
-// from the client's address, with the mark (filter original_src).
+// In mode TPROXY the application sees the client's address, in both address families: the connection reaches Envoy
+// unchanged, and Envoy connects from the client's address, with the mark (filter original_src).
 func TestTransparent(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "app", appPort, 15021)
@@ -83,8 +83,8 @@ func TestTransparent(t *testing.T) {
 	must(t, n.pod.Do(func() error { return Clean(c) }))
 }
 
-// passThrough is an Envoy in mode TPROXY: what arrives at 15006 goes to where it was going, from where it came. It takes a few connections alone:
-// what it sends might come back to it.
+// passThrough acts as an Envoy in mode TPROXY: it forwards connections at 15006 to their original destination, from
+// their source address. It accepts only a few connections, because its own might return to it.
 func passThrough(t *testing.T, n network, network string) {
 	t.Helper()
 	var l net.Listener

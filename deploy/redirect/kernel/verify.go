@@ -16,17 +16,17 @@ import (
 // ProbePort is the destination port of Verify's connections (istio-iptables: constants.DefaultIptablesProbePort).
 const ProbePort = 15002
 
-// patience is how long one connection of Verify may take. It never leaves the machine where redirection is there.
+// patience is the time limit of one connection of Verify. With redirection it never leaves the machine.
 const patience = 5 * time.Second
 
-// ErrAbsent is why Verify fails where traffic is not redirected.
+// ErrAbsent is the error of Verify for traffic that is not redirected.
 var ErrAbsent = errors.New("traffic of this Pod is not redirected to its proxy")
 
-// Verify proves with connections of its own that traffic is redirected in the network namespace of this thread, for each address family that the
-// namespace has an address of. It needs no rights. What it can prove depends on who it runs as: as the user or a group of the proxy that inbound
-// traffic is redirected, as anybody else that outbound traffic is. All rules come in one transaction, so where one direction is
-// redirected, so is the other. It takes the proxy's ports for a moment: an error is one that is in use, too, because what happens to
-// traffic is not known then. ErrAbsent (wrapped): traffic arrives elsewhere, or nowhere.
+// Verify tests with its own connections whether traffic is redirected in the network namespace of this thread, for each
+// address family with an address. It needs no capability. As the user or a group of the proxy it tests inbound traffic,
+// as any other user outbound traffic. All rules are applied in one transaction, so one direction implies the other. It
+// listens on the proxy's ports for a moment, and a port in use is an error, because the result is unknown then.
+// ErrAbsent (wrapped) means that traffic arrives at another port, or nowhere.
 func Verify(c redirect.Config, uid, gid uint32) error {
 	own, err := addresses()
 	if err != nil {
@@ -53,7 +53,7 @@ func isProxy(c redirect.Config, uid, gid uint32) bool {
 	return slices.Contains(c.ProxyUIDs, uid) || slices.Contains(c.ProxyGIDs, gid)
 }
 
-// addresses are those of the namespace beyond loopback, the first of each family.
+// addresses returns the namespace's first address of each family beyond loopback.
 func addresses() (out []netip.Addr, err error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -82,12 +82,15 @@ func addresses() (out []netip.Addr, err error) {
 	return out, nil
 }
 
-// documentation are addresses that nobody has (RFC 5737, RFC 3849).
-var documentation = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
+// documentation are addresses that no host has (RFC 5737, RFC 3849).
+var documentation = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"),
+	netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
 
-// target is an address of the family of `own` to which outbound traffic of a group is redirected; not valid: none is known.
+// target returns an address of the family of `own` to which a group's outbound traffic is redirected; not valid: none
+// is known.
 func target(c redirect.Config, own netip.Addr, gid uint32) netip.Addr {
-	if len(c.OwnerGroups) > 0 && !slices.Contains(c.OwnerGroups, gid) || slices.Contains(c.OwnerGroupsExclude, gid) || slices.Contains(c.OutboundExcludePorts, ProbePort) {
+	if len(c.OwnerGroups) > 0 && !slices.Contains(c.OwnerGroups, gid) ||
+		slices.Contains(c.OwnerGroupsExclude, gid) || slices.Contains(c.OutboundExcludePorts, ProbePort) {
 		return netip.Addr{}
 	}
 	candidates := documentation
@@ -107,7 +110,7 @@ func target(c redirect.Config, own netip.Addr, gid uint32) netip.Addr {
 	return netip.Addr{}
 }
 
-// probe connects to an address, and looks whether the connection arrives at a port of this machine instead.
+// probe connects to an address, and checks that the connection arrives at a port of this machine instead.
 func probe(to netip.Addr, port uint16) error {
 	network := "tcp4"
 	if to.Is6() {
@@ -121,7 +124,7 @@ func probe(to netip.Addr, port uint16) error {
 	at := netip.AddrPortFrom(to, ProbePort)
 	conn, err := net.DialTimeout(network, at.String(), patience)
 	if errors.Is(err, syscall.ENETUNREACH) {
-		return nil // nothing of this family can leave the Pod
+		return nil // traffic of this family cannot leave the Pod
 	}
 	if err != nil {
 		return fmt.Errorf("%w: a connection to %s does not arrive at port %d: %w", ErrAbsent, at, port, err)
@@ -137,7 +140,7 @@ func probe(to netip.Addr, port uint16) error {
 		}
 		from := accepted.RemoteAddr().String()
 		accepted.Close()
-		if from == conn.LocalAddr().String() { // others may connect, too
+		if from == conn.LocalAddr().String() { // other clients may connect, too
 			return nil
 		}
 	}

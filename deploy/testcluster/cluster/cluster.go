@@ -1,10 +1,11 @@
-// Package cluster runs a whole Kubernetes cluster as processes on one machine, without a container runtime: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, CoreDNS, and nodes of our own (deploy/testcluster/node) with a kube-proxy each. All of it is in
-// network, mount and process namespaces of its own, whose first process is this package's supervisor: when that ends, however it ends, the
-// kernel ends everything else. Several clusters run at the same time.
+// Package cluster runs a whole Kubernetes cluster as processes on one machine, without a container runtime: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler, CoreDNS, and our own nodes (deploy/testcluster/node) with a
+// kube-proxy each. The cluster has network, mount and process namespaces of its own, whose first process is this
+// package's supervisor. When the supervisor ends for any reason, the kernel ends everything else. Several clusters can
+// run at the same time.
 //
-// Owns: its processes, namespaces and one temporary folder.  Reads: .tools.  Never: processes, links, mounts or firewall rules of the
-// machine; used outside tests.
+// Owns: its processes, namespaces and one temporary folder. Reads: .tools. Never: changes processes, links, mounts or
+// firewall rules of the machine; runs outside of tests.
 package cluster
 
 import (
@@ -26,44 +27,48 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"navarch.io/navarch/deploy/testcluster/balancer"
 	"navarch.io/navarch/deploy/testcluster/container"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 	"navarch.io/navarch/deploy/testcluster/image"
 )
 
-// Options is what a cluster has.
+// Options are the settings of a cluster.
 type Options struct {
-	Nodes      int         // 0: three
-	Images     image.Table // with absolute paths
-	Istio      bool        // Istio's CustomResourceDefinitions are there
-	GatewayAPI bool        // those of the Gateway API (the standard channel) are there
+	Nodes      int         // 0: three nodes
+	Images     image.Table // images with absolute paths of programs
+	Istio      bool        // installs Istio's CustomResourceDefinitions
+	GatewayAPI bool        // installs those of the Gateway API (the standard channel)
+	// Balancers has the addresses of Services of type LoadBalancer; nil: netns.BalancerCIDR and BalancerCIDR6.
+	Balancers balancer.Ranges
 }
 
-// patience is how long the start may take; on a machine that does nothing else it takes some ten seconds.
+// patience is the time limit of the start, which takes some ten seconds on an idle machine.
 const patience = 3 * time.Minute
 
-// Cluster is one that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	dir     string
 	tools   string
+	options Options
 	process *exec.Cmd
-	hold    *os.File // the supervisor works until this is closed, as it is when this process ends
+	hold    *os.File // the supervisor runs until this is closed, as it is when this process ends
 	ended   chan struct{}
-	log     *os.File // what everything prints; it can be read after the folder is gone
+	log     *os.File // output of all processes; readable after the folder is deleted
 }
 
-// settings are what the supervisor is started with.
+// settings are the supervisor's input.
 type settings struct {
 	Options
 	Dir, Tools string
-	Address    string // where the API server is reached from outside
+	Address    string // address of the API server from outside
 }
 
-// argv0 is the name by which Init knows that this process is to become a supervisor.
+// argv0 is the name by which Init recognises a supervisor process.
 const argv0 = "navarch-testcluster"
 
-// Init becomes a supervisor, or a container, where this process was started for that, and never returns then. A program or a TestMain that
-// starts clusters calls it before anything else: they are further processes of it.
+// Init runs the supervisor or a container if this process was started as one, and does not return then. A program or
+// TestMain that starts clusters must call it first, because the supervisor is a further process of the same program.
 func Init() {
 	container.Init()
 	if len(os.Args) > 0 && os.Args[0] == argv0 {
@@ -71,8 +76,8 @@ func Init() {
 	}
 }
 
-// Start runs a cluster, and returns once its nodes are ready. The error says what is missing (see Possible) or what went wrong; then nothing
-// is left. The context is for the start alone.
+// Start starts a cluster, and returns once its nodes are ready. The error names a missing requirement (see Possible) or
+// the failed step; nothing is left running then. ctx applies to the start only.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	tools, err := Possible()
 	if err != nil {
@@ -85,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, tools: tools, ended: make(chan struct{})}
+	c := &Cluster{dir: dir, tools: tools, options: o, ended: make(chan struct{})}
 	if err := c.start(ctx, o); err != nil {
 		log := c.Log()
 		c.Close()
@@ -95,7 +100,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) error {
-	// The socket is of our network namespace, whoever accepts its connections.
+	// The socket belongs to our network namespace, whichever process accepts its connections.
 	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return err
@@ -128,7 +133,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	}
 	_ = done.Close()
 	go func() {
-		_ = c.process.Wait() // how it ended is in the log
+		_ = c.process.Wait() // the log contains the exit status
 		close(c.ended)
 	}()
 	if err := json.NewEncoder(hold).Encode(settings{o, c.dir, c.tools, listener.Addr().String()}); err != nil {
@@ -146,7 +151,8 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// isolation is what a supervisor starts in: network, mounts and processes of its own; without root, in a user namespace.
+// isolation returns the attributes of the supervisor's process: network, mount and process namespaces of its own, and
+// without root a user namespace.
 func isolation() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC, Setpgid: true}
 	if os.Geteuid() != 0 {
@@ -157,11 +163,11 @@ func isolation() *syscall.SysProcAttr {
 	return a
 }
 
-// ErrImpossible is in the error of Possible where this machine does not allow a cluster of processes.
+// ErrImpossible is wrapped by the error of Possible on a machine that cannot run a cluster of processes.
 var ErrImpossible = errors.New("no cluster of processes here")
 
-// Possible is the folder of the tools. The error wraps ErrImpossible where neither root nor user namespaces, or no iptables, are there; another
-// one says that the tools are not built.
+// Possible returns the folder of the tools. The error wraps ErrImpossible if the machine lacks both root and user
+// namespaces, or iptables. Another error reports that the tools are not built.
 func Possible() (tools string, err error) {
 	for _, program := range []string{"iptables", "ip6tables", "iptables-restore"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -184,7 +190,7 @@ func Possible() (tools string, err error) {
 	return tools, nil
 }
 
-// Close ends everything, and removes the folder.
+// Close ends all processes of the cluster, and removes its folder.
 func (c *Cluster) Close() {
 	if c.hold != nil {
 		_ = c.hold.Close()
@@ -193,36 +199,36 @@ func (c *Cluster) Close() {
 		select {
 		case <-c.ended:
 		case <-time.After(20 * time.Second):
-			_ = c.process.Process.Kill() // and with it everything of its process namespace
+			_ = c.process.Process.Kill() // the kernel then kills all processes of its process namespace
 			<-c.ended
 		}
 	}
 	_ = os.RemoveAll(c.dir)
 }
 
-// Ended is closed once the cluster has ended, also where it ended by itself.
+// Ended returns a channel that is closed once the cluster has ended, for any reason.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }
 
-// PID is the supervisor.
+// PID returns the process ID of the supervisor.
 func (c *Cluster) PID() int { return c.process.Process.Pid }
 
-// Dir is the folder of the cluster.
+// Dir returns the folder of the cluster.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Kubeconfig is the path of the administrator's kubeconfig, for this machine.
+// Kubeconfig returns the path of the administrator's kubeconfig, for this machine.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// Config is the administrator's client configuration, without a limit of requests.
+// Config returns the administrator's client configuration, without a rate limit.
 func (c *Cluster) Config() *rest.Config {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
-		panic(err) // the supervisor wrote it
+		panic(err) // written by the supervisor
 	}
 	config.QPS = -1
 	return config
 }
 
-// Log is the last lines of the supervisor and of what it runs.
+// Log returns the last lines of the output of the supervisor and its processes.
 func (c *Cluster) Log() string {
 	if c.log == nil {
 		return ""
@@ -232,11 +238,11 @@ func (c *Cluster) Log() string {
 		return err.Error()
 	}
 	text := make([]byte, min(info.Size(), 16<<10))
-	n, _ := c.log.ReadAt(text, info.Size()-int64(len(text))) // as much as there is
+	n, _ := c.log.ReadAt(text, info.Size()-int64(len(text))) // as many bytes as there are
 	return string(text[:n])
 }
 
-// Kubectl runs kubectl as administrator, and returns what it printed; the error has what it complained of.
+// Kubectl runs kubectl as administrator, and returns its standard output; the error contains its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := c.KubectlCommand(ctx, args...)
 	var out, wrong bytes.Buffer
@@ -247,7 +253,8 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (st
 	return out.String(), nil
 }
 
-// KubectlCommand is kubectl as administrator, not started yet.
+// KubectlCommand returns the command kubectl as administrator, not started yet.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, filepath.Join(c.tools, "bin", "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", filepath.Join(c.dir, "kubectl")}, args...)...)
+	return exec.CommandContext(ctx, filepath.Join(c.tools, "bin", "kubectl"),
+		append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", filepath.Join(c.dir, "kubectl")}, args...)...)
 }

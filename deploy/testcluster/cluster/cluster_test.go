@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// On one cluster: what a Deployment needs of nodes, Services by name over nodes, volumes, probes, hooks, logs, exec and Jobs.
+// One cluster supports what a Deployment needs: several nodes, Services by name across nodes, volumes, probes, hooks,
+// logs, exec and Jobs.
 func TestKubeCluster(t *testing.T) {
 	t.Parallel()
 	app := programs.For(t, "app")
@@ -69,6 +70,7 @@ func TestKubeCluster(t *testing.T) {
 			"user":       func(t *testing.T) { user(t, c) },
 			"forward":    func(t *testing.T) { forward(t, c) },
 			"autoscaler": func(t *testing.T) { autoscaler(t, c) },
+			"balancers":  func(t *testing.T) { balancers(t, c) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -82,7 +84,8 @@ func TestKubeCluster(t *testing.T) {
 	gone(t, before, c.Dir())
 }
 
-// call makes a connection from the client Pod to the Service by its name, and asks who answers; "" for nobody: a Pod that has gone says nothing.
+// call connects from the client Pod to the Service by its name, and returns the answering Pod; "" without an answer: a
+// Pod that has ended sends nothing.
 func call(t *testing.T, c *cluster.Cluster) (name, version string) {
 	t.Helper()
 	out, err := c.Kubectl(t.Context(), "", "exec", "client", "--", "timeout", "5", "bash", "-c", `exec 3<>/dev/tcp/web/80 && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && cat <&3`)
@@ -94,7 +97,7 @@ func call(t *testing.T, c *cluster.Cluster) (name, version string) {
 	return answer.Name, answer.Version
 }
 
-// services: one name reaches Pods of every node, and after a rolling update the new ones alone.
+// services checks that one name reaches Pods of every node, and after a rolling update only the new Pods.
 func services(t *testing.T, c *cluster.Cluster) {
 	nodes := map[string]bool{}
 	cluster.Await(t, "answers of three nodes", func() string {
@@ -119,7 +122,8 @@ func services(t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-// volumes: files are there before the program, a token is one that the API server accepts, and edits of a ConfigMap arrive.
+// volumes checks that files exist before the program starts, that the API server accepts a token, and that edits of a
+// ConfigMap arrive.
 func volumes(t *testing.T, c *cluster.Cluster, client kubernetes.Interface, pod string) {
 	if got := c.MustKubectl(t, "", "exec", pod, "-c", "app", "--", "cat", "/scratch/state", "/etc/conf/greeting"); got != "initialized\nhello" {
 		t.Errorf("files: %q", got)
@@ -147,7 +151,7 @@ func volumes(t *testing.T, c *cluster.Cluster, client kubernetes.Interface, pod 
 	}
 }
 
-// probes: readiness decides about the endpoint, liveness about a restart.
+// probes checks that the readiness probe decides about the endpoint, and the liveness probe about a restart.
 func probes(t *testing.T, c *cluster.Cluster) {
 	endpoint := func(want string) {
 		t.Helper()
@@ -167,7 +171,8 @@ func probes(t *testing.T, c *cluster.Cluster) {
 	endpoint("false")
 }
 
-// deletion: the hook runs, then the program is asked to end, long before the grace period is over; the log is followed to its end.
+// deletion checks the end of a Pod: its hook runs, then the program gets SIGTERM long before the grace period ends, and
+// the log can be followed to its end.
 func deletion(t *testing.T, c *cluster.Cluster) {
 	type log struct {
 		text string
@@ -184,7 +189,7 @@ func deletion(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// job: an application that ends well completes it, although its sidecar would go on.
+// job checks that a Job completes when its application ends with success, although its sidecar would continue.
 func job(t *testing.T, c *cluster.Cluster) {
 	c.MustKubectl(t, "", "wait", "--for=condition=Complete", "--timeout=120s", "job/job")
 	if got := c.MustKubectl(t, "", "get", "pod", "-l", "job-name=job", "-o", "jsonpath={.items[*].status.containerStatuses[0].state.terminated.message}"); got != "done\n" {
@@ -192,7 +197,8 @@ func job(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// user: a program has its user and groups, may write to its output and to volumes, and knows its addresses.
+// user checks a program's user and groups, that it can write to its output and to volumes, and that it knows its
+// addresses.
 func user(t *testing.T, c *cluster.Cluster) {
 	if os.Geteuid() != 0 {
 		t.Skip("a user namespace has one user alone")
@@ -204,7 +210,7 @@ func user(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// forward: kubectl port-forward carries connections to a Pod.
+// forward checks that kubectl port-forward transports connections to a Pod.
 func forward(t *testing.T, c *cluster.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -235,7 +241,8 @@ func forward(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// autoscaler: under load the controller finds the rate on the Pods' own pages, and their use of processors, and scales up; without, down.
+// autoscaler checks that the controller reads the rate from the Pods' own metrics pages, and their processor use: it
+// scales up under load, and down without.
 func autoscaler(t *testing.T, c *cluster.Cluster) {
 	c.MustKubectl(t, "", "wait", "--for=condition=Available", "--timeout=120s", "apiservice/v1beta1.metrics.k8s.io", "apiservice/v1beta2.custom.metrics.k8s.io")
 	replicas := func(what string, enough func(int) bool) {
@@ -261,7 +268,7 @@ func autoscaler(t *testing.T, c *cluster.Cluster) {
 	replicas("scaled down", func(n int) bool { return n == 1 })
 }
 
-// descendants are the processes below one, and itself, with the times of their starts.
+// descendants returns a process and all processes below it, with the times of their starts.
 func descendants(t *testing.T, root int) map[int]string {
 	t.Helper()
 	all := map[int]string{root: started(root)}
@@ -273,7 +280,7 @@ func descendants(t *testing.T, root int) map[int]string {
 		}
 		for _, path := range stats {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			text, _ := os.ReadFile(path) // gone by now
+			text, _ := os.ReadFile(path) // fails if the process has ended
 			_, rest, _ := strings.Cut(string(text), ") ")
 			var state string
 			var parent int
@@ -286,7 +293,7 @@ func descendants(t *testing.T, root int) map[int]string {
 	return all
 }
 
-// started is when a process started, in the kernel's ticks; "": there is none, or nothing but its entry is left.
+// started returns the start time of a process in the kernel's ticks; "": it does not exist, or is a zombie.
 func started(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // gone
 	_, rest, _ := strings.Cut(string(text), ") ")
@@ -296,7 +303,8 @@ func started(pid int) string {
 	return ""
 }
 
-// gone waits until nothing of a cluster is left: its processes, its folder, its mounts. Namespaces without names go with the processes.
+// gone waits until nothing of a cluster is left: no processes, folder or mounts. Its namespaces have no names, and end
+// with the processes.
 func gone(t *testing.T, before map[int]string, dir string) {
 	t.Helper()
 	if len(before) < 6 {
@@ -318,7 +326,8 @@ func gone(t *testing.T, before map[int]string, dir string) {
 	})
 }
 
-// Whoever started a cluster may be killed: the cluster ends, and nothing is left. It runs beside another one.
+// When the process that started a cluster is killed, the cluster ends and nothing is left. Another cluster runs at the
+// same time.
 func TestKubeClusterEndsWithItsStarter(t *testing.T) {
 	t.Parallel()
 	if _, err := cluster.Possible(); err != nil {
@@ -352,7 +361,7 @@ func TestKubeClusterEndsWithItsStarter(t *testing.T) {
 	gone(t, before, dir)
 }
 
-// abandon starts a small cluster, says which, and waits to be killed.
+// abandon starts a small cluster, prints its process, and waits to be killed.
 func abandon() {
 	c, err := cluster.Start(context.Background(), cluster.Options{Nodes: 1})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ForTest is a cluster until the test ends. The test is skipped where this machine allows none (ErrImpossible), and fails where the tools are
-// not built.
+// ForTest returns a cluster that runs until the test ends. It skips the test on a machine that cannot run one
+// (ErrImpossible), and fails it if the tools are not built.
 func ForTest(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c, err := Start(t.Context(), o)
@@ -28,7 +28,7 @@ func ForTest(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// MustKubectl is Kubectl for a test, which fails where kubectl does.
+// MustKubectl works like Kubectl, but fails the test if kubectl fails.
 func (c *Cluster) MustKubectl(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -40,18 +40,18 @@ func (c *Cluster) MustKubectl(t testing.TB, stdin string, args ...string) string
 	return out
 }
 
-// Await calls f until it says nothing, for a minute at most; the test fails with what it said last.
+// Await calls f until it returns an empty text, for a minute at most; then it fails the test with f's last text.
 func Await(t testing.TB, what string, f func() string) {
 	t.Helper()
 	AwaitFor(t, time.Minute, what, f)
 }
 
-// AwaitFor is Await with another limit.
+// AwaitFor works like Await, with another time limit.
 func AwaitFor(t testing.TB, atMost time.Duration, what string, f func() string) {
 	t.Helper()
 	pause := 100 * time.Millisecond
 	for until := time.Now().Add(atMost); ; time.Sleep(pause) {
-		pause = min(pause*5/4, time.Second) // most ask kubectl, which takes a tenth of a second of a processor each time
+		pause = min(pause*5/4, time.Second) // most run kubectl, which costs a tenth of a second of CPU each time
 		missing := f()
 		if missing == "" {
 			return

@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/deploy/testcluster/node"
 )
 
-// dns is the address of the cluster's DNS, a Service like others.
+// dns is the cluster IP of the cluster's DNS.
 const dns = "10.96.0.10"
 
-// corefile: what is not of the cluster is refused, since there is nothing outside.
+// corefile configures CoreDNS. Names outside of the cluster are refused, because the cluster has no other network.
 const corefile = `.:53 {
     errors
     ready 127.0.0.1:8181
@@ -29,7 +29,7 @@ const corefile = `.:53 {
 }
 `
 
-// startDNS runs CoreDNS in the outer namespace, and makes its Service.
+// startDNS runs CoreDNS in the outer namespace, and creates its Service.
 func (s *supervisor) startDNS(ctx context.Context, failed chan<- error) error {
 	if err := os.WriteFile(s.path("Corefile"), fmt.Appendf(nil, corefile, s.path("kubeconfig")), 0o644); err != nil {
 		return err
@@ -37,18 +37,20 @@ func (s *supervisor) startDNS(ctx context.Context, failed chan<- error) error {
 	if err := s.run(s.network.Outer(), failed, "coredns", "-conf", s.path("Corefile")); err != nil {
 		return err
 	}
-	return s.outerService(ctx, metav1.NamespaceSystem, "kube-dns", dns, corev1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
+	return s.outerService(ctx, metav1.NamespaceSystem,
+		"kube-dns", dns, corev1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
 		corev1.ServicePort{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: 53})
 }
 
-// outerService makes a Service of something that listens in the outer namespace, at its own ports.
+// outerService creates a Service for a server in the outer namespace, with the server's own ports.
 func (s *supervisor) outerService(ctx context.Context, namespace, name, ip string, ports ...corev1.ServicePort) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}
 	if err := create(ctx, service, s.client.CoreV1().Services(namespace).Create); err != nil {
 		return err
 	}
 	ready := true
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{netns.Outer}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}}}
 	for i := range ports {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &ports[i].Name, Protocol: &ports[i].Protocol, Port: &ports[i].Port})
@@ -56,8 +58,8 @@ func (s *supervisor) outerService(ctx context.Context, namespace, name, ip strin
 	return create(ctx, slice, s.client.DiscoveryV1().EndpointSlices(namespace).Create)
 }
 
-// create makes an object by a client's Create. An API server that has just started on a busy machine may give up on a request of its own accord
-// (504 after 34 s) and carry it out later: it is asked again.
+// create creates an object by a client's Create. On a busy machine an API server that has just started may give up on a
+// request (504 after 34 s) and perform it later, so the request is repeated.
 func create[T any](ctx context.Context, object T, by func(context.Context, T, metav1.CreateOptions) (T, error)) error {
 	for {
 		_, err := by(ctx, object, metav1.CreateOptions{})
@@ -77,23 +79,29 @@ func (s *supervisor) startNode(ctx context.Context, index int, objects *node.Obj
 	if err != nil {
 		return nil, err
 	}
+	if index == 1 {
+		s.entrance = network
+	}
 	tls, err := s.pki.serverOf(kubeletClient, network.Address.String(), name)
 	if err != nil {
 		return nil, err
 	}
-	n := node.New(node.Config{Name: name, Zone: fmt.Sprintf("zone%d", index), Network: network, Client: s.client, Objects: objects, Images: s.Images, Dir: s.path("pods", name), Volumes: s.path("volumes"),
+	n := node.New(node.Config{Name: name, Zone: fmt.Sprintf("zone%d", index), Network: network,
+		Client: s.client, Objects: objects, Images: s.Images, Dir: s.path("pods", name), Volumes: s.path("volumes"),
 		DNS: dns, TLS: tls, Log: s.log.With("node", name)})
 	go func() {
 		if err := n.Run(ctx); err != nil && ctx.Err() == nil {
 			failed <- err
 		}
 	}()
-	return n, s.run(network.Space, failed, "kube-proxy", "--kubeconfig="+s.path("kubeconfig"), "--hostname-override="+name, "--proxy-mode=iptables", "--cluster-cidr="+netns.PodCIDR+","+netns.PodCIDR6,
-		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s", "--iptables-min-sync-period=100ms", "--nodeport-addresses=primary",
+	return n, s.run(network.Space, failed, "kube-proxy", "--kubeconfig="+s.path("kubeconfig"),
+		"--hostname-override="+name, "--proxy-mode=iptables", "--cluster-cidr="+netns.PodCIDR+","+netns.PodCIDR6,
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s",
+		"--conntrack-tcp-timeout-close-wait=0s", "--iptables-min-sync-period=100ms", "--nodeport-addresses=primary",
 		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249")
 }
 
-// await waits until nodes take Pods, kube-proxies have written their rules, and DNS answers.
+// await waits until nodes accept Pods, kube-proxies have written their rules, and DNS answers.
 func (s *supervisor) await(ctx context.Context) error {
 	if err := again(ctx, func() error { return page("http://127.0.0.1:8181/ready") }); err != nil {
 		return fmt.Errorf("DNS: %w", err)

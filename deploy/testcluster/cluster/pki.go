@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Common names of the API server's client certificates: towards nodes, and towards servers of aggregated APIs.
+// Common names of the API server's client certificates, for nodes and for servers of aggregated APIs.
 const (
 	kubeletClient = "kube-apiserver-kubelet-client"
 	frontProxy    = "front-proxy-client"
@@ -37,7 +37,8 @@ func newPKI(dir string) (*pki, error) {
 		return nil, err
 	}
 	p := &pki{dir: dir, key: key}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cluster of processes"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cluster of processes"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -52,7 +53,8 @@ func newPKI(dir string) (*pki, error) {
 
 func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }
 
-// issue is a chain and its key, as PEM. hosts are names or addresses; there are none in a client's certificate.
+// issue returns a certificate chain and its key, as PEM. hosts are names or addresses; a client's certificate lists
+// neither.
 func (p *pki) issue(name string, hosts ...string) (chain, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -62,7 +64,8 @@ func (p *pki) issue(name string, hosts ...string) (chain, key []byte, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if len(hosts) > 0 {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -86,13 +89,14 @@ func (p *pki) issue(name string, hosts ...string) (chain, key []byte, err error)
 	return chain, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }
 
-// writeServing writes NAME.crt and NAME.key into dir, for a server at these names and addresses.
+// writeServing writes NAME.crt and NAME.key into dir, for a server with these names and addresses.
 func (p *pki) writeServing(dir, name string, hosts ...string) error {
 	chain, key, err := p.issue(name, hosts...)
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name+".crt"), chain, 0o644), os.WriteFile(filepath.Join(dir, name+".key"), key, 0o600))
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name+".crt"), chain, 0o644),
+		os.WriteFile(filepath.Join(dir, name+".key"), key, 0o600))
 }
 
 // writeClient writes a client's certificate and key, and returns their paths.
@@ -105,7 +109,8 @@ func (p *pki) writeClient(name string) (certificate, key string, err error) {
 	return certificate, key, errors.Join(os.WriteFile(certificate, chain, 0o644), os.WriteFile(key, private, 0o600))
 }
 
-// serverOf is the TLS configuration of a server at these names and addresses, which answers the client of one common name alone.
+// serverOf returns the TLS configuration of a server with these names and addresses. It accepts only clients with one
+// common name.
 func (p *pki) serverOf(client string, hosts ...string) (*tls.Config, error) {
 	chain, key, err := p.issue(hosts[0], hosts...)
 	if err != nil {
@@ -117,7 +122,8 @@ func (p *pki) serverOf(client string, hosts ...string) (*tls.Config, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(p.certificate)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
+	return &tls.Config{Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if got := s.PeerCertificates[0].Subject.CommonName; got != client {
 				return errors.New("not the client " + client + ": " + got)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Where iptables is missing, a cluster is refused as something that this machine cannot do: ForTest skips then.
+// Without iptables the error is ErrImpossible, with which ForTest skips a test.
 func TestKubeClusterImpossibleWithoutIptables(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := Possible(); !errors.Is(err, ErrImpossible) {

@@ -23,21 +23,24 @@ import (
 	"navarch.io/navarch/deploy/testcluster/node"
 )
 
-// ready is what a supervisor reports.
+// ready is the supervisor's report after a successful start.
 const ready = "ready"
 
 // supervisor is the first process of a cluster.
 type supervisor struct {
 	settings
-	state   string // a folder in memory that ends with the cluster
+	state   string // a folder in memory, which disappears with the cluster
 	log     *slog.Logger
 	network *netns.Fabric
 	plane   *controlplane.ControlPlane
 	client  kubernetes.Interface
 	pki     *pki
+	// entrance is the node that packets of the outer namespace for a load balancer's address go to.
+	entrance *netns.Node
 }
 
-// supervise is the whole life of a supervisor. Its standard input holds its settings, and ends when the cluster is to end.
+// supervise runs the supervisor to its end and returns the exit code. Its standard input contains its settings, and
+// ends when the cluster must end.
 func supervise() int {
 	report, front := os.NewFile(3, "report"), os.NewFile(4, "front")
 	unix.CloseOnExec(3)
@@ -74,13 +77,13 @@ func supervise() int {
 	}
 }
 
-// remove removes the folder; what is mounted there goes first. Whoever made it may have died.
+// remove deletes the folder, after unmounting its file systems. The process that created the folder may have died.
 func (s *supervisor) remove() {
 	_ = unix.Unmount(s.state, unix.MNT_DETACH)
 	_ = os.RemoveAll(s.Dir)
 }
 
-// start starts everything; what fails later is sent to failed.
+// start starts all parts; later failures are sent to failed.
 func (s *supervisor) start(ctx context.Context, front *os.File, failed chan<- error) (err error) {
 	if err = s.mounts(); err != nil {
 		return err
@@ -114,6 +117,9 @@ func (s *supervisor) start(ctx context.Context, front *os.File, failed chan<- er
 			return err
 		}
 	}
+	if err = s.startBalancer(ctx, objects.Services, failed); err != nil {
+		return err
+	}
 	if err = s.startMetrics(ctx, nodes, failed); err != nil {
 		return err
 	}
@@ -124,19 +130,25 @@ func (s *supervisor) path(elements ...string) string {
 	return filepath.Join(append([]string{s.state}, elements...)...)
 }
 
-// mounts makes what this mount namespace has of its own: /proc of the process namespace, /run (with the lock of iptables), and the state.
+// mounts creates the private mounts of the namespace: /proc of the process namespace, /run (with the lock of iptables),
+// and the state.
 func (s *supervisor) mounts() error {
 	s.state = filepath.Join(s.Dir, "state")
-	return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, ""), unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755"),
-		os.Mkdir(s.state, 0o755), unix.Mount("tmpfs", s.state, "tmpfs", 0, "mode=755"), os.Mkdir(s.path("plane"), 0o755), os.Mkdir(s.path("pki"), 0o755), os.Mkdir(s.path("volumes"), 0o755))
+	return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("proc", "/proc", "proc", 0, ""), unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755"),
+		os.Mkdir(s.state, 0o755), unix.Mount("tmpfs", s.state, "tmpfs", 0, "mode=755"), os.Mkdir(s.path("plane"),
+			0o755), os.Mkdir(s.path("pki"), 0o755), os.Mkdir(s.path("volumes"), 0o755))
 }
 
-// controllers are those that make Pods and EndpointSlices, bind claims to volumes, clean up, and look after nodes.
-var controllers = append([]string{"statefulset-controller", "daemonset-controller", "job-controller", "cronjob-controller", "disruption-controller", "horizontal-pod-autoscaler-controller",
-	"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "persistentvolume-binder-controller", "persistentvolumeclaim-protection-controller"}, controlplane.Controllers...)
+// controllers are those that create Pods and EndpointSlices, bind claims to volumes, clean up, and supervise nodes.
+var controllers = append([]string{"statefulset-controller", "daemonset-controller", "job-controller",
+	"cronjob-controller", "disruption-controller", "horizontal-pod-autoscaler-controller",
+	"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "persistentvolume-binder-controller",
+	"persistentvolumeclaim-protection-controller"}, controlplane.Controllers...)
 
 func (s *supervisor) startControlPlane() (err error) {
-	if err := s.pki.writeServing(s.path("plane", "certs"), "apiserver", "127.0.0.1", netns.Outer, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+	if err := s.pki.writeServing(s.path("plane", "certs"), "apiserver", "127.0.0.1", netns.Outer,
+		"10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local"); err != nil {
 		return err
 	}
@@ -144,7 +156,8 @@ func (s *supervisor) startControlPlane() (err error) {
 		"--service-cluster-ip-range=" + netns.ServiceCIDR + "," + netns.ServiceCIDR6, "--kubelet-preferred-address-types=InternalIP",
 		"--client-ca-file=" + s.pki.file("ca.crt"), "--kubelet-certificate-authority=" + s.pki.file("ca.crt"),
 		"--requestheader-client-ca-file=" + s.pki.file("ca.crt"), "--requestheader-allowed-names=" + frontProxy,
-		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-"}
 	toNodes, toNodesKey, err := s.pki.writeClient(kubeletClient)
 	if err != nil {
 		return err
@@ -153,8 +166,10 @@ func (s *supervisor) startControlPlane() (err error) {
 	if err != nil {
 		return err
 	}
-	flags = append(flags, "--kubelet-client-certificate="+toNodes, "--kubelet-client-key="+toNodesKey, "--proxy-client-cert-file="+toServers, "--proxy-client-key-file="+toServersKey)
-	s.plane, err = controlplane.Run(controlplane.Options{Admission: true, Controllers: controllers, Scheduler: true, Istio: s.Istio, GatewayAPI: s.GatewayAPI, Flags: flags, Tools: s.Tools}, s.path("plane"))
+	flags = append(flags, "--kubelet-client-certificate="+toNodes, "--kubelet-client-key="+toNodesKey,
+		"--proxy-client-cert-file="+toServers, "--proxy-client-key-file="+toServersKey)
+	s.plane, err = controlplane.Run(controlplane.Options{Admission: true, Controllers: controllers,
+		Scheduler: true, Istio: s.Istio, GatewayAPI: s.GatewayAPI, Flags: flags, Tools: s.Tools}, s.path("plane"))
 	if err != nil {
 		return err
 	}
@@ -162,13 +177,15 @@ func (s *supervisor) startControlPlane() (err error) {
 	return err
 }
 
-// writeKubeconfigs writes the administrator's kubeconfig for the machine, and for the nodes, which reach the API server by other addresses.
+// writeKubeconfigs writes the administrator's kubeconfig for the machine, and one for the nodes, which use other
+// addresses of the API server.
 func (s *supervisor) writeKubeconfigs() error {
 	_, port, err := net.SplitHostPort(s.plane.Address())
 	if err != nil {
 		return err
 	}
-	for path, address := range map[string]string{filepath.Join(s.Dir, "kubeconfig"): s.Address, s.path("kubeconfig"): net.JoinHostPort(netns.Outer, port)} {
+	for path, address := range map[string]string{filepath.Join(s.Dir, "kubeconfig"): s.Address,
+		s.path("kubeconfig"): net.JoinHostPort(netns.Outer, port)} {
 		config, err := clientcmd.LoadFromFile(s.plane.Kubeconfig())
 		if err != nil {
 			return err
@@ -183,7 +200,7 @@ func (s *supervisor) writeKubeconfigs() error {
 	return nil
 }
 
-// carry gives connections of a listening socket of the machine's network to the API server.
+// carry forwards connections of a listening socket in the machine's network to the API server.
 func carry(front *os.File, to string) error {
 	listener, err := net.FileListener(front)
 	if err != nil {
@@ -199,7 +216,7 @@ func carry(front *os.File, to string) error {
 			defer outside.Close()
 			inside, err := net.Dial("tcp", to)
 			if err != nil {
-				return // the client sees its connection end
+				return // the client's connection ends
 			}
 			defer inside.Close()
 			go func() {
@@ -211,7 +228,7 @@ func carry(front *os.File, to string) error {
 	}
 }
 
-// run starts a program of the tools in a network namespace; its end ends the cluster.
+// run starts a program of the tools in a network namespace; the cluster ends with it.
 func (s *supervisor) run(space *netns.Space, failed chan<- error, name string, args ...string) error {
 	cmd := exec.Command(filepath.Join(s.Tools, "bin", name), args...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

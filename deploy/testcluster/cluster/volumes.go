@@ -10,24 +10,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// provisioner is who makes the volumes of the cluster's storage class, and the name of that class.
+// provisioner is the name of the cluster's storage class and of the provisioner of its volumes.
 const provisioner = "folders"
 
-// provisionerAnnotation is by which kube-controller-manager asks a provisioner outside it for a claim's volume, once a Pod has been given a node
-// (kubernetes.io: Well-Known Labels, Annotations and Taints).
+// provisionerAnnotation is the annotation by which kube-controller-manager requests a claim's volume from an external
+// provisioner, once a Pod is bound to a node (kubernetes.io: Well-Known Labels, Annotations and Taints).
 const provisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
 
-// startVolumes makes the default storage class, and a PersistentVolume for each claim of it once a Pod needs that. A volume is a folder that every node
-// has, so it is of no node; it stays, also without its claim, until the cluster ends.
+// startVolumes creates the default storage class, and a PersistentVolume for each of its claims once a Pod needs the
+// volume. A volume is a folder that all nodes share, so it has no node affinity. It exists until the cluster ends, even
+// without its claim. The error is that of the API server.
 func (s *supervisor) startVolumes(ctx context.Context, claims cache.SharedIndexInformer) error {
 	later := storagev1.VolumeBindingWaitForFirstConsumer
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: provisioner, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: provisioner,
+		Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
 		Provisioner: provisioner, VolumeBindingMode: &later}
 	if err := create(ctx, class, s.client.StorageV1().StorageClasses().Create); err != nil {
 		return err
 	}
 	see := func(o any) {
-		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok && claim.Spec.VolumeName == "" && claim.Annotations[provisionerAnnotation] == provisioner {
+		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok &&
+			claim.Spec.VolumeName == "" && claim.Annotations[provisionerAnnotation] == provisioner {
 			go func() {
 				if err := again(ctx, func() error { return s.provision(ctx, claim) }); err != nil && ctx.Err() == nil {
 					s.log.Error("no volume", "claim", claim.Namespace+"/"+claim.Name, "err", err)
@@ -39,14 +42,17 @@ func (s *supervisor) startVolumes(ctx context.Context, claims cache.SharedIndexI
 	return err
 }
 
-// provision makes the volume of a claim, which kube-controller-manager binds then.
+// provision creates the volume of a claim; kube-controller-manager then binds the claim to it.
 func (s *supervisor) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	name := "pvc-" + string(claim.UID)
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisioner}},
-		Spec: corev1.PersistentVolumeSpec{StorageClassName: provisioner, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests,
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisioner}},
+		Spec: corev1.PersistentVolumeSpec{StorageClassName: provisioner,
+			AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.path("volumes", name)}},
-			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}}
+			ClaimRef: &corev1.ObjectReference{APIVersion: "v1",
+				Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}}
 	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil

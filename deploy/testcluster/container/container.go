@@ -1,8 +1,10 @@
-// Package container starts programs as a container runtime would: in the network namespace of their Pod, with mount, process, host name and
-// IPC namespaces of their own, and a root that has the machine's programs (read-only), a file for each program of the image, and the volumes.
+// Package container starts programs like a container runtime. They run in the network namespace of their Pod, with
+// mount, process, host name and IPC namespaces of their own. Their root has the machine's programs (read-only), a file
+// for each program of the image, and the volumes.
 //
-// Owns: the processes that it starts, and their namespaces, which end with the first of these processes.  Reads: the machine's /usr, /bin,
-// /lib and /etc.  Never: the machine's files changed, but those of volumes; limits (there are no cgroups).
+// Owns: the processes that it starts, and their namespaces, which end with the first of these processes. Reads: the
+// machine's /usr, /bin, /lib and /etc. Never: changes files of the machine, except in volumes; limits resources (there
+// are no cgroups).
 package container
 
 import (
@@ -22,53 +24,54 @@ import (
 	"navarch.io/navarch/deploy/testcluster/netns"
 )
 
-// Mount is a file or folder of the machine that a container sees.
+// Mount is a file or folder of the machine that is mounted in a container.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
 }
 
-// Spec is what one container is.
+// Spec describes one container.
 type Spec struct {
-	Root         string            // an empty folder, on which the root is made; the caller's, until the container has ended
-	Programs     map[string]string // paths inside to files of the machine
+	Root         string            // an empty folder for the root, which the caller owns; in use until the container has ended
+	Programs     map[string]string // files of the machine by paths in the container
 	Mounts       []Mount
 	Hostname     string
 	ReadOnlyRoot bool
-	Args, Env    []string // Args[0] is found by the PATH of Env
-	Dir          string   // where it starts; empty: /
+	Args, Env    []string // Args[0] is searched in the PATH of Env
+	Dir          string   // working directory; empty: /
 	UID, GID     uint32
 	Groups       []uint32
 }
 
-// Container is one that runs, or has ended.
+// Container is a running or ended container.
 type Container struct {
 	spec       Spec
 	process    *os.Process
 	mu         sync.RWMutex
-	namespaces [4]*os.File // see entered; nil once it has ended
+	namespaces [4]*os.File // see entered; nil once the container has ended
 	done       chan struct{}
 	exit       Exit
 }
 
-// Exit is how a container ended: its code, or 128 and the signal that ended it.
+// Exit is the end of a container: its exit code, or 128 plus the signal that ended it.
 type Exit struct {
 	Code, Signal int
 }
 
-// argv0 is the name by which Init knows that this process is to become a container.
+// argv0 is the name by which Init recognises a container process.
 const argv0 = "navarch-testcluster-init"
 
-// entered are the namespaces that a further process of a container has to enter, in this order: that of mounts is last, since it changes
-// what paths mean.
+// entered are the namespaces that a further process of a container must enter, in this order. Mounts are last, because
+// they change the meaning of paths.
 var entered = [4]struct {
 	name string
 	flag int
 }{{"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"uts", unix.CLONE_NEWUTS}, {"mnt", unix.CLONE_NEWNS}}
 
-// Start runs a container, whose output goes to stdout and stderr. The error says what could not be set up; then nothing is left.
+// Start starts a container, with its output to stdout and stderr. The error names the failed step; nothing is left
+// running then.
 func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, error) {
-	// So that its user may open /dev/stdout.
+	// The container's user must be able to open /dev/stdout.
 	if err := errors.Join(stdout.Chown(int(spec.UID), int(spec.GID)), stderr.Chown(int(spec.UID), int(spec.GID))); err != nil {
 		return nil, fmt.Errorf("output of user %d: %w", spec.UID, err)
 	}
@@ -83,7 +86,8 @@ func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, 
 		return nil, err
 	}
 	defer problems.Close()
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{argv0}, Env: []string{}, Stdout: stdout, Stderr: stderr, ExtraFiles: []*os.File{settings, report},
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{argv0},
+		Env: []string{}, Stdout: stdout, Stderr: stderr, ExtraFiles: []*os.File{settings, report},
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC, Setsid: true}}
 	err = space.Do(cmd.Start)
 	_ = report.Close()
@@ -91,7 +95,7 @@ func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, 
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	c := &Container{spec: spec, process: cmd.Process, done: make(chan struct{})}
-	for i, n := range entered { // the process is not waited for yet, so its id is its own
+	for i, n := range entered { // the process ID stays valid until Wait
 		if c.namespaces[i], err = os.Open(fmt.Sprintf("/proc/%d/ns/%s", c.PID(), n.name)); err != nil {
 			break
 		}
@@ -111,7 +115,7 @@ func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, 
 		return nil, err
 	}
 	go func() {
-		_ = cmd.Wait() // what it says is in ProcessState
+		_ = cmd.Wait() // ProcessState has the result
 		c.exit = exitOf(cmd.ProcessState)
 		c.close()
 		close(c.done)
@@ -119,7 +123,7 @@ func Start(space *netns.Space, spec Spec, stdout, stderr *os.File) (*Container, 
 	return c, nil
 }
 
-// close forgets the namespaces, once nobody is about to enter them.
+// close closes the namespaces, once no process is entering them.
 func (c *Container) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,20 +142,20 @@ func exitOf(s *os.ProcessState) Exit {
 	return Exit{Code: s.ExitCode()}
 }
 
-// Done is closed once the first process, and with it every other, has ended.
+// Done returns a channel that is closed once the first process, and so all others, have ended.
 func (c *Container) Done() <-chan struct{} { return c.done }
 
-// Exit is how it ended; only after Done.
+// Exit returns the end of the container; it is valid only after Done.
 func (c *Container) Exit() Exit { return c.exit }
 
-// PID is the first process, as this process sees it.
+// PID returns the first process, as this process sees it.
 func (c *Container) PID() int { return c.process.Pid }
 
-// Signal reaches the first process; one that has ended is left alone.
+// Signal signals the first process; after its end it does nothing.
 func (c *Container) Signal(s syscall.Signal) { _ = c.process.Signal(s) }
 
-// Prepare makes cmd (Args, input and output) a further process of the container, and starts it. The caller waits for it. An error: the container
-// has ended or cannot be entered, it has no such program, or the kernel does not start it.
+// Prepare starts cmd (Args, input and output) as a further process of the container; the caller waits for it. Errors:
+// the container has ended or cannot be entered, the program does not exist in it, or the kernel refuses to start it.
 func (c *Container) Prepare(cmd *exec.Cmd) error {
 	failed := make(chan error, 1)
 	go func() {
@@ -190,7 +194,7 @@ func (c *Container) startInside(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// find is the path of a program by the PATH among env.
+// find returns the path of a program in the PATH of env.
 func find(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !strings.HasPrefix(name, "/") {
@@ -212,7 +216,7 @@ func find(name string, env []string, dir string) (string, error) {
 	return "", fmt.Errorf("%q: no such program in %s", name, paths)
 }
 
-// DefaultPath is the PATH of containers that have none.
+// DefaultPath is the PATH of containers without one.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func orRoot(dir string) string {

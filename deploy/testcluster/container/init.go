@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Init becomes a container where this process was started for that, and never returns then. Every program that starts containers calls it
-// before anything else: it is what they run in the new namespaces.
+// Init becomes a container if this process was started as one, and does not return then. Every program that starts
+// containers must call it first, because it is the program that runs in the new namespaces.
 func Init() {
 	if len(os.Args) == 0 || os.Args[0] != argv0 {
 		return
@@ -32,7 +32,7 @@ func Init() {
 	os.Exit(128)
 }
 
-// execute replaces this process by the program of a container; it returns only with an error.
+// execute replaces this process by the program of a container; it returns only after an error.
 func execute(s Spec) error {
 	if err := s.makeRoot(); err != nil {
 		return err
@@ -69,17 +69,19 @@ func (s Spec) setUser() error {
 	for i, g := range s.Groups {
 		groups[i] = int(g)
 	}
-	if err := errors.Join(unix.Setgroups(groups), unix.Setresgid(int(s.GID), int(s.GID), int(s.GID)), unix.Setresuid(int(s.UID), int(s.UID), int(s.UID))); err != nil {
+	if err := errors.Join(unix.Setgroups(groups), unix.Setresgid(int(s.GID), int(s.GID), int(s.GID)),
+		unix.Setresuid(int(s.UID), int(s.UID), int(s.UID))); err != nil {
 		return fmt.Errorf("become user %d, group %d: %w", s.UID, s.GID, err)
 	}
 	return nil
 }
 
-// etc are the files and folders of the machine's /etc that programs need; the rest of it is the container's own.
-var etc = []string{"passwd", "group", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "protocols", "services", "localtime", "mime.types",
+// etc are the files and folders of the machine's /etc that programs need; all others are the container's own.
+var etc = []string{"passwd", "group", "nsswitch.conf",
+	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "protocols", "services", "localtime", "mime.types",
 	"alternatives", "ssl", "ca-certificates", "pki", "iptables", "ethertypes"}
 
-// makeRoot makes the root file system and enters it.
+// makeRoot creates the root file system and enters it.
 func (s Spec) makeRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -101,7 +103,7 @@ func (s Spec) makeRoot() error {
 	return unix.Unmount(".", unix.MNT_DETACH)
 }
 
-// machine shows the machine's programs, and makes the folders that every image has.
+// machine mounts the machine's programs, and creates the folders that every image has.
 func (s Spec) machine() error {
 	for _, dir := range []string{"tmp", "var/tmp", "var/log", "var/lib", "run", "root", "home", "etc", "proc", "sys", "dev"} {
 		if err := os.MkdirAll(filepath.Join(s.Root, dir), 0o755); err != nil {
@@ -122,7 +124,7 @@ func (s Spec) machine() error {
 			return err
 		}
 	}
-	// What an operator of this machine installed is no part of an image.
+	// Programs that the machine's operator installed do not belong to an image.
 	if err := unix.Mount("tmpfs", filepath.Join(s.Root, "usr/local"), "tmpfs", 0, "mode=755"); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("/usr/local: %w", err)
 	}
@@ -134,7 +136,7 @@ func (s Spec) machine() error {
 	return nil
 }
 
-// devices makes /dev.
+// devices creates /dev.
 func (s Spec) devices() error {
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		if err := s.bind(Mount{Source: "/dev/" + name, Target: "/dev/" + name}); err != nil {
@@ -162,7 +164,7 @@ func (s Spec) programs() error {
 	return nil
 }
 
-// volumes mounts them, the outer of two before the inner.
+// volumes mounts the volumes; an outer one precedes those inside of it.
 func (s Spec) volumes() error {
 	sorted := slices.Clone(s.Mounts)
 	slices.SortStableFunc(sorted, func(a, b Mount) int {
@@ -176,8 +178,8 @@ func (s Spec) volumes() error {
 	return nil
 }
 
-// bind shows a file or folder of the machine below the root. One that is read-only then has the mount points of those that come later and are within it,
-// as kubelets make them (kubernetes pkg/volume/util: MakeNestedMountpoints).
+// bind mounts a file or folder of the machine below the root. A read-only mount first gets the mount points of later
+// mounts inside of it, as with kubelets (kubernetes pkg/volume/util: MakeNestedMountpoints).
 func (s Spec) bind(m Mount, later ...Mount) error {
 	target := filepath.Join(s.Root, m.Target)
 	if err := s.mountPoint(m); err != nil {
@@ -201,7 +203,7 @@ func (s Spec) bind(m Mount, later ...Mount) error {
 	return nil
 }
 
-// mountPoint makes the file or folder that something is mounted over.
+// mountPoint creates the file or folder for a mount.
 func (s Spec) mountPoint(m Mount) error {
 	info, err := os.Stat(m.Source)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// auditPolicy has the API server note what the service account asks for that tests give the documented rights (deploy/testcluster/rights).
+// auditPolicy makes the API server log the requests of the service account with the documented rights
+// (deploy/testcluster/rights).
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -21,7 +22,7 @@ rules:
 - {level: None}
 `
 
-// auditFlags are those of an API server that notes so.
+// auditFlags returns the flags of an API server with this policy.
 func (c *ControlPlane) auditFlags() ([]string, error) {
 	policy := filepath.Join(c.dir, "audit.yaml")
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + c.auditLog()}, os.WriteFile(policy, []byte(auditPolicy), 0o600)
@@ -29,11 +30,12 @@ func (c *ControlPlane) auditFlags() ([]string, error) {
 
 func (c *ControlPlane) auditLog() string { return filepath.Join(c.dir, "audit.log") }
 
-// Used is where control planes note, when they end, which rights were used: a file of each, with lines of verb and group/resource/subresource, such as "list
-// /services/" or "update networking.istio.io/virtualservices/status".
+// Used returns the folder in which control planes record, when they end, the rights that were used. Each writes a file
+// with lines of verb and group/resource/subresource, such as "list /services/" or "update
+// networking.istio.io/virtualservices/status".
 func Used(tools string) string { return filepath.Join(filepath.Dir(tools), "out", "rights") }
 
-// noteUsed writes that file, if anything was used.
+// noteUsed writes that file, if any right was used.
 func (c *ControlPlane) noteUsed() error {
 	log, err := os.Open(c.auditLog())
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,7 +55,7 @@ func (c *ControlPlane) noteUsed() error {
 			ResponseStatus   struct{ Code int }
 		}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			continue // the last line of a server that was killed
+			continue // incomplete last line of a killed server
 		}
 		switch of := event.ObjectRef; {
 		case event.ResponseStatus.Code == 403:
@@ -69,5 +71,6 @@ func (c *ControlPlane) noteUsed() error {
 	}
 	folder := Used(c.options.Tools)
 	text := strings.Join(slices.Sorted(maps.Keys(used)), "\n") + "\n"
-	return errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d-%s", os.Getpid(), port(c.address))), []byte(text), 0o644))
+	return errors.Join(os.MkdirAll(folder, 0o755),
+		os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d-%s", os.Getpid(), port(c.address))), []byte(text), 0o644))
 }

@@ -1,9 +1,9 @@
-// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver and, where asked, kube-controller-manager and
-// kube-scheduler, as `make kube-tools` builds them. There is no kubelet and no kube-proxy: a Pod is an object whose status the test writes.
-// With these it is a part of deploy/testcluster/cluster.
+// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver and optionally
+// kube-controller-manager and kube-scheduler, as `make kube-tools` builds them. It has no kubelet and no kube-proxy: a
+// Pod is an object whose status the test writes. deploy/testcluster/cluster adds both.
 //
-// Owns: the processes, ports and folders that it starts, until their test, or the test binary, ends.  Reads: .tools.  Never: used outside
-// tests and load runs; a port that is not of loopback.
+// Owns: the processes, ports and folders that it starts, until their test, or the test binary, ends. Reads: .tools.
+// Never: runs outside of tests and load runs; listens on an address that is not loopback.
 package controlplane
 
 import (
@@ -27,31 +27,34 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Options is what a control plane has beside etcd and the API server.
+// Options are the parts of a control plane in addition to etcd and the API server.
 type Options struct {
-	// Admission turns the admission plugins ServiceAccount and NamespaceLifecycle on. Without them objects may be made in namespaces that
-	// are not there, and Pods without a service account.
+	// Admission enables the admission plugins ServiceAccount and NamespaceLifecycle. Without them objects may be created
+	// in namespaces that do not exist, and Pods without a service account.
 	Admission bool
-	// Controllers are those that kube-controller-manager runs (Controllers: those that most tests need); none: it is not started.
+	// Controllers are the controllers of kube-controller-manager (the variable Controllers has those that most tests
+	// need); empty: it is not started.
 	Controllers []string
-	Istio       bool     // Istio's CustomResourceDefinitions are there
-	GatewayAPI  bool     // those of the Gateway API (the standard channel) are there
-	Scheduler   bool     // kube-scheduler runs
-	Flags       []string // more flags of kube-apiserver
-	Etcd        string   // the URL of an etcd that is there, such as another control plane's, to keep everything in under Prefix; empty: one is started
-	Prefix      string   // with Etcd: of all keys, such as /west
-	Tools       string   // the folder .tools; empty: that of the repository which the working directory is in
+	Istio       bool     // installs Istio's CustomResourceDefinitions
+	GatewayAPI  bool     // installs those of the Gateway API (the standard channel)
+	Scheduler   bool     // runs kube-scheduler
+	Flags       []string // further flags of kube-apiserver
+	// Etcd is the URL of a running etcd, such as another control plane's, in which all keys are stored below Prefix;
+	// empty: one is started.
+	Etcd   string
+	Prefix string // with Etcd: prefix of all keys, such as /west
+	Tools  string // the folder .tools; empty: that of the repository of the working directory
 }
 
-// Controllers make Pods of Deployments, EndpointSlices of Services, default service accounts and kube-root-ca.crt in every namespace, and
-// empty namespaces that are deleted.
+// Controllers create Pods of Deployments, EndpointSlices of Services, default service accounts and kube-root-ca.crt in
+// every namespace, and empty namespaces that are deleted.
 var Controllers = []string{"deployment-controller", "replicaset-controller", "endpointslice-controller", "namespace-controller",
 	"serviceaccount-controller", "garbage-collector-controller", "root-ca-certificate-publisher-controller"}
 
-// patience is how long everything may take that takes a second on a machine that does nothing else.
+// patience is the time limit for steps that take a second on an idle machine.
 const patience = 2 * time.Minute
 
-// ready is how long a program may take until it answers.
+// ready is the time limit for a program's first answer.
 const ready = patience / 2
 
 // ControlPlane is one Kubernetes control plane.
@@ -59,14 +62,14 @@ type ControlPlane struct {
 	options  Options
 	bin      string // folder of the programs
 	dir      string
-	etcd     *kvtest.Standalone // nil: somebody else's
+	etcd     *kvtest.Standalone // nil: started by others
 	store    string             // address of etcd
 	address  string             // of the API server
 	api      *process
 	managers []*process
 }
 
-// Start runs a control plane until the test ends. It fails the test where the programs are not built (make kube-tools).
+// Start runs a control plane until the test ends. It fails the test if the programs are not built (make kube-tools).
 func Start(t testing.TB, o Options) *ControlPlane {
 	t.Helper()
 	c, err := Run(o, t.TempDir())
@@ -83,8 +86,9 @@ func Start(t testing.TB, o Options) *ControlPlane {
 	return c
 }
 
-// Run is Start without a test: it keeps its files in dir, and works until Close. Where the error is not nil, the control plane may be nil,
-// or has to be closed too. A certificate of the API server that is in dir already (certs/apiserver.crt with its issuer, apiserver.key) is used.
+// Run works like Start, without a test: it stores its files in dir, and the control plane runs until Close. With an
+// error the control plane is nil or must be closed too. An API server certificate in dir (certs/apiserver.crt with its
+// issuer, apiserver.key) is used.
 func Run(o Options, dir string) (*ControlPlane, error) {
 	var err error
 	if o.Tools == "" {
@@ -122,7 +126,8 @@ func Run(o Options, dir string) (*ControlPlane, error) {
 	return c, nil
 }
 
-// Tools is the folder .tools of the repository; tests run in the folder of their package. An error: the working directory is in no module.
+// Tools returns the folder .tools of the repository, of which the working directory is a part. The error reports that
+// the working directory is not in a Go module.
 func Tools() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -137,37 +142,37 @@ func Tools() (string, error) {
 	return "", err
 }
 
-// Etcd is the URL of the API server's etcd.
+// Etcd returns the URL of the API server's etcd.
 func (c *ControlPlane) Etcd() string { return "http://" + c.store }
 
-// Close ends everything that runs.
+// Close ends all processes.
 func (c *ControlPlane) Close() {
 	for _, p := range append(c.managers, c.api) {
 		p.kill()
 	}
-	_ = c.noteUsed() // a right that is not noted is found missing (deploy/testcluster/rights)
+	_ = c.noteUsed() // a right that is not recorded is reported as unused (deploy/testcluster/rights)
 	if c.etcd != nil {
-		_ = c.etcd.Close() // what it leaves is in a temporary folder
+		_ = c.etcd.Close() // its remains are in a temporary folder
 	}
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// Config is the administrator's client configuration, without a limit of requests.
+// Config returns the administrator's client configuration, without a rate limit.
 func (c *ControlPlane) Config() *rest.Config {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
-		panic(err) // we wrote it
+		panic(err) // our own file
 	}
 	config.QPS = -1
 	return config
 }
 
-// Address is host:port of the API server, which serves TLS.
+// Address returns host:port of the API server, which serves TLS.
 func (c *ControlPlane) Address() string { return c.address }
 
-// Log is the last lines of all processes.
+// Log returns the last lines of the output of all processes.
 func (c *ControlPlane) Log() string {
 	var b strings.Builder
 	for _, p := range append([]*process{c.api}, c.managers...) {
@@ -178,7 +183,8 @@ func (c *ControlPlane) Log() string {
 	return b.String()
 }
 
-// Kubectl runs kubectl as administrator with a standard input, and returns what it printed; it fails the test where kubectl fails.
+// Kubectl runs kubectl as administrator with a standard input, and returns its output. It fails the test if kubectl
+// fails.
 func (c *ControlPlane) Kubectl(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	out, err := c.kubectl(strings.NewReader(stdin), args...)
@@ -191,7 +197,8 @@ func (c *ControlPlane) Kubectl(t testing.TB, stdin string, args ...string) strin
 func (c *ControlPlane) kubectl(stdin *strings.Reader, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", filepath.Join(c.dir, "kubectl")}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"),
+		append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", filepath.Join(c.dir, "kubectl")}, args...)...)
 	var out, wrong bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &wrong
 	if err := cmd.Run(); err != nil {
@@ -200,10 +207,10 @@ func (c *ControlPlane) kubectl(stdin *strings.Reader, args ...string) (string, e
 	return out.String(), nil
 }
 
-// KillAPIServer ends the API server at once (SIGKILL); what is stored stays.
+// KillAPIServer kills the API server (SIGKILL); stored objects stay.
 func (c *ControlPlane) KillAPIServer() { c.api.kill() }
 
-// StartAPIServer starts it again, at the same address, and waits until it is ready.
+// StartAPIServer starts the API server again at the same address, and waits until it is ready.
 func (c *ControlPlane) StartAPIServer(t testing.TB) {
 	t.Helper()
 	if err := c.startAPIServer(); err != nil {
@@ -211,8 +218,8 @@ func (c *ControlPlane) StartAPIServer(t testing.TB) {
 	}
 }
 
-// PauseAPIServer stops the API server without ending it (SIGSTOP): connections stay open, and nothing is answered. It goes on with
-// ResumeAPIServer. On a busy machine a process goes on for a moment after the signal: PauseAPIServer returns once it has stopped.
+// PauseAPIServer suspends the API server (SIGSTOP): connections stay open without answers, until ResumeAPIServer. It
+// returns once the process has stopped, which takes a moment on a busy machine.
 func (c *ControlPlane) PauseAPIServer() {
 	c.api.signal(syscall.SIGSTOP)
 	status := fmt.Sprintf("/proc/%d/status", c.api.cmd.Process.Pid)
@@ -224,11 +231,11 @@ func (c *ControlPlane) PauseAPIServer() {
 	}
 }
 
-// ResumeAPIServer lets a paused API server go on.
+// ResumeAPIServer resumes a suspended API server.
 func (c *ControlPlane) ResumeAPIServer() { c.api.signal(syscall.SIGCONT) }
 
-// Compact lets etcd forget all revisions but the newest: who asks the API server for an older one after its next start is answered 410. The etcd has to be this
-// control plane's own.
+// Compact makes etcd discard all revisions except the newest: after its next start the API server answers requests for
+// an older one with 410. The etcd must be this control plane's own.
 func (c *ControlPlane) Compact(t testing.TB) {
 	t.Helper()
 	if err := c.etcd.Compact(t.Context()); err != nil {
@@ -239,7 +246,7 @@ func (c *ControlPlane) Compact(t testing.TB) {
 func port(address string) string {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		panic(err) // of loopback
+		panic(err) // a loopback address
 	}
 	return port
 }

@@ -16,8 +16,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// What other tests build on: kinds of Istio and of the Gateway API are served, namespaces are the test's own, and the API server comes back
-// at its address with what was stored, after a kill and after a pause.
+// A control plane has the properties that other tests use: it serves the kinds of Istio and of the Gateway API,
+// namespaces belong to one test, and the API server returns at its address with the stored objects, after a kill and
+// after a pause.
 func TestKubeSharedControlPlane(t *testing.T) {
 	c := Shared(t)
 	ns := c.Namespace(t)
@@ -48,7 +49,7 @@ func TestKubeSharedControlPlane(t *testing.T) {
 	}
 }
 
-// A control plane that starts with what another one has stored of definitions has the same ones as one that applied them: all that the files have.
+// A control plane that loads stored definitions of another one has the same definitions as one that applied the files.
 func TestKubeKeptDefinitions(t *testing.T) {
 	tools, err := Tools()
 	if err != nil {
@@ -84,7 +85,8 @@ func TestKubeKeptDefinitions(t *testing.T) {
 // times are parts of objects that differ each time.
 var times = regexp.MustCompile(`(resourceVersion|uid|lastTransitionTime|creationTimestamp): .*`)
 
-// The controllers make EndpointSlices of Services and Pods, and empty a namespace that is deleted; admission gives Pods an account.
+// The controllers create EndpointSlices of Services and Pods, and empty a deleted namespace. Admission sets the service
+// account of Pods.
 func TestKubeControllers(t *testing.T) {
 	c := Start(t, Options{Admission: true, Controllers: Controllers})
 	c.Kubectl(t, "", "create", "namespace", "shop")

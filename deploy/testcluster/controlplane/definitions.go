@@ -19,14 +19,16 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// An API server takes some five seconds of a processor to take in the definitions of Istio's kinds and the Gateway API's one after the other, and less than
-// two where they are in etcd when it starts. So what the first control plane on a machine has stored of them is kept (.tools/kube-state), by the version of
-// the API server and the text of the definitions, and put into the etcd of those that start later.
+// An API server uses five seconds of CPU to process the definitions of Istio's kinds and the Gateway API's one after
+// the other, and less than two if they are in etcd when it starts. So the stored definitions of the first control plane
+// on a machine are cached (.tools/kube-state), by the version of the API server and the text of the definitions, and
+// written to the etcd of later ones.
 
-// definitionKinds are the places in etcd, below the prefix, of what the files of definitions have.
-var definitionKinds = []string{"apiextensions.k8s.io/customresourcedefinitions/", "validatingadmissionpolicies/", "validatingadmissionpolicybindings/"}
+// definitionKinds are the prefixes in etcd, below the API server's prefix, of the objects in the definition files.
+var definitionKinds = []string{"apiextensions.k8s.io/customresourcedefinitions/",
+	"validatingadmissionpolicies/", "validatingadmissionpolicybindings/"}
 
-// definitionsFile is where the definitions of some names are kept as an API server stores them.
+// definitionsFile returns the path of the cached definitions of some names.
 func (c *ControlPlane) definitionsFile(names []string) (string, error) {
 	sum := sha256.New()
 	for _, file := range append(c.definitionTexts(names), filepath.Join(c.bin, "kube-apiserver.version")) {
@@ -39,7 +41,7 @@ func (c *ControlPlane) definitionsFile(names []string) (string, error) {
 	return filepath.Join(c.options.Tools, "kube-state", strings.Join(names, "+")+"-"+hex.EncodeToString(sum.Sum(nil)[:8])), nil
 }
 
-// definitionTexts are the files of the definitions of some names.
+// definitionTexts returns the paths of the definition files of some names.
 func (c *ControlPlane) definitionTexts(names []string) (files []string) {
 	for _, name := range names {
 		files = append(files, filepath.Join(c.options.Tools, "crds", name+".yaml"))
@@ -75,7 +77,7 @@ func (c *ControlPlane) startDefined() error {
 	return c.keepDefinitions(names)
 }
 
-// putDefinitions puts what is kept of definitions into etcd, before the API server starts. False: nothing is kept.
+// putDefinitions writes cached definitions to etcd, before the API server starts. put is false without cached ones.
 func (c *ControlPlane) putDefinitions(names []string) (put bool, err error) {
 	file, err := c.definitionsFile(names)
 	if err != nil {
@@ -101,7 +103,7 @@ func (c *ControlPlane) putDefinitions(names []string) (put bool, err error) {
 	return true, kvtest.PutAll(ctx, c.store, all)
 }
 
-// keepDefinitions keeps what the API server has stored of definitions for others that start later.
+// keepDefinitions caches the API server's stored definitions for later control planes.
 func (c *ControlPlane) keepDefinitions(names []string) error {
 	file, err := c.definitionsFile(names)
 	if err != nil {
@@ -126,7 +128,7 @@ func (c *ControlPlane) keepDefinitions(names []string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(file), "part") // several packages may be first at once
+	part, err := os.CreateTemp(filepath.Dir(file), "part") // several packages may write it at the same time
 	if err != nil {
 		return err
 	}
@@ -137,17 +139,17 @@ func (c *ControlPlane) keepDefinitions(names []string) error {
 	return err
 }
 
-// prefix is that of all keys of the API server.
+// prefix returns the prefix of all keys of the API server.
 func (c *ControlPlane) prefix() string { return cmp.Or(c.options.Prefix, "/registry") + "/" }
 
-// awaitDefinitions waits until every kind that is defined is listed and described, as kubectl needs it.
+// awaitDefinitions waits until the API server lists and describes every defined kind, as kubectl needs it.
 func (c *ControlPlane) awaitDefinitions() error {
 	client, err := impatient(c.Config())
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	var wanted []definedKind // what is defined does not change; the API server takes its time for two megabytes of it
+	var wanted []definedKind // definitions do not change, and reading two megabytes of them is slow
 	for until := time.Now().Add(ready); ; time.Sleep(50 * time.Millisecond) {
 		missing := ""
 		if wanted == nil {
@@ -165,10 +167,10 @@ func (c *ControlPlane) awaitDefinitions() error {
 	}
 }
 
-// definedKind is a version of a kind that a definition has.
+// definedKind is a version of a kind in a definition.
 type definedKind struct{ gv, resource string }
 
-// definedKinds are those that are to be served.
+// definedKinds returns the kinds that must be served.
 func (c *ControlPlane) definedKinds(client *http.Client) (all []definedKind, err error) {
 	var defined struct {
 		Items []struct {
@@ -193,7 +195,7 @@ func (c *ControlPlane) definedKinds(client *http.Client) (all []definedKind, err
 	return all, err
 }
 
-// unserved is one of these kinds that is not served yet; empty: there is none.
+// unserved returns one of these kinds that is not served yet; empty: all are served.
 func (c *ControlPlane) unserved(client *http.Client, wanted []definedKind) (kind string, err error) {
 	var groups struct {
 		Items []struct {
@@ -232,7 +234,7 @@ func (c *ControlPlane) unserved(client *http.Client, wanted []definedKind) (kind
 	return "", nil
 }
 
-// getJSON reads a page of the API server; of its groups the kinds too, where it offers that.
+// getJSON reads a page of the API server, if possible with the kinds of its groups.
 func getJSON(client *http.Client, url string, to any) (err error) {
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// adminToken is the administrator's, of a server that only this machine reaches.
+// adminToken is the administrator's token for a server that only this machine can reach.
 const adminToken = "admintoken"
 
-// writeKeys makes the key that service-account tokens are signed with, and the administrator's token.
+// writeKeys writes the key that signs service-account tokens, and the administrator's token.
 func writeKeys(dir string) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -40,7 +40,7 @@ func writeKeys(dir string) error {
 	return errors.Join(all...)
 }
 
-// writeKubeconfig writes the administrator's kubeconfig, with the certificate that the API server made for itself.
+// writeKubeconfig writes the administrator's kubeconfig, with the certificate that the API server generated.
 func (c *ControlPlane) writeKubeconfig() error {
 	certificate, err := os.ReadFile(filepath.Join(c.dir, "certs", "apiserver.crt"))
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *ControlPlane) writeKubeconfig() error {
 	}, c.Kubeconfig())
 }
 
-// ApplyCRDs makes the definitions of the kinds of "istio" or "gateway-api", and waits until they are served.
+// ApplyCRDs creates the definitions of the kinds of "istio" or "gateway-api", and waits until they are served.
 func (c *ControlPlane) ApplyCRDs(t testing.TB, names ...string) {
 	t.Helper()
 	if err := c.applyCRDs(names...); err != nil {
@@ -67,7 +67,7 @@ func (c *ControlPlane) applyCRDs(names ...string) error {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("no %s: run `make kube-tools` (%w)", filepath.Base(file), err)
 		}
-		// Not client-side apply: its annotation would be longer than annotations may be.
+		// Not client-side apply: its annotation would exceed the limit of annotations.
 		if _, err := c.kubectl(strings.NewReader(""), "apply", "--server-side", "--validate=false", "-f", file); err != nil {
 			return err
 		}

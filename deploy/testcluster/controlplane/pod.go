@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// RunPod makes a Pod and does the kubelet's part: it is on a node (which has to be there for EndpointSlices to name the Pod), has an address
-// (10.244.0.0/16: the API server takes none of loopback) and is ready. It has no grace period, so that deleting it needs no kubelet.
+// RunPod creates a Pod and its status, as a kubelet would: the Pod is on a node, has an address (10.244.0.0/16, because
+// the API server refuses loopback) and is ready. EndpointSlices name the Pod only if the node exists. The Pod has no
+// grace period, so its deletion needs no kubelet.
 func (c *ControlPlane) RunPod(t testing.TB, namespace, name, node, address string, labels map[string]string) {
 	t.Helper()
 	client, err := apiserver.Of(c.Config())
@@ -20,7 +21,8 @@ func (c *ControlPlane) RunPod(t testing.TB, namespace, name, node, address strin
 	}
 	pods := "/api/v1/namespaces/" + namespace + "/pods"
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+		Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 	if err := client.Do(t.Context(), http.MethodPost, pods, pod, pod); err != nil {
 		t.Fatal(err)
 	}

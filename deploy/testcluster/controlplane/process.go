@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// process is one program that runs.
+// process is one running program.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
@@ -26,7 +26,7 @@ type process struct {
 	exited chan struct{}
 }
 
-// run starts one of the control plane's programs. It ends with this process, however that ends.
+// run starts one of the control plane's programs. The program ends with this process.
 func (c *ControlPlane) run(name string, args ...string) (*process, error) {
 	p := &process{name: name, log: &output{}, exited: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(c.bin, name), args...)
@@ -41,13 +41,13 @@ func (c *ControlPlane) run(name string, args ...string) (*process, error) {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // ProcessState has the result
 		close(p.exited)
 	}()
 	return p, nil
 }
 
-// starts is one thread for all starts, which never ends: to the kernel the parent whose death ends a process is a thread.
+// starts is one thread for all starts, which never ends: the kernel ends a child process when its parent thread dies.
 var starts = sync.OnceValue(func() chan<- func() {
 	all := make(chan func())
 	go func() {
@@ -59,7 +59,7 @@ var starts = sync.OnceValue(func() chan<- func() {
 	return all
 })
 
-// kill ends a process at once, and waits until it is gone.
+// kill kills a process, and waits for its end.
 func (p *process) kill() {
 	if p != nil {
 		_ = p.cmd.Process.Kill()
@@ -69,13 +69,13 @@ func (p *process) kill() {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// output keeps what a process prints.
+// output stores the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// keep bounds what is kept, bytes.
+// keep is the limit of the stored output in bytes.
 const keep = 1 << 20
 
 func (o *output) Write(b []byte) (int, error) {
@@ -87,7 +87,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tail is the last n bytes.
+// tail returns the last n bytes.
 func (o *output) tail(n int) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,13 +124,14 @@ func (c *ControlPlane) startAPIServer() (err error) {
 	return err
 }
 
-// tries is how often kube-apiserver is started: of some sixty starts beside other tests three had not answered /readyz after two minutes. Why
-// is not known.
+// tries is the number of starts of kube-apiserver. Of sixty starts beside other tests, three did not answer /readyz
+// within two minutes, for an unknown reason.
 const tries = 3
 
 // startManager runs kube-controller-manager and waits until it is healthy.
 func (c *ControlPlane) startManager(address string) error {
-	p, err := c.run("kube-controller-manager", "--kubeconfig="+c.Kubeconfig(), "--authentication-kubeconfig="+c.Kubeconfig(), "--authorization-kubeconfig="+c.Kubeconfig(),
+	p, err := c.run("kube-controller-manager", "--kubeconfig="+c.Kubeconfig(),
+		"--authentication-kubeconfig="+c.Kubeconfig(), "--authorization-kubeconfig="+c.Kubeconfig(),
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port(address), "--cert-dir="+filepath.Join(c.dir, "manager"),
 		"--service-account-private-key-file="+filepath.Join(c.dir, "sa.key"), "--root-ca-file="+filepath.Join(c.dir, "certs", "apiserver.crt"),
 		"--horizontal-pod-autoscaler-sync-period=1s", "--node-monitor-period=1s", "--controllers="+strings.Join(c.options.Controllers, ","))
@@ -138,21 +139,24 @@ func (c *ControlPlane) startManager(address string) error {
 		return err
 	}
 	c.managers = append(c.managers, p)
-	return c.awaitOf(p, &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "https://"+address+"/healthz") // its own certificate
+	// its certificate is self-signed
+	return c.awaitOf(p, &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "https://"+address+"/healthz")
 }
 
 // startScheduler runs kube-scheduler and waits until it is healthy.
 func (c *ControlPlane) startScheduler(address string) error {
-	p, err := c.run("kube-scheduler", "--kubeconfig="+c.Kubeconfig(), "--authentication-kubeconfig="+c.Kubeconfig(), "--authorization-kubeconfig="+c.Kubeconfig(),
+	p, err := c.run("kube-scheduler", "--kubeconfig="+c.Kubeconfig(),
+		"--authentication-kubeconfig="+c.Kubeconfig(), "--authorization-kubeconfig="+c.Kubeconfig(),
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+port(address), "--cert-dir="+filepath.Join(c.dir, "scheduler"))
 	if err != nil {
 		return err
 	}
 	c.managers = append(c.managers, p)
-	return c.awaitOf(p, &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "https://"+address+"/healthz") // its own certificate
+	// its certificate is self-signed
+	return c.awaitOf(p, &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "https://"+address+"/healthz")
 }
 
-// await waits until the API server answers a page with 200, and the administrator's kubeconfig is written.
+// await waits until the API server answers a page with 200, and writes the administrator's kubeconfig.
 func (c *ControlPlane) await(url string) error {
 	certificate := filepath.Join(c.dir, "certs", "apiserver.crt")
 	until := time.Now().Add(ready)
@@ -196,11 +200,12 @@ func (c *ControlPlane) awaitOf(p *process, config *rest.Config, url string) erro
 	}
 }
 
-// impatient is a client for requests that may come too early: some of these are answered after a minute, or never.
+// impatient returns a client for requests that may be too early: the server answers some of these after a minute, or
+// never.
 func impatient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err == nil {
-		client.Timeout = 5 * time.Second // of one request
+		client.Timeout = 5 * time.Second // per request
 	}
 	return client, err
 }

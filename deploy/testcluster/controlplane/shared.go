@@ -16,8 +16,9 @@ var shared struct {
 	err  error
 }
 
-// Shared is a control plane that all tests of a binary have in common: Istio's kinds and those of the Gateway API, no admission, no
-// controllers. The first caller starts it, Main ends it. Tests keep apart by Namespace, and leave what is of the cluster as it was.
+// Shared returns a control plane that all tests of a binary share: with the kinds of Istio and of the Gateway API,
+// without admission and controllers. The first call starts it, Main ends it. Tests use separate namespaces (Namespace),
+// and restore the cluster-scoped objects that they change.
 func Shared(t testing.TB) *ControlPlane {
 	t.Helper()
 	shared.once.Do(func() {
@@ -38,14 +39,15 @@ func Main(m *testing.M) int {
 		shared.c.Close()
 	}
 	if shared.dir != "" {
-		_ = os.RemoveAll(shared.dir) // a folder of temporary files
+		_ = os.RemoveAll(shared.dir) // a temporary folder
 	}
 	return code
 }
 
 var namespaces atomic.Int64
 
-// Namespace makes a namespace for one test; it is deleted with it. Without the namespace-controller it stays, in phase Terminating.
+// Namespace creates a namespace for one test, and deletes it at the end of the test. Without the namespace-controller
+// it stays, in phase Terminating.
 func (c *ControlPlane) Namespace(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test-%d", namespaces.Add(1))

@@ -1,6 +1,6 @@
-// Package image says which programs of this machine an image stands for: there is no registry and no image, and a table takes their place.
+// Package image maps names of images to programs of this machine, in place of a registry and of images.
 //
-// Owns: nothing.  Reads: the table.  Never: pulls anything.
+// Owns: nothing. Reads: the table. Never: pulls an image.
 package image
 
 import (
@@ -10,27 +10,29 @@ import (
 	"strings"
 )
 
-// Image is what a container has of an image.
+// Image describes the programs and settings of an image.
 type Image struct {
-	Programs   map[string]string // paths in the container to programs of the machine
-	Entrypoint []string          // runs where a container names no command
-	Cmd        []string          // its arguments, where the container has neither command nor arguments
+	Programs   map[string]string // programs of the machine by paths in the container
+	Entrypoint []string          // the command of containers without one
+	Cmd        []string          // its arguments, for containers with neither command nor arguments
 	Env        map[string]string
 	User       int64
 	Dir        string
 }
 
-// Table maps names of images to what they stand for: names as Pods write them ("docker.io/istio/proxyv2"), or their last element alone ("proxyv2"),
-// each without a digest, and without a tag unless images of one name differ by it ("proxyv2:1.31"); the most exact one counts.
+// Table maps names of images to their content. A name is either complete ("docker.io/istio/proxyv2") or the last
+// element only ("proxyv2"). It has no digest, and a tag only if images of one name differ by it ("proxyv2:1.31"). The
+// most specific name wins.
 type Table map[string]Image
 
-// Product lists the programs of the images that an installation of Navarch runs; the first one is the entrypoint.
+// Product returns the programs of the images of an installation of Navarch, by image; the first one is the entrypoint.
 func Product() map[string][]string {
-	return map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}}
+	return map[string][]string{"navarchd": {"navarchd", "navarchctl"},
+		"navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}}
 }
 
-// Of makes a table of images from the names of their programs, the entrypoint first; local maps each name to the program on this machine. The error names a
-// program that is missing.
+// Of returns a table of images from the names of their programs, the entrypoint first; local maps each name to the
+// program on this machine. The error names a missing program.
 func Of(images map[string][]string, local map[string]string) (Table, error) {
 	t := Table{}
 	for name, programs := range images {
@@ -50,13 +52,14 @@ func Of(images map[string][]string, local map[string]string) (Table, error) {
 	return t, nil
 }
 
-// inside is the path of a program in its image.
+// inside returns the path of a program in its image.
 func inside(program string) string { return "/usr/local/bin/" + program }
 
-// Shell is the name of an image with nothing but the machine's own programs; it has no entrypoint.
+// Shell is the name of an image with the machine's own programs only; it has no entrypoint.
 const Shell = "shell"
 
-// Find is the image of a name. The error says that the table has none, or that a program of it is not there.
+// Find returns the image with a name. The error reports that the table does not contain it, or that one of its programs
+// is missing.
 func (t Table) Find(name string) (Image, error) {
 	untagged := Untagged(name)
 	tagged, _, _ := strings.Cut(name, "@")
@@ -78,10 +81,10 @@ func (t Table) Find(name string) (Image, error) {
 	return i, nil
 }
 
-// last is the last element of a name.
+// last returns the last element of a name.
 func last(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// Untagged is the name of an image without tag and digest.
+// Untagged returns the name of an image without tag and digest.
 func Untagged(name string) string {
 	name, _, _ = strings.Cut(name, "@")
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
@@ -90,7 +93,8 @@ func Untagged(name string) string {
 	return name
 }
 
-// Args is what a container of the image runs, before variables are expanded. An error: neither has a command or arguments.
+// Args returns the command line of a container of the image, before variables are expanded. The error reports that
+// neither of the two has a command.
 func (i Image) Args(command, args []string) ([]string, error) {
 	all := append([]string{}, command...)
 	if len(command) == 0 {

@@ -18,7 +18,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// An image has all of its programs, and runs the first one. One that is missing is named.
+// An image contains all of its programs, and runs the first one. A missing program is named.
 func TestOf(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

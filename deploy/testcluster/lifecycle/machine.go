@@ -1,7 +1,9 @@
-// Package lifecycle decides what a node does for one Pod: which container it starts or stops next, and which status the Pod has. It is the
-// kubelet's rules as a state machine without clocks, processes or clients: events go in, actions and the status come out.
+// Package lifecycle decides the actions of a node for one Pod: which container it starts or stops next, and the status
+// of the Pod. It implements the kubelet's rules as a state machine without clocks, processes or clients: its inputs are
+// events, its outputs actions and the status.
 //
-// Owns: the state of one Pod's containers.  Reads: the Pod's specification.  Never: anything outside of its arguments.
+// Owns: the state of one Pod's containers. Reads: the Pod's specification. Never: accesses anything outside of its
+// arguments.
 package lifecycle
 
 import (
@@ -11,35 +13,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kind says what a container is for.
+// Kind is the kind of a container.
 type Kind int
 
 const (
-	Init    Kind = iota // runs to its end before the next one starts
-	Sidecar             // an init container with restartPolicy Always: the next one starts once it has started, and it ends after the applications
-	App
+	Init Kind = iota // runs to its end before the next one starts
+	// Sidecar is an init container with restartPolicy Always: the next container starts once it has started, and it ends
+	// after the applications.
+	Sidecar
+	App // an application container
 )
 
-// phase is where a container is between starts and ends.
+// phase is the position of a container between starts and ends.
 type phase int
 
 const (
 	waiting  phase = iota // for its turn, or for the end of its back-off
-	starting              // asked to start, or its postStart hook runs
+	starting              // its start was requested, or its postStart hook runs
 	running
 	stopping
-	ended // for good
+	ended // without a restart
 )
 
-// Action is something to be done for one container. Start: make it and run its postStart hook, then report Begun and Hooked, or Failed.
-// Otherwise stop it within Grace: preStop hook, signal, SIGKILL; the report is Exited.
+// Action is an action for one container. With Start, the caller starts it, runs its postStart hook, and then reports
+// Begun and Hooked, or Failed. Otherwise the caller stops it within Grace (preStop hook, signal, SIGKILL), and reports
+// Exited.
 type Action struct {
 	Container string
 	Start     bool
 	Grace     time.Duration
 }
 
-// Back-off between restarts, and how long a container has to run for it to begin again, as the kubelet has them.
+// Back-off between restarts, and the running time after which it starts again at firstDelay, as in the kubelet.
 const (
 	firstDelay = 10 * time.Second
 	maxDelay   = 5 * time.Minute
@@ -50,13 +55,13 @@ type container struct {
 	spec           *corev1.Container
 	kind           Kind
 	phase          phase
-	process        bool // it has one: Begun, and not Exited
-	hooked         bool // its postStart hook is done
+	process        bool // its process runs: Begun, and not Exited
+	hooked         bool // its postStart hook has ended
 	started, ready bool
 	begun          time.Time
 	id             string
-	last           *corev1.ContainerStateTerminated // the end before this run
-	exit           *corev1.ContainerStateTerminated // of this run
+	last           *corev1.ContainerStateTerminated // the end of the previous run
+	exit           *corev1.ContainerStateTerminated // the end of this run
 	runs           int32
 	reason, note   string // why it waits
 	delay          time.Duration
@@ -71,13 +76,13 @@ type Machine struct {
 	reason     string // why the Pod cannot be prepared
 	addresses  []string
 	hostIP     string
-	stop       bool // everything ends
+	stop       bool // all containers must end
 	deadline   time.Time
-	ending     string // why, where it is not a deletion nor an end by itself
+	ending     string // the reason, unless it is a deletion or the containers' own end
 	failed     bool   // an init container failed and is not restarted
 }
 
-// New is the machine of a Pod whose containers wait until Prepared.
+// New returns the machine of a Pod whose containers wait for Prepared.
 func New(pod *corev1.Pod) *Machine {
 	m := &Machine{pod: pod}
 	for i := range pod.Spec.InitContainers {
@@ -94,15 +99,15 @@ func New(pod *corev1.Pod) *Machine {
 	return m
 }
 
-// Update takes a newer version of the Pod; readiness gates and labels may differ, not its containers.
+// Update sets a newer version of the Pod; readiness gates and labels may differ, its containers may not.
 func (m *Machine) Update(pod *corev1.Pod) { m.pod = pod }
 
-// Prepared says that network and volumes are there. hostIP is the node's address.
+// Prepared records that network and volumes exist. hostIP is the node's address.
 func (m *Machine) Prepared(hostIP string, addresses []string) {
 	m.prepared, m.hostIP, m.addresses = true, hostIP, addresses
 }
 
-// Unprepared says why they are not there yet.
+// Unprepared records why network or volumes do not exist yet.
 func (m *Machine) Unprepared(reason string) { m.reason = reason }
 
 func (m *Machine) find(name string) *container {
@@ -114,7 +119,7 @@ func (m *Machine) find(name string) *container {
 	return nil
 }
 
-// Begun says that a container's process runs.
+// Begun records that a container's process runs.
 func (m *Machine) Begun(name, id string, at time.Time) {
 	c := m.find(name)
 	if c.runs > 0 && c.exit != nil {
@@ -124,7 +129,7 @@ func (m *Machine) Begun(name, id string, at time.Time) {
 	c.process, c.exit, c.begun, c.id, c.reason, c.note = true, nil, at, id, "", ""
 }
 
-// Hooked says that its postStart hook is done, or that there is none.
+// Hooked records that a container's postStart hook has ended, or that it has no hook.
 func (m *Machine) Hooked(name string) {
 	c := m.find(name)
 	if !c.process {
@@ -138,28 +143,28 @@ func (m *Machine) Hooked(name string) {
 	c.ready = c.started && c.spec.ReadinessProbe == nil
 }
 
-// Failed says that a container could not be started: reason is one of the kubelet's (ErrImagePull, CreateContainerConfigError ...). It is
-// tried again after retry.
+// Failed records that a container could not be started; reason is one of the kubelet's (ErrImagePull,
+// CreateContainerConfigError ...). The start is repeated after retry.
 func (m *Machine) Failed(name, reason, note string, at time.Time, retry time.Duration) {
 	c := m.find(name)
 	c.phase, c.reason, c.note, c.notBefore = waiting, reason, note, at.Add(retry)
 }
 
-// Started says that the startup probe of a container succeeded.
+// Started records that the startup probe of a container succeeded.
 func (m *Machine) Started(name string) {
 	c := m.find(name)
 	c.started = c.process
 	c.ready = c.process && c.spec.ReadinessProbe == nil
 }
 
-// Ready says what its readiness probe makes of a container.
+// Ready records the result of a container's readiness probe.
 func (m *Machine) Ready(name string, ready bool) {
 	c := m.find(name)
 	c.ready = ready && c.process && c.started
 }
 
-// Unhealthy says that a startup or liveness probe, or the postStart hook, failed: the container is stopped, and restarted where the policy
-// says so.
+// Unhealthy records that a startup or liveness probe, or the postStart hook, failed. It returns the actions that stop
+// the container; the restart policy decides about a restart.
 func (m *Machine) Unhealthy(name string, probe *corev1.Probe) []Action {
 	c := m.find(name)
 	if !c.process || c.phase == stopping {
@@ -173,11 +178,12 @@ func (m *Machine) Unhealthy(name string, probe *corev1.Probe) []Action {
 	return []Action{{Container: name, Grace: grace}}
 }
 
-// Exited says that a container's process has ended.
+// Exited records that a container's process has ended.
 func (m *Machine) Exited(name string, code, signal int, message string, at time.Time) {
 	c := m.find(name)
 	c.process, c.hooked, c.started, c.ready = false, false, false, false
-	c.exit = &corev1.ContainerStateTerminated{ExitCode: int32(code), Signal: int32(signal), Message: message, StartedAt: metav1.NewTime(c.begun),
+	c.exit = &corev1.ContainerStateTerminated{ExitCode: int32(code), Signal: int32(signal),
+		Message: message, StartedAt: metav1.NewTime(c.begun),
 		FinishedAt: metav1.NewTime(at), ContainerID: c.id, Reason: "Error"}
 	if code == 0 {
 		c.exit.Reason = "Completed"
@@ -197,7 +203,7 @@ func (m *Machine) Exited(name string, code, signal int, message string, at time.
 	c.delay = min(max(2*c.delay, firstDelay), maxDelay)
 }
 
-// again says whether a container that has ended is restarted.
+// again reports whether an ended container is restarted.
 func (m *Machine) again(c *container) bool {
 	if c.kind == Sidecar {
 		return true
@@ -212,7 +218,7 @@ func (m *Machine) again(c *container) bool {
 	}
 }
 
-// Stop ends the Pod, at the latest after grace. A shorter grace replaces a longer one. reason is empty for a deletion.
+// Stop ends the Pod within grace; a shorter grace replaces a longer one. reason is empty for a deletion.
 func (m *Machine) Stop(reason string, grace time.Duration, at time.Time) {
 	if deadline := at.Add(grace); !m.stop || deadline.Before(m.deadline) {
 		m.deadline = deadline

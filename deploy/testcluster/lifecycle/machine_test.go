@@ -28,7 +28,8 @@ func podOf(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
 	return p
 }
 
-// next is what a machine does at a number of seconds: "+a" for a start, "-a 30s" for a stop, "@10s" for when to ask again.
+// next returns a machine's actions at a number of seconds: "+a" for a start, "-a 30s" for a stop, "@10s" for the time
+// of the next call.
 func next(m *Machine, second int) string {
 	at := t0.Add(time.Duration(second) * time.Second)
 	actions, wake := m.Next(at)
@@ -227,7 +228,7 @@ func condition(m *Machine, kind corev1.PodConditionType) string {
 	return "absent"
 }
 
-// Ready follows the readiness probes of all containers that go on, and the gates that others write.
+// Ready follows the readiness probes of all continuing containers, and the gates that others write.
 func TestConditions(t *testing.T) {
 	pod := podOf(corev1.RestartPolicyAlways, "i:1", "a")
 	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
@@ -259,7 +260,8 @@ func TestConditions(t *testing.T) {
 	expect("crashed", "True ", "False ContainersNotReady", "False ContainersNotReady")
 }
 
-// What kubectl shows of containers: why they wait, how often they were restarted and how the last run ended.
+// Statuses of containers have the fields that kubectl shows: why they wait, the number of restarts, and the end of the
+// last run.
 func TestContainerStatus(t *testing.T) {
 	m := New(podOf(corev1.RestartPolicyAlways, "a"))
 	status := func() corev1.ContainerStatus { next(m, 0); return m.Status(t0).ContainerStatuses[0] }

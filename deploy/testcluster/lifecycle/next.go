@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Next is what is to be done at a time, and when to ask again although nothing has happened (zero: never).
+// Next returns the actions that are due at a time, and the time of the next call without an event (zero: none is
+// needed).
 func (m *Machine) Next(now time.Time) (actions []Action, wake time.Time) {
 	if limit := m.pod.Spec.ActiveDeadlineSeconds; limit != nil && m.pod.Status.StartTime != nil && !m.stop {
 		if until := m.pod.Status.StartTime.Add(time.Duration(*limit) * time.Second); now.Before(until) {
@@ -31,7 +32,7 @@ func (m *Machine) Next(now time.Time) (actions []Action, wake time.Time) {
 	return actions, wake
 }
 
-// done says whether all applications have ended for good.
+// done reports whether all applications have ended without a restart.
 func (m *Machine) done() bool {
 	for _, c := range m.containers {
 		if c.kind == App && c.phase != ended {
@@ -41,8 +42,8 @@ func (m *Machine) done() bool {
 	return true
 }
 
-// startNext starts what may be: one init container after the other; sidecars that ended; applications in their order, each once the
-// postStart hook of the one before is done.
+// startNext starts containers whose turn it is: init containers one after the other; sidecars that have ended;
+// applications in their order, each after the postStart hook of the previous one.
 func (m *Machine) startNext(now time.Time) (actions []Action, wake time.Time) {
 	start := func(c *container) bool {
 		if c.phase != waiting {
@@ -71,7 +72,7 @@ func (m *Machine) startNext(now time.Time) (actions []Action, wake time.Time) {
 	return actions, wake
 }
 
-// initialized says whether applications have started, or may: each init container has ended well, and each sidecar has started.
+// initialized reports whether applications may start: each init container has succeeded, and each sidecar has started.
 func (m *Machine) initialized() bool {
 	for _, c := range m.containers {
 		if c.kind == App && c.runs > 0 {
@@ -86,7 +87,7 @@ func (m *Machine) initialized() bool {
 	return true
 }
 
-// stopNext stops applications and init containers at once, then sidecars, the last one first.
+// stopNext stops applications and init containers at once, then sidecars in reverse order.
 func (m *Machine) stopNext(now time.Time) (actions []Action) {
 	grace := max(m.deadline.Sub(now), 0)
 	left := false
@@ -113,7 +114,7 @@ func (m *Machine) stopNext(now time.Time) (actions []Action) {
 	return actions
 }
 
-// Finished says that nothing runs and nothing will.
+// Finished reports whether no container runs or will run.
 func (m *Machine) Finished() bool {
 	if !m.stop {
 		return false
@@ -126,10 +127,10 @@ func (m *Machine) Finished() bool {
 	return true
 }
 
-// Deadline is when everything has to have ended, once Stop was called.
+// Deadline returns the time by which all containers must have ended; stopping reports whether Stop was called.
 func (m *Machine) Deadline() (at time.Time, stopping bool) { return m.deadline, m.stop }
 
-// phase is the Pod's, as the kubelet's getPhase has it.
+// phase returns the Pod's phase by the rules of the kubelet's getPhase.
 func (m *Machine) phase() corev1.PodPhase {
 	if m.Finished() || m.done() {
 		if m.ending != "" || m.failed {

@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Status is the Pod's status, but conditions that somebody else writes (PodScheduled, readiness gates). A condition's time of transition is
-// that in the Pod's status where it is the same.
+// Status returns the Pod's status, without conditions that others write (PodScheduled, readiness gates). An unchanged
+// condition keeps its transition time.
 func (m *Machine) Status(now time.Time) corev1.PodStatus {
-	s := corev1.PodStatus{Phase: m.phase(), Reason: m.ending, HostIP: m.hostIP, StartTime: m.pod.Status.StartTime, QOSClass: m.pod.Status.QOSClass,
+	s := corev1.PodStatus{Phase: m.phase(), Reason: m.ending,
+		HostIP: m.hostIP, StartTime: m.pod.Status.StartTime, QOSClass: m.pod.Status.QOSClass,
 		ObservedGeneration: m.pod.Generation}
 	if m.hostIP != "" {
 		s.HostIPs = []corev1.HostIP{{IP: m.hostIP}}
@@ -85,7 +86,8 @@ func (m *Machine) conditions(now time.Time) []corev1.PodCondition {
 	ready.Type = corev1.PodReady
 	for _, gate := range m.pod.Spec.ReadinessGates {
 		if ready.Status == corev1.ConditionTrue && !isTrue(m.pod.Status.Conditions, gate.ConditionType) {
-			ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", "the status of pod readiness gate "+string(gate.ConditionType)+" is not True"
+			ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", "the status of pod readiness "+
+				"gate "+string(gate.ConditionType)+" is not True"
 		}
 	}
 	initialized := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}

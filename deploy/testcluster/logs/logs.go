@@ -1,6 +1,6 @@
-// Package logs keeps what a container prints, line by line with times, and reads it out as the API of Pods' logs says.
+// Package logs stores the output of a container by line with times, and returns it as the API of Pods' logs specifies.
 //
-// Owns: the newest lines of one run of a container, within a bound.  Reads: nothing.  Never: a file.
+// Owns: the newest lines of one run of a container, up to a limit. Reads: nothing. Never: writes a file.
 package logs
 
 import (
@@ -13,34 +13,34 @@ import (
 	"time"
 )
 
-// bound is how many bytes of one run are kept.
+// bound is the limit of one run's output in bytes.
 const bound = 4 << 20
 
 type line struct {
 	at   time.Time
-	text string // with its line break, where it has one
+	text string // with its line break, if it has one
 }
 
 // Log is the output of one run.
 type Log struct {
 	mu      sync.Mutex
 	lines   []line
-	first   int // how many lines were dropped before lines[0]
+	first   int // number of lines dropped before lines[0]
 	size    int
 	closed  bool
 	changed chan struct{} // closed at every change
 	open    sync.WaitGroup
 }
 
-// New is an empty log.
+// New returns an empty log.
 func New() *Log { return &Log{changed: make(chan struct{})} }
 
-// Keep reads until the end of r, which it closes. The log is closed once all readers have ended, see Close.
+// Keep stores the lines of r until its end, and closes r. The log is closed once all readers have ended, see Close.
 func (l *Log) Keep(r io.ReadCloser) {
 	l.open.Go(func() {
 		defer r.Close()
 		for in := bufio.NewReaderSize(r, 64<<10); ; {
-			text, err := in.ReadSlice('\n') // a longer one comes in pieces
+			text, err := in.ReadSlice('\n') // a longer line is split
 			if len(text) > 0 {
 				l.add(line{time.Now(), string(text)})
 			}
@@ -68,7 +68,7 @@ func (l *Log) wake() {
 	l.changed = make(chan struct{})
 }
 
-// Close waits for the readers of Keep, and ends those who follow.
+// Close waits for the readers of Keep, and then ends all calls of Read that follow the log.
 func (l *Log) Close() {
 	l.open.Wait()
 	l.mu.Lock()
@@ -77,16 +77,16 @@ func (l *Log) Close() {
 	l.wake()
 }
 
-// Options are those of a Pod's log.
+// Options are the options of a request for a Pod's log.
 type Options struct {
 	Follow, Timestamps bool
-	Tail               int // lines; negative: all
+	Tail               int // number of lines; negative: all
 	Limit              int // bytes; 0: no limit
 	Since              time.Time
 }
 
-// Read writes lines to w, which is flushed after each batch, until the end of the log, or of the context where it follows. The error is
-// that of w.
+// Read writes lines to w, and calls flush after each batch, until the end of the log; with Follow until the log is
+// closed or ctx ends. The error is that of w.
 func (l *Log) Read(ctx context.Context, w io.Writer, o Options, flush func()) error {
 	l.mu.Lock()
 	next := l.first

@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Who follows has each line as it is printed, and ends with the log.
+// A reader with Follow receives each line as it is printed, and ends with the log.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, w := New(), &bytes.Buffer{}
@@ -64,7 +64,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// What a container prints without end is bounded; the newest stays.
+// The stored output of a container is limited; the newest part is kept.
 func TestBound(t *testing.T) {
 	line := strings.Repeat("x", 1023) + "\n"
 	l := kept(strings.Repeat(line, 2*bound/len(line)) + "end\n")

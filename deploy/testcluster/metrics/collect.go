@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Running is a container that runs.
+// Running is a running container.
 type Running struct {
-	Pod       *corev1.Pod // its newest version
+	Pod       *corev1.Pod // the newest version
 	IP        string
 	Container string
 	PID       int // the first process, as this process sees it
@@ -27,7 +27,7 @@ type Running struct {
 type podMetrics struct {
 	pod        *corev1.Pod
 	containers map[string]*containerMetrics
-	page       map[string]series // what its page says: the sum over the labels of each metric
+	page       map[string]series // samples of its metrics page: for each metric the sum over all labels
 	seen       bool
 }
 
@@ -37,7 +37,7 @@ type containerMetrics struct {
 	stillRunning bool
 }
 
-// Collector takes a sample of every container, and of every page, each second.
+// Collector samples every container and every metrics page once a second.
 type Collector struct {
 	running func() []Running
 	client  *http.Client
@@ -45,12 +45,13 @@ type Collector struct {
 	pods    map[types.UID]*podMetrics
 }
 
-// NewCollector collects from what running says. Pages are read over the network of this process.
+// NewCollector returns a collector for the containers that `running` returns. Pages are read over the network of this
+// process.
 func NewCollector(running func() []Running) *Collector {
 	return &Collector{running: running, client: &http.Client{Timeout: time.Second}, pods: map[types.UID]*podMetrics{}}
 }
 
-// Run collects until the context ends. The error is nil: what cannot be read has no sample.
+// Run collects until ctx ends. The error is nil; unreadable values have no sample.
 func (c *Collector) Run(ctx context.Context) error {
 	for {
 		all := c.running()
@@ -64,7 +65,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// take adds a sample of each container, and forgets those that do not run any more.
+// take adds a sample of each container, and removes containers that no longer run.
 func (c *Collector) take(all []Running, used map[string]usage, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +78,7 @@ func (c *Collector) take(all []Running, used map[string]usage, at time.Time) {
 	for _, r := range all {
 		space, err := spaceOf(r.PID)
 		if err != nil {
-			continue // it has just ended
+			continue // the container has just ended
 		}
 		p := c.pods[r.Pod.UID]
 		if p == nil {
@@ -105,7 +106,7 @@ func (c *Collector) take(all []Running, used map[string]usage, at time.Time) {
 	}
 }
 
-// readPages reads the pages of Pods that have one, all at once.
+// readPages reads the pages of all Pods with one, concurrently.
 func (c *Collector) readPages(ctx context.Context, all []Running) {
 	var work sync.WaitGroup
 	asked := map[types.UID]bool{}
@@ -118,7 +119,7 @@ func (c *Collector) readPages(ctx context.Context, all []Running) {
 		work.Go(func() {
 			families, err := c.read(ctx, url)
 			if err != nil {
-				return // not up yet, or overloaded: the samples end, and with them the metric
+				return // not up yet, or overloaded: without samples the metric disappears
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -130,7 +131,7 @@ func (c *Collector) readPages(ctx context.Context, all []Running) {
 	work.Wait()
 }
 
-// pageOf is where a Pod's annotations say that its metrics are; empty: nowhere.
+// pageOf returns the URL of a Pod's metrics page, from its annotations; empty: it has no page.
 func pageOf(pod *corev1.Pod, ip string) string {
 	a := pod.Annotations
 	if a["prometheus.io/scrape"] != "true" || a["prometheus.io/port"] == "" {

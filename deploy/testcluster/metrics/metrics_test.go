@@ -30,7 +30,7 @@ func TestSeries(t *testing.T) {
 	if rate, over, _ := s.rate(); rate != 20 || over != 8*time.Second {
 		t.Errorf("rate %g over %s", rate, over)
 	}
-	s = s.add(at(13), 1, true) // it began again
+	s = s.add(at(13), 1, true) // the counter restarted
 	if _, _, ok := s.rate(); ok || len(s) != 1 {
 		t.Errorf("a counter that began again: %v", s)
 	}
@@ -91,7 +91,7 @@ func two(t *testing.T) *Collector {
 	return c
 }
 
-// An answer is read for the values at some fields, with a code of 200, or has another code.
+// The API answers with these values at these fields and code 200, or with another code.
 func TestAPIs(t *testing.T) {
 	handler := two(t).Handler()
 	type item struct {

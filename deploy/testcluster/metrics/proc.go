@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// usage is what the processes of one process namespace use.
+// usage is the resource usage of the processes of one process namespace.
 type usage struct {
-	seconds float64 // of processors, since they started
-	bytes   float64 // resident
+	seconds float64 // CPU time since the processes started
+	bytes   float64 // resident memory
 }
 
-// ticks is how many of the kernel's units of time are a second for user space (USER_HZ).
+// ticks is the number of the kernel's time units per second for user space (USER_HZ).
 const ticks = 100
 
-// usages reads /proc once: what the processes of each process namespace use, which is that of a container.
+// usages reads /proc once, and returns the usage by process namespace; each container has one.
 func usages() map[string]usage {
 	all := map[string]usage{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	for _, dir := range dirs {
 		space, err := os.Readlink(dir + "/ns/pid")
 		if err != nil {
-			continue // gone
+			continue // the process has ended
 		}
 		stat, err := os.ReadFile(dir + "/stat")
 		if err != nil {
@@ -37,7 +37,8 @@ func usages() map[string]usage {
 	return all
 }
 
-// parseStat reads a line of proc_pid_stat(5): utime, stime, and those of children that were waited for (fields 14 to 17); rss (24), in pages.
+// parseStat parses a line of proc_pid_stat(5): utime and stime, also of children that were waited for (fields 14 to
+// 17), and rss (24) in pages.
 func parseStat(line string) usage {
 	_, rest, _ := strings.Cut(line[max(strings.LastIndexByte(line, ')'), 0):], " ")
 	fields := strings.Fields(rest) // from field 3
@@ -54,5 +55,5 @@ func parseStat(line string) usage {
 	return u
 }
 
-// spaceOf is the process namespace of a container by its first process.
+// spaceOf returns the process namespace of a container by its first process.
 func spaceOf(pid int) (string, error) { return os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)) }

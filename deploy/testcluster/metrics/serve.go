@@ -15,22 +15,25 @@ import (
 	resources "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// Groups are the API groups that are served, with their versions.
+// Groups are the served API groups with their versions.
 var Groups = map[string]string{"metrics.k8s.io": "v1beta1", "custom.metrics.k8s.io": "v1beta2"}
 
-// Handler answers as an aggregated API server.
+// Handler returns the handler of an aggregated API server.
 func (c *Collector) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /apis/metrics.k8s.io/v1beta1", func(w http.ResponseWriter, _ *http.Request) {
 		verbs := metav1.Verbs{"get", "list"}
-		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "metrics.k8s.io/v1beta1", APIResources: []metav1.APIResource{
-			{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs}, {Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: verbs}}})
+		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: "metrics.k8s.io/v1beta1", APIResources: []metav1.APIResource{
+				{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs}, {Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: verbs}}})
 	})
 	mux.HandleFunc("GET /apis/custom.metrics.k8s.io/v1beta2", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "custom.metrics.k8s.io/v1beta2", APIResources: c.customNames()})
+		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: "custom.metrics.k8s.io/v1beta2", APIResources: c.customNames()})
 	})
 	mux.HandleFunc("GET /apis/metrics.k8s.io/v1beta1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, resources.NodeMetricsList{TypeMeta: metav1.TypeMeta{Kind: "NodeMetricsList", APIVersion: "metrics.k8s.io/v1beta1"}, Items: c.nodes()})
+		answer(w, resources.NodeMetricsList{TypeMeta: metav1.TypeMeta{Kind: "NodeMetricsList", APIVersion: "metrics.k8s.io/v1beta1"},
+			Items: c.nodes()})
 	})
 	mux.HandleFunc("GET /apis/metrics.k8s.io/v1beta1/pods", c.servePods)
 	mux.HandleFunc("GET /apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods", c.servePods)
@@ -41,28 +44,30 @@ func (c *Collector) Handler() http.Handler {
 
 func answer(w http.ResponseWriter, object any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(object) // the client is gone
+	_ = json.NewEncoder(w).Encode(object) // fails if the client is gone
 }
 
 func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
+	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
 }
 
-// quantity keeps thousandths, as CPU is given.
+// quantity converts a number with a precision of one thousandth, as for CPU.
 func quantity(v float64) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(v*1000), resource.DecimalSI)
 }
 
-// usageOf is what a container uses; false: there are not two samples yet.
+// usageOf returns the usage of a container; false: there are fewer than two samples.
 func usageOf(one *containerMetrics) (list corev1.ResourceList, over time.Duration, ok bool) {
 	cpu, over, ok := one.cpu.rate()
 	memory, _ := one.memory.last()
-	return corev1.ResourceList{corev1.ResourceCPU: quantity(cpu), corev1.ResourceMemory: *resource.NewQuantity(int64(memory), resource.BinarySI)}, over, ok
+	return corev1.ResourceList{corev1.ResourceCPU: quantity(cpu),
+		corev1.ResourceMemory: *resource.NewQuantity(int64(memory), resource.BinarySI)}, over, ok
 }
 
-// pods are those of a namespace (empty: of all) that a selector picks, for which there are samples of all containers.
+// podsOf returns the metrics of the selected Pods of a namespace (empty: of all) with samples of all containers.
 func (c *Collector) podsOf(namespace string, selector labels.Selector) []resources.PodMetrics {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +95,7 @@ func (c *Collector) podsOf(namespace string, selector labels.Selector) []resourc
 	return all
 }
 
-// nodes are the sums over the Pods of each node.
+// nodes returns the sums over the Pods of each node.
 func (c *Collector) nodes() []resources.NodeMetrics {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +103,8 @@ func (c *Collector) nodes() []resources.NodeMetrics {
 	for _, p := range c.pods {
 		n, ok := all[p.pod.Spec.NodeName]
 		if !ok {
-			n = resources.NodeMetrics{ObjectMeta: metav1.ObjectMeta{Name: p.pod.Spec.NodeName}, Timestamp: metav1.Now(), Window: metav1.Duration{Duration: window}, Usage: corev1.ResourceList{}}
+			n = resources.NodeMetrics{ObjectMeta: metav1.ObjectMeta{Name: p.pod.Spec.NodeName},
+				Timestamp: metav1.Now(), Window: metav1.Duration{Duration: window}, Usage: corev1.ResourceList{}}
 		}
 		for _, one := range p.containers {
 			used, _, _ := usageOf(one)
@@ -124,7 +130,8 @@ func (c *Collector) servePods(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
-	answer(w, resources.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/v1beta1"}, Items: c.podsOf(r.PathValue("namespace"), selector)})
+	answer(w, resources.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/v1beta1"},
+		Items: c.podsOf(r.PathValue("namespace"), selector)})
 }
 
 func (c *Collector) servePod(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +144,7 @@ func (c *Collector) servePod(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no metrics of pod "+r.PathValue("name"))
 }
 
-// customNames are the metrics of all pages.
+// customNames returns the names of the metrics of all pages.
 func (c *Collector) customNames() []metav1.APIResource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,10 +162,11 @@ func (c *Collector) customNames() []metav1.APIResource {
 	return list
 }
 
-// perSecond at the end of a metric's name asks for the rate of the counter of that name, or of that name and _total.
+// perSecond is the suffix of a metric's name that requests the rate of the counter with that name, or with that name
+// and _total.
 const perSecond = "_per_second"
 
-// value is a Pod's metric: what its page says, or its rate.
+// value returns a Pod's metric: the newest value, or the rate.
 func (p *podMetrics) value(metric string) (v float64, over time.Duration, ok bool) {
 	if v, ok = p.page[metric].last(); ok {
 		return v, 0, true
@@ -180,7 +188,8 @@ func (c *Collector) serveCustom(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, metric := r.PathValue("name"), r.PathValue("metric")
-	list := custom.MetricValueList{TypeMeta: metav1.TypeMeta{Kind: "MetricValueList", APIVersion: "custom.metrics.k8s.io/v1beta2"}, Items: []custom.MetricValue{}}
+	list := custom.MetricValueList{TypeMeta: metav1.TypeMeta{Kind: "MetricValueList", APIVersion: "custom.metrics.k8s.io/v1beta2"},
+		Items: []custom.MetricValue{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pods {
@@ -192,8 +201,9 @@ func (c *Collector) serveCustom(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		seconds := int64(over.Seconds())
-		list.Items = append(list.Items, custom.MetricValue{DescribedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name},
-			Metric: custom.MetricIdentifier{Name: metric}, Timestamp: metav1.Now(), WindowSeconds: &seconds, Value: quantity(v)})
+		list.Items = append(list.Items,
+			custom.MetricValue{DescribedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name},
+				Metric: custom.MetricIdentifier{Name: metric}, Timestamp: metav1.Now(), WindowSeconds: &seconds, Value: quantity(v)})
 	}
 	if len(list.Items) == 0 {
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no Pod says "+metric)

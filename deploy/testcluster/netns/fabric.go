@@ -11,19 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of the cluster. They are in namespaces of its own: clusters that run at the same time have the same ones.
+// Addresses of the cluster. They are in its own namespaces, so concurrent clusters use the same ones.
 const (
 	PodCIDR      = "10.244.0.0/16"
 	PodCIDR6     = "fd00:244::/64"
 	ServiceCIDR  = "10.96.0.0/16"
 	ServiceCIDR6 = "fd00:96::/112"
-	Outer        = "192.168.244.1" // what the control plane listens at
+	Outer        = "192.168.244.1" // address of the control plane
+	// BalancerCIDR and BalancerCIDR6 have the addresses of Services of type LoadBalancer.
+	BalancerCIDR  = "192.168.245.0/24"
+	BalancerCIDR6 = "fd00:245::/112"
 )
 
-// Fabric is the outer namespace: a bridge on which all nodes are, and routes to their Pods.
+// Fabric is the outer namespace: a bridge that connects all nodes, and routes to their Pods.
 type Fabric struct{ outer *Space }
 
-// NewFabric makes the namespace that this process is in the outer one. An error says which link, address or setting the kernel refused.
+// NewFabric makes this process's namespace the outer one. The error names the link, address or setting that the kernel
+// refused.
 func NewFabric() (*Fabric, error) {
 	outer, err := Current()
 	if err != nil {
@@ -40,39 +44,40 @@ func NewFabric() (*Fabric, error) {
 	})
 }
 
-// Outer is the outer namespace.
+// Outer returns the outer namespace.
 func (f *Fabric) Outer() *Space { return f.outer }
 
 // Node is the namespace of one node.
 type Node struct {
 	*Space
-	Address netip.Addr     // of the node
-	CIDRs   []netip.Prefix // of its Pods
-	mu      sync.Mutex
-	used    map[int]bool // last bytes of Pods' addresses
-	newest  int
+	Address  netip.Addr     // of the node
+	address6 string         // IPv6 address of the node
+	CIDRs    []netip.Prefix // networks of its Pods
+	mu       sync.Mutex
+	used     map[int]bool // last bytes of Pods' addresses
+	newest   int
 }
 
-// Node makes the namespace of a node; index (from 1 to 200) makes its addresses. An error says what the kernel refused: a namespace, a link, an
-// address, a route, a setting.
+// Node creates the namespace of a node; index (from 1 to 200) determines its addresses. The error names the namespace,
+// link, address, route or setting that the kernel refused.
 func (f *Fabric) Node(index int) (*Node, error) {
 	space, err := New()
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Space: space, used: map[int]bool{}, newest: 1, Address: netip.AddrFrom4([4]byte{192, 168, 244, byte(10 + index)}), CIDRs: []netip.Prefix{
-		netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", index)), netip.MustParsePrefix(fmt.Sprintf("fd00:244::%x:0/112", index))}}
-	node6 := fmt.Sprintf("fd00:192::%d", 10+index)
+	n := &Node{Space: space, address6: fmt.Sprintf("fd00:192::%d", 10+index), used: map[int]bool{}, newest: 1,
+		Address: netip.AddrFrom4([4]byte{192, 168, 244, byte(10 + index)}), CIDRs: []netip.Prefix{
+			netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", index)), netip.MustParsePrefix(fmt.Sprintf("fd00:244::%x:0/112", index))}}
 	if err := wire("node"+fmt.Sprint(index), "nodes", f.outer, space); err != nil {
 		return nil, err
 	}
 	if err := f.outer.Do(func() error {
-		return route(n.CIDRs[0].String(), n.Address.String(), n.CIDRs[1].String(), node6)
+		return route(n.CIDRs[0].String(), n.Address.String(), n.CIDRs[1].String(), n.address6)
 	}); err != nil {
 		return nil, err
 	}
 	return n, space.Do(func() error {
-		if err := address("eth0", n.Address.String()+"/24", node6+"/64"); err != nil {
+		if err := address("eth0", n.Address.String()+"/24", n.address6+"/64"); err != nil {
 			return err
 		}
 		if err := forward(); err != nil {
@@ -85,16 +90,27 @@ func (f *Fabric) Node(index int) (*Node, error) {
 	})
 }
 
+// Lead routes packets of the outer namespace for a range to a node, whose kube-proxy gives them to Pods. An error says
+// what the kernel refused.
+func (f *Fabric) Lead(to netip.Prefix, n *Node) error {
+	by := n.Address.String()
+	if to.Addr().Is6() {
+		by = n.address6
+	}
+	return f.outer.Do(func() error { return route(to.String(), by) })
+}
+
 func gateway(p netip.Prefix) string { return p.Addr().Next().String() }
 
 // Pod is the namespace of one Pod.
 type Pod struct {
 	*Space
-	Addresses []netip.Addr // IPv4, IPv6
+	Addresses []netip.Addr // IPv4 and IPv6
 	node      *Node
 }
 
-// Pod makes the namespace of a Pod on the node's bridge. An error: the node has no free address, or what the kernel refused, as of Node.
+// Pod creates the namespace of a Pod on the node's bridge. The error reports that the node has no free address, or is
+// one of those of Node.
 func (n *Node) Pod() (*Pod, error) {
 	last, err := n.take()
 	if err != nil {
@@ -125,10 +141,10 @@ func (n *Node) Pod() (*Pod, error) {
 	return p, nil
 }
 
-// Close takes the Pod off the bridge; its address is free again.
+// Close removes the Pod from the bridge and frees its address.
 func (p *Pod) Close() {
 	last := int(p.Addresses[0].As4()[3])
-	_ = p.node.Do(func() error { // the link goes with the namespace too, later
+	_ = p.node.Do(func() error { // the link would also disappear with the namespace, but later
 		link, err := netlink.LinkByName(fmt.Sprintf("pod%d", last))
 		if err != nil {
 			return err
@@ -139,7 +155,7 @@ func (p *Pod) Close() {
 	p.node.give(last)
 }
 
-// take is the next address after the newest one that is free: an address is used again as late as can be.
+// take returns the next free address after the newest one, so that an address is reused as late as possible.
 func (n *Node) take() (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +181,7 @@ func nth(p netip.Prefix, last int) netip.Addr {
 	return a
 }
 
-// wire joins a namespace to a bridge of another: a pair of links, whose inner end is eth0.
+// wire connects a namespace to a bridge of another by a pair of links, whose inner end is eth0.
 func wire(name, bridge string, outer, inner *Space) error {
 	return outer.Do(func() error {
 		master, err := netlink.LinkByName(bridge)
@@ -177,7 +193,7 @@ func wire(name, bridge string, outer, inner *Space) error {
 		if err := netlink.LinkAdd(pair); err != nil {
 			return fmt.Errorf("veth %s: %w", name, err)
 		}
-		if err := netlink.LinkSetHairpin(pair, true); err != nil { // a Pod that calls its own Service
+		if err := netlink.LinkSetHairpin(pair, true); err != nil { // for a Pod that calls its own Service
 			return err
 		}
 		return up(name)
@@ -191,7 +207,7 @@ func bridge(name string, cidrs ...string) error {
 	return address(name, cidrs...)
 }
 
-// address brings a link up with addresses that need no detection of duplicates.
+// address enables a link, with addresses that need no duplicate detection.
 func address(name string, cidrs ...string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -212,7 +228,7 @@ func address(name string, cidrs ...string) error {
 	return netlink.LinkSetUp(link)
 }
 
-// route takes pairs of a destination and the address that it is reached by.
+// route adds routes: pairs of a destination and its gateway.
 func route(pairs ...string) error {
 	for pair := range slices.Chunk(pairs, 2) {
 		_, to, err := net.ParseCIDR(pair[0])

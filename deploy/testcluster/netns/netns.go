@@ -1,8 +1,8 @@
-// Package netns makes network namespaces for the cluster of processes and wires them up: an outer one with a bridge on which nodes are, a
-// namespace for each node with a bridge on which its Pods are, and one for each Pod.
+// Package netns creates and connects network namespaces for the cluster of processes: an outer one with a bridge for
+// the nodes, one for each node with a bridge for its Pods, and one for each Pod.
 //
-// Owns: the namespaces that it made, until Close, or until the process ends.  Reads: nothing.  Never: a namespace or a link that it did not
-// make; addresses of the machine.
+// Owns: the namespaces that it created, until Close, or until the process ends. Reads: nothing. Never: changes other
+// namespaces or links, or addresses of the machine.
 package netns
 
 import (
@@ -15,12 +15,13 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Space is one network namespace. It has no name in the file system: it is gone once it is closed and no process is in it.
+// Space is one network namespace. It has no name in the file system, so it disappears once it is closed and no process
+// is in it.
 type Space struct {
 	handle netns.NsHandle
 }
 
-// New makes a namespace whose loopback is up. The error is that of the kernel.
+// New creates a namespace with loopback enabled. The error is that of the kernel.
 func New() (*Space, error) {
 	s := &Space{}
 	err := onThread(func() (err error) {
@@ -32,7 +33,7 @@ func New() (*Space, error) {
 	return s, err
 }
 
-// Current is the namespace that this process is in. The error is that of the kernel.
+// Current returns the namespace of this process. The error is that of the kernel.
 func Current() (*Space, error) {
 	s := &Space{}
 	err := onThread(func() (err error) {
@@ -42,9 +43,10 @@ func Current() (*Space, error) {
 	return s, err
 }
 
-// Do calls f on a thread inside the namespace, and waits for it: a socket belongs to the namespace of the thread that makes it, and a process
-// to that of the thread that starts it. A process that f starts must not have a parent-death signal: the thread ends with f. The error says why
-// the namespace cannot be entered, or is that of f.
+// Do calls f on a thread inside of the namespace, and waits for it: a socket belongs to the namespace of the thread
+// that creates it, and a process to that of the thread that starts it. A process that f starts must not have a
+// parent-death signal, because the thread ends with f. The error reports that the namespace cannot be entered, or is
+// that of f.
 func (s *Space) Do(f func() error) error {
 	return onThread(func() error {
 		if err := netns.Set(s.handle); err != nil {
@@ -54,10 +56,11 @@ func (s *Space) Do(f func() error) error {
 	})
 }
 
-// Close gives the namespace up.
+// Close releases the namespace.
 func (s *Space) Close() { _ = s.handle.Close() }
 
-// onThread calls f on a thread of its own, which ends afterwards: whatever f made of the thread is nobody else's.
+// onThread calls f on a thread of its own, which ends afterwards, so that f's changes to the thread affect no other
+// code.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -80,8 +83,8 @@ func sysctl(name, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0o644)
 }
 
-// forward makes the namespace of this thread a router: it forwards, and packets that pass a bridge pass the rules of kube-proxy too, so that
-// answers within one node are translated back.
+// forward makes the namespace of this thread a router. Packets that cross a bridge also pass the rules of kube-proxy,
+// so that replies within one node are translated back.
 func forward() error {
 	for _, setting := range [][2]string{{"ipv4/ip_forward", "1"}, {"ipv6/conf/all/forwarding", "1"}, {"ipv6/conf/default/accept_dad", "0"},
 		{"bridge/bridge-nf-call-iptables", "1"}, {"bridge/bridge-nf-call-ip6tables", "1"}} {

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/container"
 )
 
-// execute runs a command in a container for a probe or a hook; the error has the end of its output.
+// execute runs a command in a container for a probe or a hook; the error contains the end of its output.
 func execute(ctx context.Context, running *container.Container, command []string) error {
 	var out bytes.Buffer
 	err := runInside(ctx, running, &exec.Cmd{Args: command, Stdout: &out, Stderr: &out})
@@ -26,12 +26,12 @@ func execute(ctx context.Context, running *container.Container, command []string
 	return nil
 }
 
-// runInside runs a command in a container until it ends, or the context does; then it is killed.
+// runInside runs a command in a container until it ends; when ctx ends it is killed.
 func runInside(ctx context.Context, running *container.Container, cmd *exec.Cmd) error {
 	if len(cmd.Args) == 0 {
 		return errors.New("no command")
 	}
-	cmd.WaitDelay = time.Second // for output that something else holds open
+	cmd.WaitDelay = time.Second // for output that another process still has open
 	if err := running.Prepare(cmd); err != nil {
 		return err
 	}
@@ -47,8 +47,12 @@ func runInside(ctx context.Context, running *container.Container, cmd *exec.Cmd)
 	return errors.Join(cmd.Wait(), ctx.Err())
 }
 
-// ExecInContainer serves kubectl exec.
-func (p *pod) ExecInContainer(ctx context.Context, _, _, name string, command []string, in io.Reader, out, wrong io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+// ExecInContainer serves kubectl exec: it runs a command in a container with the client's streams, on a terminal if
+// tty. Errors: the container does not run, the command cannot be started, or its exit code in the clients' form.
+func (p *pod) ExecInContainer(
+	ctx context.Context, _, _, name string, command []string, in io.Reader, out, wrong io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
 	running := p.running(name)
 	if running == nil {
 		return fmt.Errorf("container %s does not run", name)
@@ -76,7 +80,7 @@ func (p *pod) ExecInContainer(ctx context.Context, _, _, name string, command []
 	return exitCode(runInside(ctx, running, cmd))
 }
 
-// exitCode makes an end with a code what clients are told as such.
+// exitCode converts the error of an exit code to the form that clients expect.
 func exitCode(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

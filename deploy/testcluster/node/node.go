@@ -1,8 +1,10 @@
-// Package node does the kubelet's part for one node of the cluster of processes: it makes the Node and keeps its lease, runs the Pods that
-// are bound to it as processes in namespaces, writes their status, and answers for their logs, exec and port-forward.
+// Package node is the kubelet of one node of the cluster of processes. It creates the Node and renews its lease, runs
+// the Pods that are bound to it as processes in namespaces, writes their status, and serves logs, exec and
+// port-forward.
 //
-// Owns: its Node and lease; the status of its Pods; their processes, namespaces and folders.  Reads: Pods, ConfigMaps, Secrets, Services and claims
-// of volumes, through informers that all nodes share.  Never: another node's Pods; images.
+// Owns: its Node and lease; the status of its Pods; their processes, namespaces and folders. Reads: Pods, ConfigMaps,
+// Secrets, Services and claims of volumes, through informers that all nodes share. Never: acts on another node's Pods;
+// pulls images.
 package node
 
 import (
@@ -27,17 +29,17 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// Config is what a node is made of.
+// Config contains the settings of a node.
 type Config struct {
 	Name    string
 	Zone    string // topology.kubernetes.io/zone
 	Network *netns.Node
 	Client  kubernetes.Interface
-	Objects *Objects // that have been read once
+	Objects *Objects // already synchronised
 	Images  image.Table
 	Dir     string // a folder of its own
-	Volumes string // the folder of persistent volumes, which all nodes have; each is there by its name
-	DNS     string // address of the cluster's DNS
+	Volumes string // folder of persistent volumes by name, shared by all nodes
+	DNS     string // cluster IP of the cluster's DNS
 	TLS     *tls.Config
 	Log     *slog.Logger
 }
@@ -51,21 +53,23 @@ type Node struct {
 	all  sync.WaitGroup
 }
 
-// New is a node that does nothing until Run.
+// New returns a node, which does nothing until Run.
 func New(c Config) *Node {
-	maps, secrets, services := listers.NewConfigMapLister(c.Objects.ConfigMaps.GetIndexer()), listers.NewSecretLister(c.Objects.Secrets.GetIndexer()), listers.NewServiceLister(c.Objects.Services.GetIndexer())
+	maps := listers.NewConfigMapLister(c.Objects.ConfigMaps.GetIndexer())
+	secrets := listers.NewSecretLister(c.Objects.Secrets.GetIndexer())
+	services := listers.NewServiceLister(c.Objects.Services.GetIndexer())
 	return &Node{Config: c, pods: map[types.UID]*pod{}, from: podenv.Source{
 		ConfigMap: func(namespace, name string) (*corev1.ConfigMap, error) { return maps.ConfigMaps(namespace).Get(name) },
 		Secret:    func(namespace, name string) (*corev1.Secret, error) { return secrets.Secrets(namespace).Get(name) },
 		Services: func(namespace string) []*corev1.Service {
-			all, _ := services.Services(namespace).List(labels.Everything()) // from memory: no error
+			all, _ := services.Services(namespace).List(labels.Everything()) // from memory, without errors
 			return all
 		},
 	}}
 }
 
-// Run works until the context ends; then the node's Pods are killed, and their status stays as it was. An error: the API server does not take the
-// node, what reads its objects has stopped, or the node's own port cannot be served.
+// Run runs the node until ctx ends. Then it kills the node's Pods and leaves their status unchanged. Errors: the API
+// server refuses the node, an informer has stopped, or the node's port cannot be served.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.register(ctx); err != nil {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
@@ -77,14 +81,15 @@ func (n *Node) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "heartbeat", Run: n.heartbeat}, loop.Task{Name: "server", Run: n.serve})
 }
 
-// watch hands Pods and what they refer to over to their loops.
+// watch passes Pods and the objects that they refer to to the Pods' loops.
 func (n *Node) watch(ctx context.Context) error {
 	pods := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName == n.Name {
 			n.see(ctx, p)
 		}
 	}
-	if _, err := n.Objects.Pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pods, UpdateFunc: func(_, o any) { pods(o) }, DeleteFunc: n.gone}); err != nil {
+	if _, err := n.Objects.Pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pods,
+		UpdateFunc: func(_, o any) { pods(o) }, DeleteFunc: n.gone}); err != nil {
 		return err
 	}
 	for _, i := range []cache.SharedIndexInformer{n.Objects.ConfigMaps, n.Objects.Secrets, n.Objects.Claims} {
@@ -96,14 +101,15 @@ func (n *Node) watch(ctx context.Context) error {
 				n.poke(m.GetNamespace())
 			}
 		}
-		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: poke, UpdateFunc: func(_, o any) { poke(o) }, DeleteFunc: poke}); err != nil {
+		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: poke,
+			UpdateFunc: func(_, o any) { poke(o) }, DeleteFunc: poke}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// see takes a version of a Pod of this node.
+// see processes a version of a Pod of this node.
 func (n *Node) see(ctx context.Context, object *corev1.Pod) {
 	n.mu.Lock()
 	p, ok := n.pods[object.UID]
@@ -125,7 +131,7 @@ func (n *Node) see(ctx context.Context, object *corev1.Pod) {
 	p.versions.Put(version{object: object})
 }
 
-// gone takes the end of a Pod's object.
+// gone processes the deletion of a Pod's object.
 func (n *Node) gone(o any) {
 	if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = d.Obj
@@ -141,7 +147,7 @@ func (n *Node) gone(o any) {
 	}
 }
 
-// poke lets the Pods of a namespace look at their volumes again.
+// poke makes the Pods of a namespace update their volumes.
 func (n *Node) poke(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,7 +158,7 @@ func (n *Node) poke(namespace string) {
 	}
 }
 
-// find is a Pod by its name; nil: it is not on this node.
+// find returns a Pod by name; nil: it is not on this node.
 func (n *Node) find(namespace, name string) *pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,7 +170,7 @@ func (n *Node) find(namespace, name string) *pod {
 	return nil
 }
 
-// Running are the containers that run now.
+// Running returns the running containers.
 func (n *Node) Running() []metrics.Running {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,5 +193,5 @@ func (n *Node) Running() []metrics.Running {
 
 func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
-// patience is how long one call of the API server may take.
+// patience is the time limit of one request to the API server.
 const patience = 10 * time.Second

@@ -17,20 +17,20 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// version is a Pod as the API server has it, or had it last.
+// version is a Pod as the API server has it, or as it was at its deletion.
 type version struct {
 	object *corev1.Pod
 	gone   bool
 }
 
-// pod is one Pod of the node. Its loop alone touches the machine; everything that takes time has a goroutine of its own, which sends what
-// came of it to the loop.
+// pod is one Pod of the node. Only its loop uses the machine. Slow work runs on other goroutines, which send their
+// results to the loop.
 type pod struct {
 	node            *Node
 	namespace, name string
 	dir             string
 	versions        *loop.Box[version]
-	events          *loop.Box[[]func()] // for the loop to call
+	events          *loop.Box[[]func()] // functions for the loop
 	refresh         *loop.Box[struct{}] // volumes may have changed
 	statuses        *loop.Box[corev1.PodStatus]
 	machine         *lifecycle.Machine
@@ -38,16 +38,23 @@ type pod struct {
 	status          atomic.Pointer[corev1.PodStatus]
 	network         atomic.Pointer[network]
 	volumes         *volume.Set
-	work            sync.WaitGroup // everything that runs for it
+	work            sync.WaitGroup // all goroutines of the Pod
 
 	mu   sync.Mutex // guards runs
 	runs map[string]*runs
 }
 
 func newPod(n *Node, object *corev1.Pod) *pod {
-	p := &pod{node: n, namespace: object.Namespace, name: object.Name, dir: filepath.Join(n.Dir, string(object.UID)), machine: lifecycle.New(object), runs: map[string]*runs{},
-		versions: loop.NewBox(func(_, next version) version { return next }), events: loop.NewBox(func(a, b []func()) []func() { return append(a, b...) }),
-		refresh: loop.NewBox(func(_, _ struct{}) struct{} { return struct{}{} }), statuses: loop.NewBox(func(_, next corev1.PodStatus) corev1.PodStatus { return next })}
+	p := &pod{node: n, namespace: object.Namespace, name: object.Name,
+		dir: filepath.Join(n.Dir, string(object.UID)), machine: lifecycle.New(object), runs: map[string]*runs{},
+		versions: loop.NewBox(func(_, next version) version { return next }), events: loop.NewBox(func(a,
+			b []func()) []func() {
+			return append(a, b...)
+		}),
+		refresh: loop.NewBox(func(_, _ struct{}) struct{} { return struct{}{} }), statuses: loop.NewBox(func(_,
+			next corev1.PodStatus) corev1.PodStatus {
+			return next
+		})}
 	p.object.Store(object)
 	p.status.Store(object.Status.DeepCopy())
 	p.volumes = volume.New(filepath.Join(p.dir, "volumes"), volume.Source{Source: n.from, Token: n.token, Claim: n.claim})
@@ -56,7 +63,8 @@ func newPod(n *Node, object *corev1.Pod) *pod {
 
 func (p *pod) send(event func()) { p.events.Put([]func(){event}) }
 
-// run is the loop of one Pod. It ends once the Pod's object is gone and nothing runs, or with the context, after killing what runs.
+// run runs the loop of one Pod. It returns once the Pod's object is deleted and nothing runs, or when the context ends,
+// after killing all processes.
 func (p *pod) run(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	defer p.cleanUp()
@@ -68,7 +76,7 @@ func (p *pod) run(parent context.Context) {
 	for gone := false; ; {
 		now := time.Now()
 		actions, wake := p.machine.Next(now)
-		p.report(now) // containers that start read their addresses there
+		p.report(now) // starting containers read their addresses in the status
 		for _, a := range actions {
 			p.act(ctx, a)
 		}
@@ -112,9 +120,10 @@ func after(wake, now time.Time) <-chan time.Time {
 	return time.After(wake.Sub(now))
 }
 
-// take is a newer version of the Pod.
+// take processes a newer version of the Pod.
 func (p *pod) take(v version, now time.Time) (gone bool) {
-	if old := p.object.Swap(v.object); !reflect.DeepEqual(old.Labels, v.object.Labels) || !reflect.DeepEqual(old.Annotations, v.object.Annotations) {
+	if old := p.object.Swap(v.object); !reflect.DeepEqual(old.Labels, v.object.Labels) ||
+		!reflect.DeepEqual(old.Annotations, v.object.Annotations) {
 		p.refresh.Put(struct{}{})
 	}
 	p.machine.Update(v.object)
@@ -122,16 +131,16 @@ func (p *pod) take(v version, now time.Time) (gone bool) {
 	case v.gone:
 		p.machine.Stop("", 0, now)
 	case v.object.DeletionTimestamp != nil:
-		p.machine.Stop("", max(v.object.DeletionTimestamp.Sub(now), 0), now) // it is the end of the grace period
+		p.machine.Stop("", max(v.object.DeletionTimestamp.Sub(now), 0), now) // the end of the grace period
 	}
 	return v.gone
 }
 
-// report hands the status over where it has changed.
+// report passes a changed status to publish.
 func (p *pod) report(now time.Time) {
 	status := p.machine.Status(now)
 	old := p.status.Load()
-	// Times of transition are new where nothing has changed but the object was not seen again yet.
+	// Transition times are new until the written object has been seen again, without any other change.
 	for i := range status.Conditions {
 		for _, c := range old.Conditions {
 			if c.Type == status.Conditions[i].Type && c.Status == status.Conditions[i].Status {
@@ -150,7 +159,7 @@ func (p *pod) report(now time.Time) {
 	p.statuses.Put(status)
 }
 
-// killAll ends every process of the Pod at once.
+// killAll kills every process of the Pod.
 func (p *pod) killAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +170,7 @@ func (p *pod) killAll() {
 	}
 }
 
-// release gives the network back once nothing runs.
+// release releases the network once nothing runs.
 func (p *pod) release() {
 	if n := p.network.Swap(nil); n != nil {
 		n.close()

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/netns"
 )
 
-// network is where a Pod is: a namespace of its own, or the node's (hostNetwork).
+// network is the network namespace of a Pod: its own, or the node's (hostNetwork).
 type network struct {
 	space     *netns.Space
 	addresses []netip.Addr
@@ -36,7 +36,7 @@ func (n *Node) network(object *corev1.Pod) (*network, error) {
 	return &network{p.Space, p.Addresses, p.Close}, nil
 }
 
-// prepare makes network and volumes, again until they are there, and keeps the volumes up to date.
+// prepare creates network and volumes, with retries, and keeps the volumes up to date.
 func (p *pod) prepare(ctx context.Context) {
 	object := p.object.Load()
 	var net *network
@@ -85,21 +85,22 @@ func (p *pod) prepare(ctx context.Context) {
 	}
 }
 
-// token asks for a token that is bound to a Pod.
+// token requests a token that is bound to a Pod.
 func (n *Node) token(ctx context.Context, object *corev1.Pod, audience string, seconds int64) (string, time.Time, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: object.Name, UID: object.UID}}}
 	if audience != "" {
 		request.Spec.Audiences = []string{audience}
 	}
-	answer, err := n.Client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, object.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	answer, err := n.Client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx,
+		object.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	return answer.Status.Token, answer.Status.ExpirationTimestamp.Time, nil
 }
 
-// claim is the folder of the volume that a claim is bound to.
+// claim returns the folder of the volume that a claim is bound to.
 func (n *Node) claim(namespace, name string) (string, error) {
 	claim, err := listers.NewPersistentVolumeClaimLister(n.Objects.Claims.GetIndexer()).PersistentVolumeClaims(namespace).Get(name)
 	if err != nil {
@@ -111,12 +112,13 @@ func (n *Node) claim(namespace, name string) (string, error) {
 	return filepath.Join(n.Volumes, claim.Spec.VolumeName), nil
 }
 
-// domain is that of the cluster.
+// domain is the DNS domain of the cluster.
 const domain = "cluster.local"
 
-// writeFiles writes what every container of the Pod has in /etc.
+// writeFiles writes the files in /etc that every container of the Pod has.
 func (p *pod) writeFiles(object *corev1.Pod, net *network) error {
-	for name, text := range map[string]string{"hosts": hosts(object, net.addresses), "resolv.conf": resolvConf(object, p.node.DNS), "hostname": hostname(object) + "\n"} {
+	for name, text := range map[string]string{"hosts": hosts(object, net.addresses),
+		"resolv.conf": resolvConf(object, p.node.DNS), "hostname": hostname(object) + "\n"} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -148,7 +150,8 @@ func hosts(object *corev1.Pod, addresses []netip.Addr) string {
 	return b.String()
 }
 
-// resolvConf is the cluster's DNS, as dnsPolicy ClusterFirst has it, unless the policy is None; dnsConfig adds to it.
+// resolvConf returns resolv.conf for the cluster's DNS, as with dnsPolicy ClusterFirst, unless the policy is None;
+// dnsConfig adds to it.
 func resolvConf(object *corev1.Pod, dns string) string {
 	servers, options := []string{dns}, []string{"ndots:5"}
 	searches := []string{object.Namespace + ".svc." + domain, "svc." + domain, domain}

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// publish writes the newest status, and deletes the Pod's object once it is to go and nothing runs.
+// publish writes the newest status. It deletes the Pod's object once the object is marked for deletion and nothing
+// runs.
 func (p *pod) publish(ctx context.Context) {
 	written := *p.object.Load().Status.DeepCopy()
 	for {
@@ -24,7 +25,8 @@ func (p *pod) publish(ctx context.Context) {
 			one, cancel := context.WithTimeout(ctx, patience)
 			err := p.write(one, written, status)
 			cancel()
-			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil { // gone, or another Pod of its name
+			// deleted, or another Pod of the same name
+			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
 				break
 			}
 			p.node.Log.Warn("status of a Pod was not written", "pod", p.namespace+"/"+p.name, "err", err)
@@ -55,10 +57,12 @@ func (p *pod) write(ctx context.Context, old, status corev1.PodStatus) error {
 	if object.DeletionTimestamp == nil || !terminal(status.Phase) {
 		return nil
 	}
-	return pods.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &object.UID}})
+	return pods.Delete(ctx, p.name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &object.UID}})
 }
 
-// statusPatch is what differs, for the Pod of that UID alone; nil: nothing. Conditions of others stay as they are.
+// statusPatch returns the difference, for the Pod with that UID only; nil: no difference. Conditions of others are
+// unchanged.
 func statusPatch(uid types.UID, old, status corev1.PodStatus) ([]byte, error) {
 	var ours []corev1.PodCondition
 	for _, c := range old.Conditions {

@@ -13,13 +13,14 @@ import (
 	"navarch.io/navarch/deploy/testcluster/podenv"
 )
 
-// Port is the one that nodes answer the API server at.
+// Port is the port at which nodes answer the API server.
 const Port = 10250
 
-// register makes the Node, or takes over the one that is there.
+// register creates the Node, or adopts the existing one.
 func (n *Node) register(ctx context.Context) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux",
-		corev1.LabelArchStable: "amd64", corev1.LabelTopologyRegion: "region1", corev1.LabelTopologyZone: n.Zone}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name,
+		Labels: map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux",
+			corev1.LabelArchStable: "amd64", corev1.LabelTopologyRegion: "region1", corev1.LabelTopologyZone: n.Zone}}}
 	for _, cidr := range n.Network.CIDRs {
 		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, cidr.String())
 	}
@@ -28,7 +29,7 @@ func (n *Node) register(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// Controllers write the same Node.
+	// Controllers update the same Node, so conflicts are retried.
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return n.writeStatus(ctx) }); err != nil {
 		return err
 	}
@@ -48,11 +49,13 @@ func (n *Node) writeStatus(ctx context.Context) error {
 		}
 	}
 	node.Status.Capacity, node.Status.Allocatable = podenv.Capacity, podenv.Capacity
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Network.Address.String()}, {Type: corev1.NodeHostName, Address: n.Name}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Network.Address.String()},
+		{Type: corev1.NodeHostName, Address: n.Name}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = Port
 	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64", ContainerRuntimeVersion: "processes://1",
 		OSImage: "cluster of processes"}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: since}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: since}}
 	_, err = n.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 	return err
 }

@@ -17,13 +17,13 @@ import (
 	"navarch.io/navarch/deploy/testcluster/logs"
 )
 
-// Bounds of streams, as the kubelet has them.
+// Limits of streams, as in the kubelet.
 const (
 	idle     = 4 * time.Hour
 	creation = 30 * time.Second
 )
 
-// serve answers the API server, which proves itself by its client certificate (Config.TLS).
+// serve answers the API server, which authenticates itself by its client certificate (Config.TLS).
 func (n *Node) serve(ctx context.Context) error {
 	var listener net.Listener
 	if err := n.Network.Do(func() (err error) {
@@ -37,7 +37,7 @@ func (n *Node) serve(ctx context.Context) error {
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.ofPod(serveLogs))
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", n.ofPod(serveExec))
 	mux.HandleFunc("/portForward/{namespace}/{pod}", n.ofPod(servePortForward))
-	// HTTP/1.1 alone: streams are upgraded connections.
+	// Only HTTP/1.1: streams are upgraded connections.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: patience, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(tls.NewListener(listener, n.TLS)); !errors.Is(err, http.ErrServerClosed) {
@@ -63,7 +63,7 @@ func serveLogs(p *pod, w http.ResponseWriter, r *http.Request) {
 	if tail, err := strconv.Atoi(q.Get("tailLines")); err == nil {
 		o.Tail = tail
 	}
-	o.Limit, _ = strconv.Atoi(q.Get("limitBytes")) // the API server checked it
+	o.Limit, _ = strconv.Atoi(q.Get("limitBytes")) // the API server has validated it
 	if seconds, err := strconv.Atoi(q.Get("sinceSeconds")); err == nil {
 		o.Since = time.Now().Add(-time.Duration(seconds) * time.Second)
 	}
@@ -95,7 +95,8 @@ func serveExec(p *pod, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	remotecommand.ServeExec(w, r, p, p.name, string(p.object.Load().UID), r.PathValue("container"), r.URL.Query()["command"], options, idle, creation, remotecommand.SupportedStreamingProtocols)
+	remotecommand.ServeExec(w, r, p, p.name, string(p.object.Load().UID), r.PathValue("container"),
+		r.URL.Query()["command"], options, idle, creation, remotecommand.SupportedStreamingProtocols)
 }
 
 func servePortForward(p *pod, w http.ResponseWriter, r *http.Request) {
@@ -107,7 +108,8 @@ func servePortForward(p *pod, w http.ResponseWriter, r *http.Request) {
 	portforward.ServePortForward(w, r, p, p.name, string(p.object.Load().UID), options, idle, creation, portforward.SupportedProtocols)
 }
 
-// PortForward carries one connection to a port of the Pod's loopback.
+// PortForward forwards one connection to a port of the Pod's loopback, until it ends. Errors: the Pod does not run, or
+// the port refuses the connection.
 func (p *pod) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
 	n := p.network.Load()
 	if n == nil {

@@ -25,14 +25,14 @@ import (
 	"navarch.io/navarch/deploy/testcluster/probe"
 )
 
-// runs are the runs of one container: the one that goes on, and the output of the newest two.
+// runs are the runs of one container: the current one, and the output of the newest two.
 type runs struct {
 	spec          *corev1.Container
-	current       *container.Container // nil: none
+	current       *container.Container // nil: not running
 	log, previous *logs.Log
 }
 
-// act does what the machine asks for, without waiting for it.
+// act starts an action of the machine, without waiting for it.
 func (p *pod) act(ctx context.Context, a lifecycle.Action) {
 	p.work.Go(func() {
 		if a.Start {
@@ -43,7 +43,7 @@ func (p *pod) act(ctx context.Context, a lifecycle.Action) {
 	})
 }
 
-// containerOf is the specification of a container by its name.
+// containerOf returns the specification of a container by its name.
 func containerOf(object *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{object.Spec.InitContainers, object.Spec.Containers} {
 		for i := range list {
@@ -55,7 +55,7 @@ func containerOf(object *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// unstarted is why a container cannot be started, in the kubelet's words.
+// unstarted is the error of a failed start, with the kubelet's reason.
 type unstarted struct {
 	reason string
 	err    error
@@ -89,7 +89,7 @@ func (p *pod) start(ctx context.Context, name string) {
 	watching.Go(func() { p.watch(one, spec, running, &watching) })
 	<-running.Done()
 	cancel()
-	watching.Wait() // what hooks and probes of this run say is said before the next one begins
+	watching.Wait() // all results of this run's hooks and probes precede the next run
 	log.Close()
 	p.mu.Lock()
 	p.runs[name].current = nil
@@ -98,7 +98,7 @@ func (p *pod) start(ctx context.Context, name string) {
 	p.send(func() { p.machine.Exited(name, exit.Code, exit.Signal, message, time.Now()) })
 }
 
-// begin starts the process; its output is kept even where it does not start.
+// begin starts the process; its output is stored even if the start fails.
 func (p *pod) begin(spec *corev1.Container, settings container.Spec) (*container.Container, *logs.Log, error) {
 	log := logs.New()
 	p.mu.Lock()
@@ -129,7 +129,7 @@ func (p *pod) begin(spec *corev1.Container, settings container.Spec) (*container
 	return running, log, nil
 }
 
-// watch runs the postStart hook, then the probes, until the context ends; all of it is in the group.
+// watch runs the postStart hook, then the probes, until ctx ends, on goroutines of the group.
 func (p *pod) watch(ctx context.Context, spec *corev1.Container, running *container.Container, all *sync.WaitGroup) {
 	name, target := spec.Name, p.target(spec, running)
 	if spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
@@ -176,7 +176,7 @@ func (p *pod) unhealthy(ctx context.Context, name, what string, err error, pr *c
 	})
 }
 
-// stop runs the preStop hook, asks the first process to end, and kills it after the grace.
+// stop runs the preStop hook, signals the first process, and kills it after the grace period.
 func (p *pod) stop(ctx context.Context, name string, grace time.Duration) {
 	p.mu.Lock()
 	r := p.runs[name]
@@ -205,7 +205,7 @@ func (p *pod) stop(ctx context.Context, name string, grace time.Duration) {
 	running.Signal(syscall.SIGKILL)
 }
 
-// target is a container as probes and hooks reach it.
+// target returns a container in the form that probes and hooks use.
 func (p *pod) target(spec *corev1.Container, running *container.Container) probe.Target {
 	t := probe.Target{Container: spec, Dial: func(ctx context.Context, network, address string) (c net.Conn, err error) {
 		err = p.node.Network.Do(func() (err error) {
@@ -222,7 +222,7 @@ func (p *pod) target(spec *corev1.Container, running *container.Container) probe
 	return t
 }
 
-// settings are what a container is started with.
+// settings returns the settings for starting a container.
 func (p *pod) settings(spec *corev1.Container) (container.Spec, error) {
 	object := p.object.Load()
 	img, err := p.node.Images.Find(spec.Image)
@@ -248,7 +248,7 @@ func (p *pod) settings(spec *corev1.Container) (container.Spec, error) {
 	return s, err
 }
 
-// base is the environment of a container before its own variables.
+// base returns the environment of a container before its own variables.
 func base(s container.Spec, img image.Image) map[string]string {
 	env := map[string]string{"PATH": container.DefaultPath, "HOSTNAME": s.Hostname, "HOME": "/"}
 	if s.UID == 0 {
@@ -258,7 +258,7 @@ func base(s container.Spec, img image.Image) map[string]string {
 	return env
 }
 
-// user is who a container runs as: its own security context, else the Pod's, else what the image says.
+// user returns the user and groups of a container: by its own security context, else the Pod's, else the image.
 func user(object *corev1.Pod, spec *corev1.Container, img image.Image) (uid, gid uint32, groups []uint32, readOnly bool) {
 	id := img.User
 	var group int64
@@ -288,7 +288,7 @@ func user(object *corev1.Pod, spec *corev1.Container, img image.Image) (uid, gid
 	return uint32(id), uint32(group), groups, readOnly
 }
 
-// mounts are the container's volumes, and the files that every container has.
+// mounts returns the container's volumes, and the files that every container has.
 func (p *pod) mounts(object *corev1.Pod, spec *corev1.Container, env []string) ([]container.Mount, error) {
 	mounts, err := p.volumes.Mounts(object, spec, env)
 	if err != nil {
@@ -314,11 +314,11 @@ func (p *pod) messageFile(spec *corev1.Container) string {
 	return filepath.Join(p.dir, "message-"+spec.Name)
 }
 
-// terminationMessage is what a container left at its terminationMessagePath.
+// terminationMessage returns the text that a container wrote to its terminationMessagePath.
 func (p *pod) terminationMessage(spec *corev1.Container) string {
 	text, err := os.ReadFile(p.messageFile(spec))
 	if err != nil {
-		return "" // it has no such path
+		return "" // the object has no such path
 	}
 	return strings.ToValidUTF8(string(text[:min(len(text), 4096)]), "?")
 }

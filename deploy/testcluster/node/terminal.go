@@ -12,8 +12,10 @@ import (
 	"navarch.io/navarch/deploy/testcluster/container"
 )
 
-// terminalInside runs a command in a container on a terminal of its own.
-func terminalInside(ctx context.Context, running *container.Container, command []string, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
+// terminalInside runs a command in a container on a terminal of its own. The error has the form of exitCode.
+func terminalInside(
+	ctx context.Context, running *container.Container, command []string, in io.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize,
+) error {
 	ours, theirs, err := pty.Open()
 	if err != nil {
 		return err
@@ -29,10 +31,11 @@ func terminalInside(ctx context.Context, running *container.Container, command [
 	}
 	printed := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(out, ours) // until nobody has the other end open
+		_, _ = io.Copy(out, ours) // until every process has closed the other end
 		close(printed)
 	}()
-	err = runInside(ctx, running, &exec.Cmd{Args: command, Stdin: theirs, Stdout: theirs, Stderr: theirs, SysProcAttr: &syscall.SysProcAttr{Setctty: true}})
+	err = runInside(ctx, running,
+		&exec.Cmd{Args: command, Stdin: theirs, Stdout: theirs, Stderr: theirs, SysProcAttr: &syscall.SysProcAttr{Setctty: true}})
 	_ = theirs.Close()
 	<-printed
 	return exitCode(err)

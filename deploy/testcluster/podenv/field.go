@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Field is a field of a Pod for the downward API. status is the newest one that its node knows. An error: the path is of no field that is
-// supported; a label or an annotation that the Pod has not is empty.
+// Field returns a field of a Pod for the downward API. status is the newest one that the node knows. An absent label or
+// annotation is empty. The error reports that the path is not supported.
 func Field(pod *corev1.Pod, status corev1.PodStatus, path string) (string, error) {
 	if name, key, ok := subscript(path); ok {
 		switch name {
@@ -67,7 +67,7 @@ func subscript(path string) (name, key string, ok bool) {
 	return name, strings.TrimSuffix(rest, "']"), true
 }
 
-// lines is a map as the kubelet writes it into a file.
+// lines formats a map as the kubelet writes it into a file.
 func lines(m map[string]string) string {
 	var b strings.Builder
 	for i, name := range slices.Sorted(maps.Keys(m)) {
@@ -79,12 +79,13 @@ func lines(m map[string]string) string {
 	return b.String()
 }
 
-// Capacity is what a container may use that has no limits, as nodes say it.
+// Capacity is the limit of containers without limits, as nodes report it.
 var Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("32Gi"),
 	corev1.ResourcePods: resource.MustParse("200"), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi")}
 
-// Resource is a request or a limit of a container (that of the selector where it names one), in units of the divisor, rounded up. An error:
-// there is no such container, or neither it nor Capacity has a limit of that name; a request that it has not is 0.
+// Resource returns a request or a limit of a container (the selector's, if it names one), in units of the divisor,
+// rounded up. An absent request is 0, and an absent limit is that of Capacity. The error names a container or resource
+// that does not exist.
 func Resource(pod *corev1.Pod, c *corev1.Container, r *corev1.ResourceFieldSelector) (string, error) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

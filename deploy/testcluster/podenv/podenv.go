@@ -1,7 +1,7 @@
-// Package podenv makes the environment of containers as the kubelet does: variables that name others, fields of the Pod, keys of ConfigMaps
-// and Secrets, and the Services of the namespace.
+// Package podenv computes the environment of containers as the kubelet does: variables that refer to others, fields of
+// the Pod, keys of ConfigMaps and Secrets, and the Services of the namespace.
 //
-// Owns: nothing.  Reads: its arguments.  Never: a client.
+// Owns: nothing. Reads: its arguments. Never: uses a client.
 package podenv
 
 import (
@@ -15,16 +15,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Source gives what environments are made of besides the Pod itself. An error of one that is not optional is the reason why a container
-// waits.
+// Source returns the objects that environments refer to. Its error about an object that is not optional is the reason
+// why a container waits.
 type Source struct {
 	ConfigMap func(namespace, name string) (*corev1.ConfigMap, error)
 	Secret    func(namespace, name string) (*corev1.Secret, error)
 	Services  func(namespace string) []*corev1.Service
 }
 
-// Make is the environment of a container, as name=value; base is that of its image. An error: a ConfigMap, a Secret or a key that is not optional
-// cannot be had (then it is that of from, or names the key), or that of Field or Resource, with the name of the variable.
+// Make returns the environment of a container, as name=value; base is that of its image. Errors: a ConfigMap, Secret or
+// key that is not optional is missing (the error of from, or one that names the key), or the error of Field or Resource
+// with the name of the variable.
 func Make(pod *corev1.Pod, c *corev1.Container, status corev1.PodStatus, base map[string]string, from Source) ([]string, error) {
 	all := maps.Clone(base)
 	if all == nil {
@@ -88,8 +89,10 @@ func envFrom(namespace string, e corev1.EnvFromSource, from Source) (map[string]
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// value is that of one variable; there is none where what it refers to is optional and absent.
-func value(pod *corev1.Pod, c *corev1.Container, status corev1.PodStatus, e corev1.EnvVar, before map[string]string, from Source) (string, bool, error) {
+// value returns the value of one variable; false: it refers to an absent optional object.
+func value(
+	pod *corev1.Pod, c *corev1.Container, status corev1.PodStatus, e corev1.EnvVar, before map[string]string, from Source,
+) (string, bool, error) {
 	v := e.ValueFrom
 	switch {
 	case v == nil:
@@ -131,12 +134,13 @@ func unless(optional *bool, err error) error {
 	return err
 }
 
-// services are the variables by which containers find Services without DNS. Those of one port in the form of Docker links are left out.
+// services returns the variables by which containers find Services without DNS, except those in the form of Docker
+// links.
 func services(all []*corev1.Service) map[string]string {
 	env := map[string]string{}
 	for _, s := range all {
 		if ip := net.ParseIP(s.Spec.ClusterIP); ip == nil || len(s.Spec.Ports) == 0 {
-			continue // headless, or of an external name
+			continue // headless, or an external name
 		}
 		name := envName(s.Name)
 		env[name+"_SERVICE_HOST"] = s.Spec.ClusterIP
@@ -152,7 +156,7 @@ func services(all []*corev1.Service) map[string]string {
 
 func envName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }
 
-// Expand replaces $(NAME) by the value of a variable; $$ is one $. A name that is not there stays as it is written.
+// Expand replaces $(NAME) by the value of a variable; $$ is one $. An unknown name is left unchanged.
 func Expand(s string, env map[string]string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -180,7 +184,7 @@ func Expand(s string, env map[string]string) string {
 	return b.String()
 }
 
-// ExpandAll is Expand for each of a list, with variables as name=value.
+// ExpandAll applies Expand to each element of a list, with variables as name=value.
 func ExpandAll(list, env []string) []string {
 	values := map[string]string{}
 	for _, e := range env {

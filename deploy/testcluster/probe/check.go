@@ -24,10 +24,10 @@ type Target struct {
 	Container *corev1.Container
 	IP        string                                                               // of the Pod
 	Dial      func(ctx context.Context, network, address string) (net.Conn, error) // from the node
-	Exec      func(ctx context.Context, command []string) error                    // inside the container
+	Exec      func(ctx context.Context, command []string) error                    // inside of the container
 }
 
-// Check asks as a probe says; nil: it succeeded.
+// Check runs a probe once; nil: it succeeded. The error is the reason of the failure.
 func (t Target) Check(ctx context.Context, h corev1.ProbeHandler) error {
 	switch {
 	case h.Exec != nil:
@@ -42,7 +42,7 @@ func (t Target) Check(ctx context.Context, h corev1.ProbeHandler) error {
 	return errors.New("a probe of no known kind")
 }
 
-// Hook runs a hook; nil: it succeeded, or there is none. A context that ends while it sleeps is an error, too.
+// Hook runs a hook; nil: it succeeded, or there is no hook. A context that ends while a hook sleeps is an error.
 func (t Target) Hook(ctx context.Context, h *corev1.LifecycleHandler) error {
 	switch {
 	case h == nil:
@@ -60,7 +60,7 @@ func (t Target) Hook(ctx context.Context, h *corev1.LifecycleHandler) error {
 	return errors.New("a hook of no known kind")
 }
 
-// port is a number, or that of a port which the container names.
+// port returns a port number; a name is resolved by the container's ports.
 func (t Target) port(p intstr.IntOrString) (string, error) {
 	if p.Type == intstr.Int {
 		return strconv.Itoa(p.IntValue()), nil
@@ -104,13 +104,13 @@ func (t Target) get(ctx context.Context, h *corev1.HTTPGetAction) error {
 			r.Host = header.Value
 		}
 	}
-	// The certificate of a probed container is not verified, as the kubelet does not.
+	// The certificate of a probed container is not verified, as in the kubelet.
 	transport := &http.Transport{DialContext: t.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	answer, err := transport.RoundTrip(r)
 	if err != nil {
 		return err
 	}
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, 10<<10)) // for the text of the error alone
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, 10<<10)) // only for the text of the error
 	_ = answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode >= 400 {
 		return fmt.Errorf("HTTP probe failed with statuscode: %d: %.200s", answer.StatusCode, body)

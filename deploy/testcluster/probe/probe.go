@@ -1,7 +1,7 @@
-// Package probe asks containers how they are, as their probes and hooks say: over HTTP, TCP, gRPC, or by a command; and decides what the
-// answers come to.
+// Package probe runs the probes and hooks of containers, over HTTP, TCP, gRPC or by a command, and evaluates their
+// results.
 //
-// Owns: its connections.  Reads: nothing.  Never: decides what becomes of a container.
+// Owns: its connections. Reads: nothing. Never: decides about the fate of a container.
 package probe
 
 import (
@@ -11,18 +11,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Threshold counts answers of one probe.
+// Threshold counts consecutive results of one probe.
 type Threshold struct {
-	Success, Failure int32 // how many in a row decide
+	Success, Failure int32 // consecutive results that decide
 	good, bad        int32
 }
 
-// NewThreshold is that of a probe.
+// NewThreshold returns the threshold of a probe.
 func NewThreshold(p *corev1.Probe) *Threshold {
 	return &Threshold{Success: max(p.SuccessThreshold, 1), Failure: max(p.FailureThreshold, 1)}
 }
 
-// Add takes an answer. decided says that enough of the same kind came in a row.
+// Add adds a result. decided reports that enough equal results followed each other.
 func (t *Threshold) Add(ok bool) (decided bool) {
 	if ok {
 		t.good, t.bad = t.good+1, 0
@@ -32,7 +32,8 @@ func (t *Threshold) Add(ok bool) (decided bool) {
 	return t.bad >= t.Failure
 }
 
-// Run asks until the context ends, and reports each answer that decides. check has the probe's timeout.
+// Run runs a probe periodically until ctx ends, and reports each result that decides. check gets a context with the
+// probe's timeout.
 func Run(ctx context.Context, p *corev1.Probe, check func(context.Context) error, report func(error)) {
 	t := NewThreshold(p)
 	if !wait(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Answers are + and -; what is decided after each is the same letter, or a dot where nothing is yet.
+// Results are + and -; the decision after each is the same letter, or a dot without a decision.
 func TestThreshold(t *testing.T) {
 	for _, test := range []struct {
 		success, failure int32
@@ -39,7 +39,8 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// The first question comes after the initial delay, the others a period after the answer before; each has its timeout.
+// The first probe starts after the initial delay, and each later one a period after the previous answer. Each has its
+// timeout.
 func TestRunTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

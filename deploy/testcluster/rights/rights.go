@@ -1,8 +1,8 @@
-// Package rights gives navarchd the rights in a control plane of a test that the documentation lists, and no others. Its own test, after those that use them,
-// says which of them nothing has used.
+// Package rights grants navarchd, in a control plane of a test, exactly the rights that the documentation lists. Its
+// own test runs after the tests that use them, and reports unused rights.
 //
-// Owns: the objects that it makes, until the control plane ends.  Reads: deploy/docs; what control planes have noted (controlplane.Used).  Never: is part of a
-// program.
+// Owns: the objects that it creates, until the control plane ends. Reads: deploy/docs; the recorded rights of control
+// planes (controlplane.Used). Never: is part of a program.
 package rights
 
 import (
@@ -18,17 +18,17 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// page lists the rights.
+// page is the page that lists the rights.
 const page = "kubernetes.md"
 
-// Beginnings of the sentences before rights for who needs them (Grant).
+// Beginnings of the sentences before optional rights (Grant).
 const (
 	ToSecrets = "The rights to Secrets of gateways"
 	OfSigners = "The right to have [signers of Kubernetes]"
 )
 
-// Documented gives navarchd the rights that deploy/docs/kubernetes.md lists, and a kubeconfig for somebody who has these alone: its service
-// account, in namespace istio-system, which is made where it is not there.
+// Documented grants the rights that deploy/docs/kubernetes.md lists to navarchd's service account in namespace
+// istio-system, and creates the namespace if necessary. It returns the path of a kubeconfig of that account.
 func Documented(t testing.TB, c *controlplane.ControlPlane) (kubeconfig string) {
 	t.Helper()
 	c.Kubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}", "apply", "-f", "-")
@@ -58,7 +58,7 @@ func As(t testing.TB, c *controlplane.ControlPlane, account string) string {
 	return kubeconfig
 }
 
-// Grant gives navarchd the rights beside those of Documented that the same page lists for who needs them, first after a text.
+// Grant adds optional rights of the same page: those of the first list after a text.
 func Grant(t testing.TB, c *controlplane.ControlPlane, after string) {
 	t.Helper()
 	c.Kubectl(t, docs.YAML(t, page, after), "apply", "-f", "-")

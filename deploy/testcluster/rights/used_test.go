@@ -21,7 +21,8 @@ var neverAsked = map[string]string{
 	"approve certificates.k8s.io/signers/": "an API server asks for it when a request is approved",
 }
 
-// Each documented right was used by a test against an API server (`make test-kube`, which runs this one after the others): who installs gives none that has no use.
+// Each documented right was used by a test against an API server (`make test-kube`, which runs this test after the
+// others), so that installers grant no useless right.
 func TestRightsAreUsed(t *testing.T) {
 	tools, err := controlplane.Tools()
 	if err != nil {
@@ -50,7 +51,7 @@ func TestRightsAreUsed(t *testing.T) {
 	}
 }
 
-// documented are the rights of the roles in a text, one for each verb and resource.
+// documented returns the rights of the roles in a text, one for each verb and resource.
 func documented(t *testing.T, text string) (all []string) {
 	t.Helper()
 	reader := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
@@ -77,7 +78,8 @@ func documented(t *testing.T, text string) (all []string) {
 	}
 }
 
-// uses says whether a right was used. A list is what a watch begins with, where the server does not send one itself (WatchList).
+// uses reports whether a right was used. A watch begins with a list, unless the server sends the list itself
+// (WatchList).
 func uses(used map[string]bool, right string) bool {
 	verbs := []string{right}
 	if rest, is := strings.CutPrefix(right, "list "); is {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/podenv"
 )
 
-// file is one of a volume's; its path is below the volume.
+// file is one file of a volume; its path is relative to the volume.
 type file struct {
 	data string
 	mode os.FileMode
@@ -19,9 +19,11 @@ type file struct {
 
 type files map[string]file
 
-// add puts a file in; the path is relative and stays below the volume, as the API server demands too.
+// add adds a file. The error reports that the path is not relative or leaves the volume, which the API server refuses
+// too.
 func (f files) add(name, data string, mode *int32, fallback os.FileMode) error {
-	if clean := path.Clean(name); path.IsAbs(name) || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasPrefix(clean, "..data") || clean == "." {
+	if clean := path.Clean(name); path.IsAbs(name) || clean == ".." ||
+		strings.HasPrefix(clean, "../") || strings.HasPrefix(clean, "..data") || clean == "." {
 		return fmt.Errorf("path %q of a volume", name)
 	}
 	if mode != nil {
@@ -38,7 +40,7 @@ func modeOr(mode *int32, fallback os.FileMode) os.FileMode {
 	return fallback
 }
 
-// keys puts in the keys of a ConfigMap or Secret: those of items at their paths, or all.
+// keys adds the keys of a ConfigMap or Secret: those of items at their paths, or all.
 func (f files) keys(what string, data map[string]string, items []corev1.KeyToPath, mode os.FileMode, optional *bool) error {
 	if len(items) == 0 {
 		for name, value := range data {

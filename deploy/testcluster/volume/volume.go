@@ -1,9 +1,9 @@
-// Package volume makes the volumes of a Pod as folders: emptyDir, ConfigMap, Secret, downward API, projected ones with tokens of the
-// TokenRequest API, claims of persistent volumes, and paths of the machine. It keeps them up to date: files are replaced all at once, as the
-// kubelet does, and tokens are renewed before they end.
+// Package volume creates the volumes of a Pod as folders: emptyDir, ConfigMap, Secret, downward API, projected volumes
+// with tokens of the TokenRequest API, claims of persistent volumes, and paths of the machine. It keeps them up to
+// date: files are replaced atomically, as in the kubelet, and tokens are renewed before they expire.
 //
-// Owns: one folder for each Pod.  Reads: ConfigMaps, Secrets, claims and tokens, through functions that it is given.  Never: mounts anything;
-// kinds of volumes other than these (they are refused by name).
+// Owns: one folder for each Pod. Reads: ConfigMaps, Secrets, claims and tokens, through the functions of Source. Never:
+// mounts anything; accepts other kinds of volumes (they are refused by name).
 package volume
 
 import (
@@ -22,12 +22,13 @@ import (
 	"navarch.io/navarch/deploy/testcluster/podenv"
 )
 
-// Source gives what volumes are made of.
+// Source returns the content of volumes.
 type Source struct {
 	podenv.Source
-	// Token asks for a token of the Pod's account that is bound to the Pod; it says when it ends.
+	// Token requests a token of the Pod's account that is bound to the Pod; ends is the time of its expiry.
 	Token func(ctx context.Context, pod *corev1.Pod, audience string, seconds int64) (token string, ends time.Time, err error)
-	// Claim is the folder of the volume that a PersistentVolumeClaim is bound to, whose parent is there. An error: it is not bound yet.
+	// Claim returns the folder of the volume that a PersistentVolumeClaim is bound to; the folder's parent exists. The
+	// error reports that the claim is not bound yet.
 	Claim func(namespace, name string) (dir string, err error)
 }
 
@@ -40,17 +41,17 @@ type token struct {
 type Set struct {
 	dir    string
 	from   Source
-	now    map[string]files // what is written, by volume
+	now    map[string]files // written files, by volume
 	tokens map[string]token // by volume and path
 }
 
-// New is the volumes of a Pod below dir, which is the set's own. They are there after the first Sync.
+// New returns the volumes of a Pod below dir, which belongs to the set. The first Sync creates them.
 func New(dir string, from Source) *Set {
 	return &Set{dir: dir, from: from, now: map[string]files{}, tokens: map[string]token{}}
 }
 
-// Sync makes all volumes, or brings them up to date. renew is when the next token has to be renewed; zero: there is none. The error says
-// what is missing; what is there already stays.
+// Sync creates all volumes, or updates them. renew is the time at which the next token must be renewed; zero: no token.
+// The error names the volume whose content is missing; existing content stays.
 func (s *Set) Sync(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus, now time.Time) (renew time.Time, err error) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -77,7 +78,7 @@ func (s *Set) Sync(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus
 	return renew, nil
 }
 
-// group is the Pod's fsGroup, or -1.
+// group returns the Pod's fsGroup, or -1.
 func group(pod *corev1.Pod) int {
 	if c := pod.Spec.SecurityContext; c != nil && c.FSGroup != nil {
 		return int(*c.FSGroup)
@@ -85,8 +86,10 @@ func group(pod *corev1.Pod) int {
 	return -1
 }
 
-// files are those of a volume; plain: it has none of ours, and its folder is there.
-func (s *Set) files(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus, v *corev1.Volume, now time.Time) (all files, plain bool, err error) {
+// files returns the files of a volume; plain means that its folder exists and contains no files of ours.
+func (s *Set) files(
+	ctx context.Context, pod *corev1.Pod, status corev1.PodStatus, v *corev1.Volume, now time.Time,
+) (all files, plain bool, err error) {
 	all = files{}
 	switch {
 	case v.EmptyDir != nil:
@@ -96,9 +99,11 @@ func (s *Set) files(ctx context.Context, pod *corev1.Pod, status corev1.PodStatu
 	case v.PersistentVolumeClaim != nil:
 		return nil, true, s.claim(pod, v)
 	case v.ConfigMap != nil:
-		err = all.configMap(pod.Namespace, v.ConfigMap.Name, v.ConfigMap.Items, modeOr(v.ConfigMap.DefaultMode, 0o644), v.ConfigMap.Optional, s.from.Source)
+		err = all.configMap(pod.Namespace, v.ConfigMap.Name,
+			v.ConfigMap.Items, modeOr(v.ConfigMap.DefaultMode, 0o644), v.ConfigMap.Optional, s.from.Source)
 	case v.Secret != nil:
-		err = all.secret(pod.Namespace, v.Secret.SecretName, v.Secret.Items, modeOr(v.Secret.DefaultMode, 0o644), v.Secret.Optional, s.from.Source)
+		err = all.secret(pod.Namespace, v.Secret.SecretName,
+			v.Secret.Items, modeOr(v.Secret.DefaultMode, 0o644), v.Secret.Optional, s.from.Source)
 	case v.DownwardAPI != nil:
 		err = all.downward(pod, status, v.DownwardAPI.Items, modeOr(v.DownwardAPI.DefaultMode, 0o644))
 	case v.Projected != nil:
@@ -114,7 +119,11 @@ func (s *Set) files(ctx context.Context, pod *corev1.Pod, status corev1.PodStatu
 	return all, false, err
 }
 
-func (s *Set) projected(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus, volume string, p *corev1.VolumeProjection, mode os.FileMode, all files, now time.Time) error {
+// projected adds the files of one source of a projected volume.
+func (s *Set) projected(
+	ctx context.Context, pod *corev1.Pod, status corev1.PodStatus, volume string, p *corev1.VolumeProjection,
+	mode os.FileMode, all files, now time.Time,
+) error {
 	switch {
 	case p.ConfigMap != nil:
 		return all.configMap(pod.Namespace, p.ConfigMap.Name, p.ConfigMap.Items, mode, p.ConfigMap.Optional, s.from.Source)
@@ -132,9 +141,11 @@ func (s *Set) projected(ctx context.Context, pod *corev1.Pod, status corev1.PodS
 	return fmt.Errorf("projections of its kind are not supported by the cluster of processes")
 }
 
-// token is one that is good for a while yet. It is renewed when four fifths of its time, or a day, are over; until a new one can be had the
-// old one stays, as long as it is valid.
-func (s *Set) token(ctx context.Context, pod *corev1.Pod, volume string, p *corev1.ServiceAccountTokenProjection, now time.Time) (string, error) {
+// token returns a token that is valid for a while. It is renewed after four fifths of its lifetime, or after a day; if
+// that fails, the old token stays in use while it is valid.
+func (s *Set) token(
+	ctx context.Context, pod *corev1.Pod, volume string, p *corev1.ServiceAccountTokenProjection, now time.Time,
+) (string, error) {
 	key := volume + "/" + p.Path
 	t, ok := s.tokens[key]
 	if ok && now.Before(t.renew) {
@@ -155,7 +166,8 @@ func (s *Set) token(ctx context.Context, pod *corev1.Pod, volume string, p *core
 	return text, nil
 }
 
-// claim makes a link to the folder of a claim's volume, and that folder where no Pod has had the volume before. The volume of a Pod stays the same.
+// claim creates a link to the folder of a claim's volume, and creates the folder for the volume's first Pod. The volume
+// of a Pod never changes.
 func (s *Set) claim(pod *corev1.Pod, v *corev1.Volume) error {
 	link := filepath.Join(s.dir, v.Name)
 	if _, err := os.Lstat(link); err == nil {
@@ -171,7 +183,7 @@ func (s *Set) claim(pod *corev1.Pod, v *corev1.Volume) error {
 	return os.Symlink(dir, link)
 }
 
-// makeEmpty makes an emptyDir where it is not there yet.
+// makeEmpty creates an emptyDir unless it exists.
 func makeEmpty(dir string, group int) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		if os.IsExist(err) {
@@ -197,7 +209,8 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 	return err
 }
 
-// replace writes the files of a volume into a folder of their own, and then turns ..data to it: who reads sees all of the old or of the new.
+// replace writes the files of a volume into a new folder, and then switches ..data to it, so that readers see all old
+// or all new files.
 func replace(dir string, all files, group int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -209,7 +222,7 @@ func replace(dir string, all files, group int) error {
 	if err := os.Chmod(data, 0o755); err != nil {
 		return err
 	}
-	old, _ := os.Readlink(filepath.Join(dir, "..data")) // none at first
+	old, _ := os.Readlink(filepath.Join(dir, "..data")) // absent at first
 	for name, f := range all {
 		if err := write(filepath.Join(data, name), f, group); err != nil {
 			return err
@@ -232,7 +245,7 @@ func replace(dir string, all files, group int) error {
 	return clean(dir, old, all)
 }
 
-// clean removes the old files, and links to what is no more.
+// clean removes the old files, and links without a target.
 func clean(dir, old string, all files) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -270,7 +283,8 @@ func write(path string, f file, group int) error {
 	return os.Chmod(path, mode)
 }
 
-// Mounts are those of a container; env expands subPathExpr. An error: a subPath leads out of its volume, or its folder cannot be made.
+// Mounts returns the mounts of a container; env expands subPathExpr. The error reports that a subPath leaves its
+// volume, or that its folder cannot be created.
 func (s *Set) Mounts(pod *corev1.Pod, c *corev1.Container, env []string) ([]container.Mount, error) {
 	var all []container.Mount
 	for _, m := range c.VolumeMounts {

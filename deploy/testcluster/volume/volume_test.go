@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/podenv"
 )
 
-// read is what a container sees of a volume: path=content:mode, through links.
+// read returns a volume as a container sees it: path=content:mode, through links.
 func read(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
@@ -89,7 +89,7 @@ func TestRefusedVolumes(t *testing.T) {
 	}
 }
 
-// A token is renewed when four fifths of its time are over; while none can be had the old one stays until its end.
+// A token is renewed after four fifths of its lifetime. While no new one is available the old one stays until its end.
 func TestTokenRenewal(t *testing.T) {
 	asked, away := 0, false
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -127,7 +127,8 @@ func TestTokenRenewal(t *testing.T) {
 	}
 }
 
-// A claim is waited for until it is bound; its volume is the same for every Pod that has it, and stays when one of them has gone.
+// A Pod waits until its claim is bound. The volume is the same for every Pod with that claim, and stays after one of
+// them is deleted.
 func TestClaimVolume(t *testing.T) {
 	volume := filepath.Join(t.TempDir(), "pvc-1")
 	unbound := errors.New("not bound")

@@ -1,7 +1,7 @@
-// Command benchtable turns the output of `go test -bench` into one table, with the targets of the issues beside what was
-// measured. It reads standard input and fails when a benchmark did.
+// Command benchtable formats the output of `go test -bench` as one table with the targets. It reads standard input and
+// fails if a benchmark failed.
 //
-// Owns: the list of targets.  Reads: standard input.  Never: judges: machines differ, and a table is read by people.
+// Owns: the list of targets. Reads: standard input. Never: compares figures with targets, because machines differ.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// targets says what was promised, by a prefix of the benchmark's name.
+// targets are the targets of benchmarks, by a prefix of their names.
 var targets = []struct{ prefix, text string }{
 	{"Start", "<= 2 s"},
 	{"SnapshotMemory", "<= 100 MB"},
@@ -28,12 +28,12 @@ var targets = []struct{ prefix, text string }{
 type result struct {
 	pkg, name string
 	time      time.Duration
-	metrics   []string // "value unit", time aside
+	metrics   []string // "value unit", without the time
 }
 
 var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
-// parse reads one line; false for lines that are no result.
+// parse parses one line; false: the line is not a result.
 func parse(text, pkg string) (result, bool) {
 	m := line.FindStringSubmatch(text)
 	if m == nil {
@@ -55,6 +55,7 @@ func parse(text, pkg string) (result, bool) {
 	return r, true
 }
 
+// target returns the target of a benchmark; empty without one.
 func target(name string) string {
 	for _, t := range targets {
 		if strings.HasPrefix(name, t.prefix) {
@@ -64,7 +65,7 @@ func target(name string) string {
 	return ""
 }
 
-// table reads the output of `go test -bench` and writes the table; failed says whether a package failed.
+// table reads the output of `go test -bench` and writes the table; failed reports whether a package failed.
 func table(in io.Reader, out io.Writer) (failed bool, err error) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "package\tbenchmark\ttime per operation\tper operation\ttarget")
@@ -93,7 +94,7 @@ func table(in io.Reader, out io.Writer) (failed bool, err error) {
 	return failed, w.Flush()
 }
 
-// round keeps three digits.
+// round rounds to three digits.
 func round(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

@@ -1,6 +1,6 @@
-// Command coredns is CoreDNS with the plugins that a cluster's DNS needs, for the cluster of processes (deploy/testcluster).
+// Command coredns is CoreDNS with the plugins for a cluster's DNS, for the cluster of processes (deploy/testcluster).
 //
-// Owns: the list of plugins.  Reads: a Corefile.  Never: used outside tests.
+// Owns: the list of plugins. Reads: a Corefile. Never: runs outside of tests.
 package main
 
 import (
@@ -12,6 +12,6 @@ import (
 )
 
 func main() {
-	dnsserver.Directives = []string{"ready", "errors", "kubernetes"} // in the order of their work
+	dnsserver.Directives = []string{"ready", "errors", "kubernetes"} // in the order of execution
 	coremain.Run()
 }

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// component is one of a CycloneDX list (https://cyclonedx.org/docs/1.6/json): a file that no Go program holds. cyclonedx-gomod lists what
-// Go programs were made of.
+// component is an element of a CycloneDX list (https://cyclonedx.org/docs/1.6/json) for a file that is not a Go
+// program. cyclonedx-gomod lists the components of Go programs.
 type component struct {
 	Type    string `json:"type"`
 	Name    string `json:"name"`
@@ -27,7 +27,7 @@ type hash struct {
 	Content   string `json:"content"`
 }
 
-// listed is what cyclonedx-gomod has written, without the hashes of that program itself: it is built on each machine.
+// listed returns the list of cyclonedx-gomod without the hashes of that tool, which is built on each machine.
 func listed(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func listed(path string) ([]byte, error) {
 	return json.MarshalIndent(list, "", "  ")
 }
 
-// bill is the list of components, with the hashes of their files.
+// bill returns the list of components as JSON, with the hashes of their files.
 func bill(components []component) ([]byte, error) {
 	slices.SortFunc(components, func(a, b component) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) })
 	for i := range components {

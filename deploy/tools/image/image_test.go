@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// The same programs give the same bytes, whenever and wherever they are assembled, and the layout is one that registries take.
+// Equal programs yield equal bytes, at any time and on any machine, and registries accept the layout.
 func TestTwoAssembliesAreEqual(t *testing.T) {
 	first, second := assembled(t, time.Unix(1000, 0), 0o600), assembled(t, time.Unix(2000, 0), 0o755)
 	a, b := contents(t, first), contents(t, second)
@@ -59,7 +59,8 @@ func TestTwoAssembliesAreEqual(t *testing.T) {
 	}
 }
 
-// containerd is told the whole name of an image, with the registry that names without one mean: kubelets ask for that.
+// Images have complete names for containerd, because kubelets request that name: a name without a registry gets the
+// default one.
 func TestNamesOfContainerd(t *testing.T) {
 	index, err := layout.ImageIndexFromPath(assembled(t, time.Now(), 0o755))
 	must(t, err)
@@ -77,7 +78,7 @@ func TestNamesOfContainerd(t *testing.T) {
 	}
 }
 
-// What would not run in a container is refused, and nothing is left behind.
+// A program that would not run in a container is refused, and no files are left behind.
 func TestWhatDoesNotRunIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, o *options)
@@ -113,7 +114,7 @@ func TestWhatDoesNotRunIsRefused(t *testing.T) {
 	}
 }
 
-// A program's libraries are found with those that they need, and say which they are.
+// A program's libraries are found with their own dependencies, and are identified.
 func TestLibraries(t *testing.T) {
 	shell, err := filepath.EvalSymlinks("/bin/sh")
 	if err != nil {
@@ -135,7 +136,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// Another machine's libraries are those below its root, and have the paths at which that machine's linker looks; of one that lacks something no image is made.
+// Libraries of another machine are searched below its root, in the paths that its linker searches. A missing library
+// prevents the image.
 func TestLibrariesOfAnotherMachine(t *testing.T) {
 	root := t.TempDir()
 	envoy := filepath.Join(root, "envoy")
@@ -171,7 +173,7 @@ func TestLibrariesOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// inputs are headers of programs, which is all that is looked at, and an Envoy that is not run.
+// inputs returns headers of programs, which are the only part that is read, and an Envoy that is not run.
 func inputs(t *testing.T, modified time.Time, mode fs.FileMode) options {
 	t.Helper()
 	folder := t.TempDir()
@@ -200,7 +202,8 @@ func assembled(t *testing.T, modified time.Time, mode fs.FileMode) string {
 	return o.out
 }
 
-// header writes a program of nothing but the header of an ELF file, and one segment; a dynamic one names the linker /lib/ld.so.
+// header writes a program of nothing but the header of an ELF file, and one segment; a dynamic one names the linker
+// /lib/ld.so.
 func header(t *testing.T, at string, machine elf.Machine, dynamic bool, mode fs.FileMode) {
 	t.Helper()
 	h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Phoff: 64, Phentsize: 56, Phnum: 1, Ehsize: 64}
@@ -225,7 +228,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// contents are the files of a folder.
+// contents returns the files of a folder.
 func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -245,7 +248,7 @@ type named struct {
 	image v1.Image
 }
 
-// platforms are the images of a layout, by the names of their indexes.
+// platforms returns the images of a layout, with the names of their indexes.
 func platforms(t *testing.T, layout v1.ImageIndex) (all []named) {
 	t.Helper()
 	top, err := layout.IndexManifest()
@@ -267,7 +270,8 @@ func platforms(t *testing.T, layout v1.ImageIndex) (all []named) {
 	return all
 }
 
-// files names the programs, the lists of their parts, and the folders that are not root's. All else is checked here: owners, times, modes.
+// files names the programs, the lists of their parts, and the folders that are not root's. All else is checked here:
+// owners, times, modes.
 func files(t *testing.T, of v1.Image) string {
 	t.Helper()
 	var plain, owned []string

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// libraries is what the dynamic linker loads for a program, by the paths at which it looks for them, and the program's architecture. Those
-// of this machine are taken, or of the one whose files are below root: Envoy's releases need a C library, which comes neither from a Go module nor
-// from Envoy's wheel.
+// libraries returns the libraries that the dynamic linker loads for a program, by their expected paths, and the
+// program's architecture. They are read below root, by default from this machine: Envoy's releases need a C library,
+// which neither a Go module nor Envoy's wheel contains. The error names a missing library.
 func libraries(path, root string) (tree, string, error) {
 	program, err := elf.Open(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func libraries(path, root string) (tree, string, error) {
 	return files, arch, err
 }
 
-// interpreter is the path of the dynamic linker that a program names; empty: it is static.
+// interpreter returns the path of a program's dynamic linker; empty: it is static.
 func interpreter(program *elf.File) (string, error) {
 	for _, segment := range program.Progs {
 		if segment.Type == elf.PT_INTERP {
@@ -69,7 +69,7 @@ func interpreter(program *elf.File) (string, error) {
 	return "", nil
 }
 
-// below is the file of a root that has a path: /lib is /usr/lib where nothing else was unpacked.
+// below returns the file below a root for a path; /lib may be /usr/lib.
 func below(root, path string) (string, error) {
 	if root == "" {
 		return path, nil
@@ -82,7 +82,7 @@ func below(root, path string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", root, path)
 }
 
-// find looks where the dynamic linkers of Debian and of Red Hat do; at is the path that these look at.
+// find searches the library paths of Debian and of Red Hat; at is the path at which their linkers search.
 func find(root, library string, machine elf.Machine) (at string, found bool, opened *elf.File) {
 	for _, pattern := range []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"} {
 		folders, _ := filepath.Glob(filepath.Join(root, pattern))
@@ -100,7 +100,7 @@ func find(root, library string, machine elf.Machine) (at string, found bool, ope
 
 var libcSays = regexp.MustCompile(`GNU C Library \((.*?)\) stable release version [0-9.]+`)
 
-// libcVersion is what a C library says of itself; other files say nothing.
+// libcVersion returns the version in a C library; empty for other files.
 func libcVersion(path string) string {
 	if content, err := os.ReadFile(path); err == nil {
 		if said := libcSays.FindSubmatch(content); said != nil {

@@ -1,9 +1,9 @@
-// Command image writes Navarch's container images as one OCI image layout, from programs that are built already: no container runtime, no
-// registry and no base image. The same inputs give the same bytes.
+// Command image writes Navarch's container images as one OCI image layout from built programs, without a container
+// runtime, a registry or a base image. Equal inputs yield equal bytes.
 //
-// It is a module of its own, so that what it needs is no dependency of Navarch.
+// It is a separate module, so that its dependencies are not Navarch's.
 //
-// Owns: the folder of the layout.  Reads: programs, lists of what they were made of, C libraries.  Never: the network.
+// Owns: the folder of the layout. Reads: programs, lists of their components, C libraries. Never: uses the network.
 package main
 
 import (
@@ -22,12 +22,15 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.out, "out", "", "Folder of the layout, which must not exist.")
-	flag.StringVar(&o.programs, "programs", "", "Folder of the programs: ARCHITECTURE/NAME, and what NAME was made of: ARCHITECTURE/NAME.cdx.json.")
-	flag.Func("envoy", "Envoy of this machine's architecture; then, maybe, PATH=ROOT: the same version for another one, and below the folder ROOT that one's C library.", func(v string) error {
-		o.envoys = append(o.envoys, v)
-		return nil
-	})
-	flag.StringVar(&o.repository, "repository", "navarch", "What stands before the names of the images.")
+	flag.StringVar(&o.programs, "programs", "",
+		"Folder of the programs: ARCHITECTURE/NAME, and what NAME was made of: ARCHITECTURE/NAME.cdx.json.")
+	flag.Func("envoy",
+		"Envoy of this machine's architecture; then, maybe, PATH=ROOT: the same version for another one, and below the folder ROOT "+
+			"that one's C library.", func(v string) error {
+			o.envoys = append(o.envoys, v)
+			return nil
+		})
+	flag.StringVar(&o.repository, "repository", "navarch", "Prefix of the images' names: registry and repository.")
 	flag.StringVar(&o.version, "version", "", "Version of the images: their tag.")
 	flag.StringVar(&o.revision, "revision", "", "Commit that they were built from.")
 	created := flag.Int64("created", 0, "When they were made, as seconds since 1970: the time of the commit, so that two builds are equal.")
@@ -39,7 +42,7 @@ func main() {
 	}
 }
 
-// options are what the images are made of.
+// options are the inputs of the images.
 type options struct {
 	out, programs                 string
 	envoys                        []string
@@ -50,7 +53,7 @@ type options struct {
 
 var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// run writes the layout into a folder beside its place, and moves it there when all of it is written.
+// run writes the layout into a temporary folder, and renames it once it is complete. Errors name the flag.
 func run(o options) error {
 	if !tag.MatchString(o.version) {
 		return fmt.Errorf("--version %q is no tag of an image", o.version)
@@ -77,7 +80,8 @@ func run(o options) error {
 
 var envoyVersion = regexp.MustCompile(`version: [0-9a-f]+/([^/]+)/`)
 
-// readEnvoys finds what each Envoy is and needs. One for another machine cannot say its version: it is that of the one before.
+// readEnvoys reads version and libraries of each Envoy. One for another architecture cannot run here, so its version is
+// that of the previous one.
 func (o *options) readEnvoys() error {
 	version := ""
 	for _, one := range o.envoys {
@@ -111,7 +115,8 @@ func (o *options) readEnvoys() error {
 	return nil
 }
 
-// envoy is the architecture of an Envoy, and the files that it needs: itself, the C library below root, and what both are.
+// envoy returns the architecture of an Envoy and its files: the program, the C library below root, and the list of
+// both.
 func envoy(path, root, version string) (arch string, files tree, err error) {
 	libraries, arch, err := libraries(path, root)
 	if err != nil {

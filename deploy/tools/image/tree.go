@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// file is a file or a folder of an image. Owners of files are root, so that no program can change itself.
+// file is a file or a folder of an image. Files belong to root, so that a program cannot change itself.
 type file struct {
 	from   string // a file of this machine, or body
 	body   []byte
@@ -23,10 +23,10 @@ type file struct {
 	uid    int // and gid
 }
 
-// tree is the files of a layer, by absolute path; folders that are not named belong to root.
+// tree is the files of a layer, by absolute path; parent folders that are not listed belong to root.
 type tree map[string]file
 
-// layer is the tree as a layer, in the order of paths, all of one time.
+// layer returns the tree as a layer, sorted by path and with one time.
 func (t tree) layer(created v1.Time) (v1.Layer, error) {
 	all := maps.Clone(t)
 	for name := range t {
@@ -55,7 +55,8 @@ func (t tree) tar(to io.Writer, created v1.Time) error {
 }
 
 func (f file) tar(out *tar.Writer, name string, created v1.Time) error {
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Uid: f.uid, Gid: f.uid, Size: int64(len(f.body)), ModTime: created.Time, Format: tar.FormatUSTAR}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Uid: f.uid,
+		Gid: f.uid, Size: int64(len(f.body)), ModTime: created.Time, Format: tar.FormatUSTAR}
 	var content io.Reader = bytes.NewReader(f.body)
 	switch {
 	case f.folder:

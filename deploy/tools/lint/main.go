@@ -1,8 +1,8 @@
-// Command lint holds the analyzers that `make check` runs beside go vet and staticcheck, for `go vet -vettool`: errorlint
-// (errors are compared with errors.Is and errors.As, and wrapped with %w) and exhaustive (a switch on an enumeration names
-// every member, or has a default).
+// Command lint contains the analyzers that `make check` runs in addition to go vet and staticcheck, as a `go vet
+// -vettool`: errorlint (errors are compared with errors.Is and errors.As, and wrapped with %w) and exhaustive (a switch
+// on an enumeration names every member, or has a default).
 //
-// It is a module of its own, so that what it needs is no dependency of Navarch.
+// It is a separate module, so that its dependencies are not Navarch's.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/go/analysis/unitchecker"
 )
 
-// foreign are enumerations that a switch of ours names only a part of: their other members mean nothing to it.
+// foreign matches enumerations of which our switches need only some members.
 const foreign = `^(crypto/|reflect\.|syscall\.|golang\.org/|google\.golang\.org/|github\.com/|istio\.io/)`
 
 func main() {

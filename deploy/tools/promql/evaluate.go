@@ -21,20 +21,20 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// scrapes is what -evaluate reads: expressions by name, and pages of metrics by the address that they are of, the first of each address scraped at
-// minute 0, the next at minute 1, and so on.
+// scrapes is the input of -evaluate: expressions by name, and metrics pages by address. The first page of each address
+// is scraped at minute 0, the next at minute 1, and so on.
 type scrapes struct {
 	Expressions map[string]string   `json:"expressions"`
 	Pages       map[string][]string `json:"pages"`
 }
 
-// result is one element of the vector that an expression comes to.
+// result is one element of the vector of an expression.
 type result struct {
 	Labels map[string]string `json:"labels"`
 	Value  string            `json:"value"`
 }
 
-// evaluate answers, for each expression, what Prometheus would at the last scrape.
+// evaluate writes the values of all expressions at the last scrape.
 func evaluate(in io.Reader, out io.Writer) error {
 	var asked scrapes
 	if err := json.NewDecoder(in).Decode(&asked); err != nil {
@@ -44,7 +44,8 @@ func evaluate(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	engine := promql.NewEngine(promql.EngineOpts{Logger: slog.New(slog.DiscardHandler), MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+	engine := promql.NewEngine(promql.EngineOpts{Logger: slog.New(slog.DiscardHandler),
+		MaxSamples: 1_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
 	all := map[string][]result{}
 	for name, text := range asked.Expressions {
 		query, err := engine.NewInstantQuery(context.Background(), stored, nil, text, last)
@@ -64,7 +65,7 @@ func evaluate(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(all)
 }
 
-// sample is one of a series.
+// sample is one sample of a series.
 type sample struct {
 	at    int64
 	value float64
@@ -78,10 +79,10 @@ func (s sample) FH() *histogram.FloatHistogram { return nil }
 func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample           { return s }
 
-// memory is series that were scraped, by their text.
+// memory is a storage of scraped series, by their labels as text.
 type memory map[string]*storage.SeriesEntry
 
-// store reads pages; last is when the last was scraped.
+// store parses pages; last is the time of the last scrape.
 func store(pages map[string][]string) (m memory, last time.Time, err error) {
 	samples, sets := map[string][]chunks.Sample{}, map[string]labels.Labels{}
 	for instance, all := range pages {
@@ -128,7 +129,7 @@ type querier struct {
 	m memory
 }
 
-// Select implements storage.Querier: the series that all matchers match, in order.
+// Select implements storage.Querier: the series that match all matchers, in order.
 func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	var found []storage.Series
 	for _, name := range slices.Sorted(maps.Keys(q.m)) {

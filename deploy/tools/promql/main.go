@@ -1,8 +1,9 @@
-// Command promql reads expressions of PromQL, a JSON object of texts by name, and writes for each which series it reads: {NAME: [{"metric": METRIC,
-// "labels": [LABEL]}]}, the labels being those that it selects, groups or joins by. An expression that cannot be parsed ends it with exit code 1.
-// With -evaluate it reads pages of metrics too, and writes what the expressions come to (evaluate.go).
+// Command promql parses PromQL expressions, a JSON object of texts by name, and prints the series that each one
+// selects: {NAME: [{"metric": METRIC, "labels": [LABEL]}]}. The labels are those by which the expression selects,
+// groups or joins. An expression that cannot be parsed ends the command with exit code 1. With -evaluate it also reads
+// metrics pages, and prints the values of the expressions (evaluate.go).
 //
-// It is a module of its own, so that Prometheus is no dependency of Navarch.
+// It is a separate module, so that Prometheus is not a dependency of Navarch.
 package main
 
 import (
@@ -48,7 +49,8 @@ func main() {
 	}
 }
 
-// seriesOf are the series of an expression. A label by which it groups or joins is one of each of its series.
+// seriesOf returns the series of an expression. A label by which it groups or joins counts for each of its series. It
+// returns the parser's error.
 func seriesOf(text string) (all []series, err error) {
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(text)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command totals reads the stream of `go test -json` and prints what a person wants of it: a line per package, the output
-// of what failed, why tests were skipped, and the totals. It fails where a test, a build or a package did. With -sizes there is
-// a line for each test that passed, too: its time, and what it logged as "size: ...".
+// Command totals reads the output of `go test -json` and prints a summary: a line for each package, the output of
+// failures, the reasons of skipped tests, and the totals. It fails if a test, a build or a package failed. With -sizes
+// it also prints a line for each passed test, with its time and its log lines "size: ...".
 //
-// Owns: nothing.  Reads: stdin.  Never: the tree.
+// Owns: nothing. Reads: standard input. Never: reads the source tree.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// event is a row of test2json, or of go build -json.
+// event is a line of test2json, or of go build -json.
 type event struct {
 	Action, Package, ImportPath, Test, Output string
 	Elapsed                                   float64
@@ -30,7 +30,7 @@ type report struct {
 	out                        io.Writer
 	sizes                      bool
 	output                     map[test][]string
-	passed, failed, skipped    int // tests, without the subtests' parents counted twice
+	passed, failed, skipped    int // numbers of tests; parents of subtests do not count
 	pkgOK, pkgFailed, pkgEmpty int
 	reasons                    map[string]string
 	perPkg                     map[string][3]int // passed, failed, skipped
@@ -61,7 +61,7 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, output: map[test][]string{}, reasons: map[string]string{}, perPkg: map[string][3]int{}, parents: map[test]bool{}}
 }
 
-// row takes one line; what is no event (a compiler's words) is printed as it is.
+// row processes one line; a line that is not an event (compiler output) is printed unchanged.
 func (r *report) row(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil || e.Action == "" {
@@ -136,7 +136,7 @@ func (r *report) pkg(e event) {
 	}
 }
 
-// summary prints the totals and says whether all is well; a stream without a package is not.
+// summary prints the totals and reports success; a stream without a package is a failure.
 func (r *report) summary(took time.Duration) bool {
 	fmt.Fprintln(r.out)
 	for _, name := range slices.Sorted(maps.Keys(r.reasons)) {
@@ -147,7 +147,7 @@ func (r *report) summary(took time.Duration) bool {
 	return r.pkgFailed == 0 && r.failed == 0 && r.pkgOK > 0
 }
 
-// sizes is what t.Logf said of sizes.
+// sizes returns the texts that a test logged as sizes.
 func sizes(lines []string) string {
 	var all []string
 	for _, l := range lines {
@@ -160,7 +160,7 @@ func sizes(lines []string) string {
 	return strings.Join(all, ", ")
 }
 
-// reason is what t.Skip said: the first line that is not the frame.
+// reason returns the text of t.Skip: the first line that is not a frame.
 func reason(lines []string) string {
 	for _, l := range lines {
 		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "===") && !strings.HasPrefix(l, "---") {

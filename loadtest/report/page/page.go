@@ -1,7 +1,7 @@
-// Package page draws a result, or the comparison of two sets of runs, as one page of HTML with plots, which fetches nothing. It is apart from
-// loadtest/report since only navarch-load draws, and drawing links fonts and formats of pictures.
+// Package page renders a result, or the comparison of two sets of runs, as one self-contained HTML page with plots. It
+// is separate from loadtest/report because its fonts and image formats would be linked into every user of that package.
 //
-// Owns: nothing.  Reads: loadtest/report.  Never: judges a figure.
+// Owns: nothing. Reads: loadtest/report. Never: decides whether a figure meets its target.
 package page
 
 import (
@@ -44,23 +44,24 @@ var functions = template.FuncMap{
 	"kinds":   func(m map[string]report.Violations) []string { return slices.Sorted(maps.Keys(m)) },
 }
 
-// drawn is a scenario with its plots.
+// drawn is a scenario with its rendered plots.
 type drawn struct {
 	report.Scenario
 	Latency template.HTML
 	Plots   []template.HTML
 }
 
-// aim is a figure that was judged, with the length of its bar.
+// aim is a figure with an outcome, and the length of its bar.
 type aim struct {
 	report.Row
 	Scenario string
-	First    bool    // of its scenario
-	Bar      float64 // percent of the widest, where the target is at half
+	First    bool    // the first aim of its scenario
+	Bar      float64 // percent of the widest bar; the target is at 50
 }
 
-// aims are the figures that have an outcome. A bar is the value by the target, or where more is better the target by the
-// value: half of the column is the target, less is better, and all of it is twice the target or more.
+// aims returns the figures that have an outcome. The bar's length is the value divided by the target, or the target
+// divided by the value if more is better. Half of the column is the target, and the full column twice the target or
+// more.
 func aims(r report.Result) []aim {
 	var all []aim
 	for _, s := range r.Scenarios {
@@ -90,8 +91,8 @@ func aims(r report.Result) []aim {
 	return all
 }
 
-// OfResult is the result as one page: styles and plots are in it, scripts are not, and its policy forbids to fetch anything. An error says
-// what could not be drawn.
+// OfResult renders the result as one page with its styles and plots, without scripts; its policy forbids loading
+// anything. The error names the plot that cannot be rendered.
 func OfResult(r report.Result) ([]byte, error) {
 	view := struct {
 		report.Result
@@ -124,7 +125,7 @@ func OfResult(r report.Result) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// side is one set of runs in a line of a comparison; From, Width and At are percent of the greatest value of the line.
+// side is one set of runs in a line of a comparison. From, Width and At are percent of the largest value of the line.
 type side struct {
 	Class, Unit       string
 	Median, Low, High float64
@@ -132,15 +133,15 @@ type side struct {
 	From, Width, At   float64
 }
 
-// compared is a line of a comparison's page.
+// compared is one line of a comparison's page.
 type compared struct {
 	report.Compared
-	Head  string // the scenario, in its first line
+	Head  string // the scenario, in its first line only
 	Class string
 	Sides []side
 }
 
-// OfComparison is the comparison as one page, which fetches nothing. An error says what could not be drawn.
+// OfComparison renders the comparison as one page that loads nothing. The error is that of the template.
 func OfComparison(c report.Comparison) ([]byte, error) {
 	view := struct {
 		report.Comparison
@@ -153,7 +154,8 @@ func OfComparison(c report.Comparison) ([]byte, error) {
 			line.Head, last = r.Scenario, r.Scenario
 		}
 		most := max(r.BeforeRange[1], r.AfterRange[1])
-		line.Sides = []side{drawnSide("before", r.Unit, r.Before, r.BeforeRange, r.BeforeRuns, most), drawnSide("after", r.Unit, r.After, r.AfterRange, r.AfterRuns, most)}
+		line.Sides = []side{drawnSide("before", r.Unit, r.Before, r.BeforeRange, r.BeforeRuns, most),
+			drawnSide("after", r.Unit, r.After, r.AfterRange, r.AfterRuns, most)}
 		view.Lines = append(view.Lines, line)
 	}
 	var b bytes.Buffer

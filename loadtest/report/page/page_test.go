@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// example is a result with figures that met their targets and one that did not, plots, and texts that a hostile server may have chosen.
+// example returns a result with figures that met their targets and one that did not, plots, and texts that a hostile
+// server may have chosen.
 func example() report.Result {
 	h := &gauge.Histogram{}
 	for i := range 1000 {
@@ -41,7 +42,7 @@ var (
 	anchors = regexp.MustCompile(`href="([^"]*)"`)
 )
 
-// The page fetches nothing, escapes what servers said, and has every scenario, figure and plot.
+// The page loads no other file, escapes servers' texts, and has every scenario, figure and plot.
 func TestPageStandsAlone(t *testing.T) {
 	raw, err := OfResult(example())
 	if err != nil {
@@ -78,7 +79,7 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
-// The page of a comparison fetches nothing, escapes labels, and has medians, ranges and what they come to.
+// The page of a comparison loads no other file, escapes labels, and has medians, ranges and results.
 func TestComparisonPage(t *testing.T) {
 	runs := func(label string, offset time.Duration, values ...float64) (all []report.Result) {
 		for i, v := range values {

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// palette tells lines apart for colour-blind readers too (Okabe and Ito, https://jfly.uni-koeln.de/color/).
+// palette has colours that colour-blind readers can distinguish (Okabe and Ito, https://jfly.uni-koeln.de/color/).
 var palette = []color.Color{
 	color.RGBA{0, 114, 178, 255}, color.RGBA{213, 94, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{204, 121, 167, 255},
 	color.RGBA{86, 180, 233, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 0, 0, 255},
@@ -28,12 +28,13 @@ var palette = []color.Color{
 
 const plotWidth, plotHeight = 17 * vg.Centimeter, 7.5 * vg.Centimeter
 
-// faint is the colour of grids.
+// faint is the colour of grid lines.
 var faint = color.Gray{225}
 
-func init() { plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"} } // in browsers Arial, which is as wide
+// init sets the font of all plots. Browsers display Arial in its place, which has the same widths.
+func init() { plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"} }
 
-// ticks are those of the default, labelled as the page's numbers are: 75000 and not 75000.00.
+// ticks returns the default ticks with labels in the form of the page's numbers: 75000 instead of 75000.00.
 func ticks(low, high float64) []plot.Tick {
 	all := plot.DefaultTicks{}.Ticks(low, high)
 	for i := range all {
@@ -44,13 +45,13 @@ func ticks(low, high float64) []plot.Tick {
 	return all
 }
 
-// line is one curve.
+// line is one curve of a plot.
 type line struct {
 	name   string
 	points plotter.XYs
 }
 
-// figureOf draws lines into one SVG element, for pages: it refers to nothing outside of itself.
+// figureOf renders lines as one SVG element without external references. The error names the plot and the line.
 func figureOf(title, x, y string, lines []line, prepare func(*plot.Plot)) (template.HTML, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -59,7 +60,8 @@ func figureOf(title, x, y string, lines []line, prepare func(*plot.Plot)) (templ
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = faint, faint
 	p.Add(grid)
-	// On the left, because a reader's font may be wider than ours: names then grow into the plot and not over its edge.
+	// The legend is on the left, because a reader's font may be wider than ours: names then extend into the plot instead
+	// of over its edge.
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.ThumbnailWidth = true, true, vg.Points(6), vg.Points(14)
 	p.Legend.Padding = vg.Points(2)
 	for i, l := range lines {
@@ -84,7 +86,7 @@ func figureOf(title, x, y string, lines []line, prepare func(*plot.Plot)) (templ
 	return inline(to)
 }
 
-// inline takes the SVG element out of an SVG document.
+// inline returns the SVG element of an SVG document.
 func inline(w io.WriterTo) (template.HTML, error) {
 	var b bytes.Buffer
 	if _, err := w.WriteTo(&b); err != nil {
@@ -94,13 +96,13 @@ func inline(w io.WriterTo) (template.HTML, error) {
 	if at < 0 {
 		return "", fmt.Errorf("the plot is no SVG")
 	}
-	// Where the typeface is not there, Arial and Helvetica are as wide.
+	// Arial and Helvetica have the widths of the typeface, which may be absent.
 	text := strings.ReplaceAll(string(b.Bytes()[at:]), "Liberation Sans", "Liberation Sans, Arial, Helvetica, sans-serif")
-	return template.HTML(text), nil // made by our own plots: their texts are escaped by the canvas
+	return template.HTML(text), nil // our own plots are safe: the canvas escapes their texts
 }
 
-// latencyPlot shows distributions as percentiles, the tail stretched: 90 %, 99 % and 99.9 % are equally far apart, as in
-// HDR histograms' plots.
+// latencyPlot plots distributions by percentile on a logarithmic scale of the tail: 90 %, 99 % and 99.9 % are
+// equidistant, as in plots of HDR histograms.
 func latencyPlot(latencies []report.Latency) (template.HTML, error) {
 	var lines []line
 	top := 0.0
@@ -128,15 +130,15 @@ func latencyPlot(latencies []report.Latency) (template.HTML, error) {
 	}
 	return figureOf("Latency by percentile", "share of all", unit, lines, func(p *plot.Plot) {
 		p.Y.Min = 0
-		p.Y.Max *= 1 + .1*float64(len(lines)) // room for the legend
-		p.X.Max += .3                         // and for the last percentile's label
+		p.Y.Max *= 1 + .1*float64(len(lines)) // space for the legend
+		p.X.Max += .3                         // space for the last percentile's label
 		p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"},
 			{Value: -math.Log10(.5), Label: "50 %"}, {Value: 1, Label: "90 %"}, {Value: 2, Label: "99 %"},
 			{Value: 3, Label: "99.9 %"}, {Value: 4, Label: "99.99 %"}, {Value: 5, Label: "99.999 %"}}
 	})
 }
 
-// quantile is in ms.
+// quantile returns a quantile in milliseconds.
 func quantile(l report.Latency, q float64) float64 {
 	if l.Histogram.Count() == 0 {
 		return 0
@@ -144,7 +146,7 @@ func quantile(l report.Latency, q float64) float64 {
 	return float64(l.Histogram.Quantile(q)) / 1e6
 }
 
-// seriesPlots draws each group of series into one plot.
+// seriesPlots renders one plot for each group of series.
 func seriesPlots(all []report.Series) ([]template.HTML, error) {
 	var groups []string
 	for _, s := range all {
@@ -168,7 +170,7 @@ func seriesPlots(all []report.Series) ([]template.HTML, error) {
 		}
 		drawn, err := figureOf(group, "seconds", unit, lines, func(p *plot.Plot) {
 			p.X.Min, p.Y.Min = 0, 0
-			p.Y.Max *= 1 + .1*float64(len(lines)) // room for the legend
+			p.Y.Max *= 1 + .1*float64(len(lines)) // space for the legend
 		})
 		if err != nil {
 			return nil, err

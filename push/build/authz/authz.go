@@ -1,4 +1,4 @@
-// Package authz draws AuthorizationPolicies: records in, rules for Envoy's RBAC filters out.
+// Package authz builds the rules of Envoy's RBAC filters from AuthorizationPolicies.
 //
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload.
 package authz
@@ -12,17 +12,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// drawing is the rules of one policy in the making.
-type drawing struct {
-	domains   []string // the mesh's trust domain, and its aliases
+// ruleBuilder builds the rules of one policy.
+type ruleBuilder struct {
+	domains   []string // the mesh's trust domain, then its aliases
 	namespace string   // of the policy
 	http      bool
-	wide      bool // what cannot be read of a connection that is not HTTP is left out of a rule; else the rule matches nothing
-	never     bool // the rule in the making can match nothing
+	gateway   bool // of a gateway
+	lenient   bool // without HTTP, fields of HTTP are ignored; false: a rule with such fields matches nothing
+	never     bool // the current rule, or the current part of it, matches nothing
 }
 
-// rule draws one rule: a principal for each source and a permission for each operation, each with the conditions; nil: it matches nothing.
-func (d *drawing) rule(r *securityv1.Rule) *rbacv3.Policy {
+// rule builds one rule: a principal for each source and a permission for each operation, each with the conditions. It
+// returns nil if the rule matches nothing.
+func (d *ruleBuilder) rule(r *securityv1.Rule) *rbacv3.Policy {
 	d.never = false
 	ofCaller, ofRequest := d.conditions(r.GetWhen())
 	if d.never {
@@ -53,19 +55,19 @@ func (d *drawing) rule(r *securityv1.Rule) *rbacv3.Policy {
 	return out
 }
 
-// never is a rule that matches nothing: a policy without rules has it, so that its name is shown.
+// never returns a rule that matches nothing. A policy without rules has it, so that the name of the policy is visible.
 func never() *rbacv3.Policy {
 	return &rbacv3.Policy{Permissions: []*rbacv3.Permission{neverPermission()}, Principals: []*rbacv3.Principal{neverPrincipal()}}
 }
 
-// source is all of its fields, which have to match together.
-func (d *drawing) source(s *securityv1.Source) []*rbacv3.Principal {
+// source returns a principal for each field of a source; all of them have to match.
+func (d *ruleBuilder) source(s *securityv1.Source) []*rbacv3.Principal {
 	var all []*rbacv3.Principal
 	field := func(values, not []string, one func(string) *rbacv3.Principal) {
 		all = append(all, principalsOf(values, not, one)...)
 	}
 	field(s.GetPrincipals(), s.GetNotPrincipals(), d.principal)
-	if d.readsHTTP(len(s.GetRequestPrincipals()) + len(s.GetNotRequestPrincipals())) {
+	if d.supportsHTTP(len(s.GetRequestPrincipals()) + len(s.GetNotRequestPrincipals())) {
 		field(s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), requestPrincipal)
 	}
 	field(s.GetNamespaces(), s.GetNotNamespaces(), d.fromNamespace)
@@ -76,47 +78,62 @@ func (d *drawing) source(s *securityv1.Source) []*rbacv3.Principal {
 	return all
 }
 
-// operation is all of its fields, which have to match together.
-func (d *drawing) operation(o *securityv1.Operation) []*rbacv3.Permission {
+// operation returns a permission for each field of an operation; all of them have to match.
+func (d *ruleBuilder) operation(o *securityv1.Operation) []*rbacv3.Permission {
 	var all []*rbacv3.Permission
 	field := func(values, not []string, one func(string) *rbacv3.Permission) {
 		all = append(all, permissionsOf(values, not, one)...)
 	}
 	field(o.GetPorts(), o.GetNotPorts(), port)
-	if d.readsHTTP(len(o.GetHosts()) + len(o.GetNotHosts()) + len(o.GetMethods()) + len(o.GetNotMethods()) + len(o.GetPaths()) + len(o.GetNotPaths())) {
-		field(o.GetHosts(), o.GetNotHosts(), host)
+	hosts, methods := len(o.GetHosts())+len(o.GetNotHosts()), len(o.GetMethods())+len(o.GetNotMethods())
+	if d.supportsHTTP(hosts + methods + len(o.GetPaths()) + len(o.GetNotPaths())) {
+		all = append(all, d.hosts(o.GetHosts(), o.GetNotHosts())...)
 		field(o.GetMethods(), o.GetNotMethods(), method)
 		field(o.GetPaths(), o.GetNotPaths(), path)
 	}
 	return all
 }
 
-// readsHTTP says whether fields of HTTP, if there are any, can be drawn; where not, an ALLOW rule matches nothing, and
-// another goes without them.
-func (d *drawing) readsHTTP(fields int) bool {
+// hosts returns the permissions of an operation's hosts. A gateway routes a host as the same host with a port, and a
+// wildcard's virtual host takes names with a trailing dot. So these forms do not evade a rule there: they count as the
+// host where a rule refuses requests of the host, or permits those of all others.
+func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
+	of, ofNot := host, host
+	if d.gateway && d.lenient {
+		of = anyForm
+	} else if d.gateway {
+		ofNot = anyForm
+	}
+	return append(permissionsOf(values, nil, of), permissionsOf(nil, not, ofNot)...)
+}
+
+// supportsHTTP reports whether fields of HTTP can be matched; fields is their number. On a connection that is not HTTP,
+// an ALLOW rule with such fields matches nothing, and other rules ignore the fields.
+func (d *ruleBuilder) supportsHTTP(fields int) bool {
 	if d.http || fields == 0 {
 		return d.http
 	}
-	d.never = d.never || !d.wide
+	d.never = d.never || !d.lenient
 	return false
 }
 
-// conditions draws the `when` of a rule.
-func (d *drawing) conditions(all []*securityv1.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
+// conditions builds the `when` of a rule; all returned principals and permissions have to match.
+func (d *ruleBuilder) conditions(all []*securityv1.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
 	for _, c := range all {
 		if name, inline, ok := model.ConditionHeader(c.GetKey()); ok {
 			match := header
 			if inline {
-				match = oneOf
+				match = inlineHeader
 			}
-			if d.readsHTTP(1) {
-				principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), func(v string) *rbacv3.Principal { return match(name, v) })...)
+			if d.supportsHTTP(1) {
+				one := func(v string) *rbacv3.Principal { return match(name, v) }
+				principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), one)...)
 			}
 			continue
 		}
-		if path, is := readsToken(c.GetKey()); is {
-			if d.readsHTTP(1) {
-				principals = append(principals, token(path, c.GetValues(), c.GetNotValues())...)
+		if path, is := tokenClaim(c.GetKey()); is {
+			if d.supportsHTTP(1) {
+				principals = append(principals, tokenCondition(path, c.GetValues(), c.GetNotValues())...)
 			}
 			continue
 		}
@@ -124,16 +141,17 @@ func (d *drawing) conditions(all []*securityv1.Condition) (principals []*rbacv3.
 			principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), one)...)
 		} else if one := permissionKey(c.GetKey()); one != nil {
 			permissions = append(permissions, permissionsOf(c.GetValues(), c.GetNotValues(), one)...)
-		} else if all := found(c.GetKey()); all != nil {
-			permissions = append(permissions, together(c.GetValues(), c.GetNotValues(), all)...)
-		} else { // the store closes such policies: this is for records of a newer version
-			d.never = !d.wide
+		} else if all := metadataCondition(c.GetKey()); all != nil {
+			permissions = append(permissions, permissionsOfAll(c.GetValues(), c.GetNotValues(), all)...)
+		} else { // an unknown key: the store refuses such policies, so the record is of a newer version
+			d.never = !d.lenient
 		}
 	}
 	return principals, permissions
 }
 
-func (d *drawing) principalKey(key string) func(string) *rbacv3.Principal {
+// principalKey returns the constructor of a principal for a key of `when`; nil for other keys.
+func (d *ruleBuilder) principalKey(key string) func(string) *rbacv3.Principal {
 	switch key {
 	case "source.ip":
 		return directIP
@@ -151,6 +169,7 @@ func (d *drawing) principalKey(key string) func(string) *rbacv3.Principal {
 	return nil
 }
 
+// permissionKey returns the constructor of a permission for a key of `when`; nil for other keys.
 func permissionKey(key string) func(string) *rbacv3.Permission {
 	switch key {
 	case "destination.ip":
@@ -163,6 +182,7 @@ func permissionKey(key string) func(string) *rbacv3.Permission {
 	return nil
 }
 
+// port matches the destination port.
 func port(v string) *rbacv3.Permission {
 	n, err := strconv.ParseUint(v, 10, 16)
 	if err != nil {

@@ -2,6 +2,7 @@ package authz
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
@@ -46,7 +47,7 @@ const anyone, anything = "{any: true}", "{any: true}"
 
 func uri(matcher string) string { return "{authenticated: {principal_name: {" + matcher + "}}}" }
 
-// What a filter has verified: issuer and subject, or a claim that is a list or a text.
+// Matches on verified tokens: issuer and subject, or a claim that is a list or a text.
 func exact(text string) string { return "exact: '" + text + "'" }
 
 const anyText = "safe_regex: {regex: .+}"
@@ -68,7 +69,7 @@ func among(re string) string {
 	return "{header: {name: x, string_match: {safe_regex: {regex: '(.*,)?" + re + "(,.*)?'}}}}"
 }
 
-// One rule of an ALLOW policy for HTTP: principals and permissions.
+// One rule of an ALLOW policy for HTTP: its principals and permissions.
 func TestRules(t *testing.T) {
 	for _, c := range []struct{ name, rule, principal, permission string }{
 		{"everything", "{}", anyone, anything},
@@ -123,7 +124,7 @@ func TestRules(t *testing.T) {
 			"{not_rule: {destination_port: 81}}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			deny, allow := Draw([]*model.Policy{policy(t, "p", "{rules: ["+c.rule+"]}")}, &meshv1.MeshConfig{TrustDomain: "td", TrustDomainAliases: []string{"old"}}, true).Rules()
+			deny, allow := Build([]*model.Policy{policy(t, "p", "{rules: ["+c.rule+"]}")}, &meshv1.MeshConfig{TrustDomain: "td", TrustDomainAliases: []string{"old"}}, Requests).Rules()
 			want := &rbacv3.RBAC{}
 			unyaml(t, "{action: ALLOW, policies: {'ns[shop]-policy[p]-rule[0]': {principals: ["+c.principal+"], permissions: ["+c.permission+"]}}}", want)
 			if diff := cmp.Diff(want, allow, protocmp.Transform()); diff != "" || deny != nil {
@@ -136,8 +137,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Which identities a namespace and a service account mean: also those with further segments in their path, or a DENY policy
-// would miss them.
+// The identities that a namespace and a service account match, also with further segments in their path: a DENY policy
+// must cover those.
 func TestIdentities(t *testing.T) {
 	for field, identities := range map[string]map[string]bool{
 		"serviceAccounts: [a/b.c]": {
@@ -150,7 +151,7 @@ func TestIdentities(t *testing.T) {
 		},
 		"namespaces: [a*]": {"spiffe://td/ns/ab/sa/b": true, "spiffe://td/x/ns/a/sa/b": true, "spiffe://td/ns/ba/sa/a": false},
 	} {
-		deny, _ := Draw([]*model.Policy{policy(t, "p", "{action: DENY, rules: [{from: [{source: {"+field+"}}]}]}")}, nil, true).Rules()
+		deny, _ := Build([]*model.Policy{policy(t, "p", "{action: DENY, rules: [{from: [{source: {"+field+"}}]}]}")}, nil, Requests).Rules()
 		principal := deny.GetPolicies()["ns[shop]-policy[p]-rule[0]"].GetPrincipals()[0]
 		re := regexp.MustCompile("^(?:" + principal.GetAuthenticated().GetPrincipalName().GetSafeRegex().GetRegex() + ")$") // Envoy matches the whole
 		for id, want := range identities {
@@ -161,7 +162,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// What several policies say together, and what is left of them where the connection is not HTTP.
+// The rules of several policies together, and those that remain for connections that are not HTTP.
 func TestActions(t *testing.T) {
 	const http, tcp = "{to: [{operation: {methods: [GET]}}]}", "{to: [{operation: {ports: ['80']}}]}"
 	for _, c := range []struct {
@@ -187,7 +188,11 @@ func TestActions(t *testing.T) {
 			for i, text := range c.policies {
 				all = append(all, policy(t, string(rune('a'+i)), text))
 			}
-			deny, allow := Draw(all, nil, !c.tcp).Rules()
+			of := Requests
+			if c.tcp {
+				of = Connections
+			}
+			deny, allow := Build(all, nil, of).Rules()
 			count := func(r *rbacv3.RBAC) int {
 				if r == nil {
 					return -1
@@ -206,18 +211,19 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Which filters there are: providers of CUSTOM policies by name, each with the rules of all its policies; audit; dry runs beside what is enforced.
+// The filters of a set: one for each provider of CUSTOM policies, with the rules of all its policies, sorted by name;
+// audit; dry runs beside the enforced rules.
 func TestSet(t *testing.T) {
 	of := func(name, text string, dry model.DryRun) *model.Policy {
 		p := policy(t, name, text)
 		p.Spec.DryRun = dry
 		return p
 	}
-	s := Draw([]*model.Policy{
+	s := Build([]*model.Policy{
 		of("c1", "{action: CUSTOM, provider: {name: two}, rules: [{}]}", 0), of("c2", "{action: CUSTOM, provider: {name: one}, rules: [{}]}", 0), of("c3", "{action: CUSTOM, provider: {name: two}, rules: [{}, {}]}", 0),
 		of("a", "{action: AUDIT, rules: [{}]}", 0), of("d", "{action: AUDIT, rules: [{}, {}]}", model.DryRun_DRY_RUN_DENY), of("l", "{rules: [{}]}", 0), of("m", "{action: AUDIT}", model.DryRun_DRY_RUN_ALLOW),
 		of("b", "{action: AUDIT, provider: {name: two}, rules: [{}]}", model.DryRun_DRY_RUN_AUDIT),
-	}, nil, true)
+	}, nil, Requests)
 	if len(s.Custom) != 2 || s.Custom[0].Provider != "one" || len(s.Custom[1].Rules.Policies) != 3 || s.Custom[1].Rules.Policies["istio-ext-authz-two-ns[shop]-policy[c3]-rule[1]"] == nil {
 		t.Errorf("custom %v", s.Custom)
 	}
@@ -238,5 +244,35 @@ func TestSet(t *testing.T) {
 	}
 	if s.Deny.Rules != nil {
 		t.Error("a dry run denies")
+	}
+}
+
+// At a gateway a DENY policy of a host, and an ALLOW policy of all other hosts, hold for the host with a port and a
+// trailing dot. In the other direction, and at workloads, the text counts.
+func TestHostsAtGateways(t *testing.T) {
+	forms := func(text string, of Traffic) int {
+		deny, allow := Build([]*model.Policy{policy(t, "p", text)}, nil, of).Rules()
+		if deny == nil {
+			deny = allow
+		}
+		raw, err := protojson.Marshal(deny)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(raw), `(?i)`)
+	}
+	for text, want := range map[string]int{
+		"{action: DENY, rules: [{to: [{operation: {hosts: [a.test, '*.b.test']}}]}]}":     2,
+		"{action: DENY, rules: [{to: [{operation: {hosts: ['*', 'a.test:*']}}]}]}":        0,
+		"{action: DENY, rules: [{to: [{operation: {notHosts: [a.test]}}]}]}":              0,
+		"{action: ALLOW, rules: [{to: [{operation: {hosts: [a.test]}}]}]}":                0,
+		"{action: ALLOW, rules: [{to: [{operation: {notHosts: [a.test, '*.b.test']}}]}]}": 2,
+	} {
+		if got := forms(text, GatewayRequests); got != want {
+			t.Errorf("%s: %d hosts in any form, want %d", text, got, want)
+		}
+		if got := forms(text, Requests); got != 0 {
+			t.Errorf("%s at a workload: %d hosts in any form", text, got)
+		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// ownDomain is the trust domain by which policies name the mesh's own, whatever that is.
+// ownDomain is the trust domain by which policies name the mesh's own trust domain, whatever its name.
 const ownDomain = "cluster.local"
 
-// principal matches the identities of a principal of a policy, without its "spiffe://", and of its aliases.
-func (d *drawing) principal(v string) *rbacv3.Principal {
+// principal matches the identities of a principal of a policy (without "spiffe://") and of its aliases.
+func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	var all []*rbacv3.Principal
 	for _, one := range aliases(d.domains, v) {
 		all = append(all, authenticated(spiffe(one)))
@@ -21,12 +21,14 @@ func (d *drawing) principal(v string) *rbacv3.Principal {
 	return orPrincipals(all)
 }
 
-// aliases are the principals that a principal stands for: where its trust domain is one of the mesh's, or a pattern of one, its path in each of them.
-// A pattern "*x" stays as it is in place of the domains that it matches. Principals of another form than DOMAIN/ns/NAMESPACE/sa/ACCOUNT stand for
-// themselves, and so do those of any domain ("*/ns/..."), as with istiod (pilot/pkg/security/trustdomain).
+// aliases returns the principals that a principal of a policy means. If its trust domain is one of the mesh's, or a
+// pattern of one, they are its path in each of the mesh's domains; a pattern "*x" stays for the domains that it
+// matches. Principals of another form than DOMAIN/ns/NAMESPACE/sa/ACCOUNT have no aliases, and neither have those of
+// any domain ("*/ns/..."), as in istiod (pilot/pkg/security/trustdomain).
 func aliases(domains []string, principal string) []string {
 	domain, path, _ := strings.Cut(principal, "/")
-	if strings.Count(principal, "/") != 4 || domain == "*" || domain != ownDomain && !slices.ContainsFunc(domains, func(one string) bool { return overlap(one, domain) }) {
+	own := domain == ownDomain || slices.ContainsFunc(domains, func(one string) bool { return overlap(one, domain) })
+	if strings.Count(principal, "/") != 4 || domain == "*" || !own {
 		return []string{principal}
 	}
 	var out []string
@@ -42,7 +44,7 @@ func aliases(domains []string, principal string) []string {
 	return out
 }
 
-// overlap says whether two trust domains are equal, or one is a pattern ("*x" or "x*") of the other.
+// overlap reports whether two trust domains are equal, or one is a pattern ("*x" or "x*") that matches the other.
 func overlap(a, b string) bool {
 	matches := func(pattern, s string) bool {
 		if end, is := strings.CutPrefix(pattern, "*"); is && strings.HasSuffix(s, end) {
@@ -54,7 +56,7 @@ func overlap(a, b string) bool {
 	return a == b || matches(a, b) || matches(b, a)
 }
 
-// spiffe matches SPIFFE IDs by a principal or a pattern of principals, as text does.
+// spiffe matches SPIFFE IDs by a principal, or by a pattern of principals in the notation of text.
 func spiffe(v string) *matcherv3.StringMatcher {
 	const scheme = "spiffe://"
 	if end, is := strings.CutPrefix(v, "*"); is && end != "" {
@@ -66,9 +68,9 @@ func spiffe(v string) *matcherv3.StringMatcher {
 	return text(v, false)
 }
 
-// trustDomain matches the identities of a trust domain; "*" is any, "*x" one that ends in x, "x*" one that begins with it. A domain of the mesh stands for
-// all of the mesh's; patterns stand for themselves, as with istiod.
-func (d *drawing) trustDomain(v string) *rbacv3.Principal {
+// trustDomain matches the identities of a trust domain: "*" is any, "*x" one that ends in x, "x*" one that begins with
+// x. A domain of the mesh means all domains of the mesh; patterns have no aliases, as in istiod.
+func (d *ruleBuilder) trustDomain(v string) *rbacv3.Principal {
 	if !slices.Contains(d.domains, v) {
 		return fromTrustDomain(v)
 	}
@@ -79,7 +81,7 @@ func (d *drawing) trustDomain(v string) *rbacv3.Principal {
 	return orPrincipals(all)
 }
 
-// fromTrustDomain matches the identities of one trust domain, or of those that a pattern matches.
+// fromTrustDomain matches the identities of one trust domain, or of the domains that a pattern matches.
 func fromTrustDomain(v string) *rbacv3.Principal {
 	name := regexp.QuoteMeta(v)
 	switch {

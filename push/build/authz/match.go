@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// text matches as Istio's policies do: "*" is anything that is there, "*x" ends in x, "x*" begins with x, else x.
+// text matches a string in the notation of Istio's policies. "*" matches every text except the empty one, "*x" a text
+// that ends in x, and "x*" a text that begins with x. Other values match exactly.
 func text(v string, ignoreCase bool) *matcherv3.StringMatcher {
 	m := &matcherv3.StringMatcher{IgnoreCase: ignoreCase}
 	switch {
@@ -32,37 +33,42 @@ func text(v string, ignoreCase bool) *matcherv3.StringMatcher {
 	return m
 }
 
+// pattern matches a string by a regular expression.
 func pattern(re string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: re}}}
 }
 
+// authenticated matches the identity of the peer's certificate.
 func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m}}}
 }
 
-// fromNamespace is every identity that has the namespace in its path, wherever: a DENY policy must not be got round by
-// segments before, between or behind (trust domains of other meshes have such identities). The expression is the one by
-// which Istio's control plane enforces the field, so that the same policy means the same.
-func (d *drawing) fromNamespace(v string) *rbacv3.Principal {
+// fromNamespace matches every identity with the namespace anywhere in its path. So further segments, as trust domains
+// of other meshes may have, cannot evade a DENY policy. The expression is Istio's, so that a policy has the same
+// meaning.
+func (d *ruleBuilder) fromNamespace(v string) *rbacv3.Principal {
 	return authenticated(pattern(".*/ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "/.*"))
 }
 
-// account is namespace/name, or a name of the policy's own namespace; further segments of the identity's path may stand
-// before, between and behind, as in fromNamespace.
-func (d *drawing) account(v string) *rbacv3.Principal {
+// account matches a service account: namespace/name, or a name in the policy's own namespace. The identity's path may
+// have further segments, as for fromNamespace.
+func (d *ruleBuilder) account(v string) *rbacv3.Principal {
 	namespace, name, ok := strings.Cut(v, "/")
 	if !ok {
 		namespace, name = d.namespace, v
 	}
-	return authenticated(pattern("spiffe://.+/ns/" + regexp.QuoteMeta(namespace) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?"))
+	namespace, name = regexp.QuoteMeta(namespace), regexp.QuoteMeta(name)
+	return authenticated(pattern("spiffe://.+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
 }
 
+// header matches a request header.
 func header(name, v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: headerMatch(name, v, false)}}
 }
 
-// oneOf matches a header that has the value among others, with commas between them (Istio: InlineHeaderMatcher in pilot/pkg/security/authz/matcher).
-func oneOf(name, v string) *rbacv3.Principal {
+// inlineHeader matches a request header that has the value in its comma-separated list (Istio: InlineHeaderMatcher in
+// pilot/pkg/security/authz/matcher).
+func inlineHeader(name, v string) *rbacv3.Principal {
 	if v == "*" {
 		return header(name, v)
 	}
@@ -72,10 +78,13 @@ func oneOf(name, v string) *rbacv3.Principal {
 	} else if start, is := strings.CutSuffix(v, "*"); is {
 		one = regexp.QuoteMeta(start) + ".*"
 	}
-	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
-		StringMatch: pattern("(.*,)?" + one + "(,.*)?")}}}}
+	match := &routev3.HeaderMatcher_StringMatch{StringMatch: pattern("(.*,)?" + one + "(,.*)?")}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{
+		Header: &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: match},
+	}}
 }
 
+// headerMatch encodes a match on a header; "*" matches its presence.
 func headerMatch(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	if v == "*" {
 		return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}
@@ -83,31 +92,52 @@ func headerMatch(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: text(v, ignoreCase)}}
 }
 
+// host matches the host of a request, in any case.
 func host(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":authority", v, true)}}
 }
 
+// anyForm matches the host of a request in any case, with and without a trailing dot. Text after a colon is ignored,
+// as in Envoy's choice of the virtual host.
+func anyForm(v string) *rbacv3.Permission {
+	if strings.HasSuffix(v, "*") {
+		return host(v)
+	}
+	more := regexp.QuoteMeta(v)
+	if end, is := strings.CutPrefix(v, "*"); is {
+		more = ".*" + regexp.QuoteMeta(end)
+	}
+	form := &routev3.HeaderMatcher_StringMatch{StringMatch: pattern("(?i)" + more + `\.?(:.*)?`)}
+	return orPermissions([]*rbacv3.Permission{host(v), {Rule: &rbacv3.Permission_Header{
+		Header: &routev3.HeaderMatcher{Name: ":authority", HeaderMatchSpecifier: form},
+	}}})
+}
+
+// method matches the method of a request.
 func method(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":method", v, false)}}
 }
 
-// path is text, or a template: {*} is one segment, {**} any number of them
+// path matches the path of a request by text, or by a template: {*} is one segment, {**} any number of them
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func path(v string) *rbacv3.Permission {
 	if model.IsPathTemplate(v) {
+		template := strings.NewReplacer("{*}", "*", "{**}", "**").Replace(v)
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: &corev3.TypedExtensionConfig{
 			Name:        "uri-template",
-			TypedConfig: xds.Any(&templatev3.UriTemplateMatchConfig{PathTemplate: strings.NewReplacer("{*}", "*", "{**}", "**").Replace(v)}),
+			TypedConfig: xds.Any(&templatev3.UriTemplateMatchConfig{PathTemplate: template}),
 		}}}
 	}
-	return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: text(v, false)}}}}
+	match := &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: text(v, false)}}
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{UrlPath: match}}
 }
 
+// serverName matches the SNI of a connection.
 func serverName(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: text(v, false)}}
 }
 
-// Range reads an IP or a CIDR.
+// Range parses an IP or a CIDR to Envoy's range, without host bits. It returns false for other text.
 func Range(v string) (*corev3.CidrRange, bool) {
 	p, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -120,6 +150,7 @@ func Range(v string) (*corev3.CidrRange, bool) {
 	return &corev3.CidrRange{AddressPrefix: p.Masked().Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}, true
 }
 
+// directIP matches the source address of the connection.
 func directIP(v string) *rbacv3.Principal {
 	r, ok := Range(v)
 	if !ok {
@@ -128,6 +159,7 @@ func directIP(v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_DirectRemoteIp{DirectRemoteIp: r}}
 }
 
+// remoteIP matches the client's address, which a trusted proxy may have forwarded.
 func remoteIP(v string) *rbacv3.Principal {
 	r, ok := Range(v)
 	if !ok {
@@ -136,6 +168,7 @@ func remoteIP(v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_RemoteIp{RemoteIp: r}}
 }
 
+// destinationIP matches the destination address of the connection.
 func destinationIP(v string) *rbacv3.Permission {
 	r, ok := Range(v)
 	if !ok {
@@ -144,7 +177,7 @@ func destinationIP(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: r}}
 }
 
-// principalsOf: one of the values, and none of the others.
+// principalsOf returns principals that together match one of values and none of not.
 func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
 	each := func(list []string) *rbacv3.Principal {
 		var all []*rbacv3.Principal
@@ -162,7 +195,7 @@ func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out
 	return out
 }
 
-// permissionsOf: one of the values, and none of the others.
+// permissionsOf returns permissions that together match one of values and none of not.
 func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	each := func(list []string) *rbacv3.Permission {
 		var all []*rbacv3.Permission
@@ -180,7 +213,7 @@ func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (o
 	return out
 }
 
-// orPrincipals is any of the principals; what is any of several itself becomes those.
+// orPrincipals matches any of some principals, which may be sets of alternatives themselves.
 func orPrincipals(of []*rbacv3.Principal) *rbacv3.Principal {
 	if len(of) == 1 {
 		return of[0]
@@ -196,6 +229,7 @@ func orPrincipals(of []*rbacv3.Principal) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: all}}}
 }
 
+// andPrincipals matches if all principals match; without principals it matches everything.
 func andPrincipals(all []*rbacv3.Principal) *rbacv3.Principal {
 	switch len(all) {
 	case 0:
@@ -206,6 +240,7 @@ func andPrincipals(all []*rbacv3.Principal) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: all}}}
 }
 
+// orPermissions matches any of some permissions.
 func orPermissions(all []*rbacv3.Permission) *rbacv3.Permission {
 	if len(all) == 1 {
 		return all[0]
@@ -213,6 +248,7 @@ func orPermissions(all []*rbacv3.Permission) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: all}}}
 }
 
+// andPermissions matches if all permissions match; without permissions it matches everything.
 func andPermissions(all []*rbacv3.Permission) *rbacv3.Permission {
 	switch len(all) {
 	case 0:
@@ -223,10 +259,12 @@ func andPermissions(all []*rbacv3.Permission) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: all}}}
 }
 
+// neverPrincipal matches nothing.
 func neverPrincipal() *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: andPrincipals(nil)}}
 }
 
+// neverPermission matches nothing.
 func neverPermission() *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: andPermissions(nil)}}
 }

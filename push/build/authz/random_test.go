@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Names that have beginnings and ends in common, so that patterns match several of them.
+// Names with common beginnings and ends, so that patterns match several of them.
 var (
 	someDomains  = []string{"td1", "td2", "bar", "foobar", "foo", "cluster.local"}
 	someAccounts = []string{"/ns/a/sa/b", "/ns/a/sa/bc", "/ns/ab/sa/b", "/ns/a/x/sa/b"}
 )
 
-// TestRandomSources draws random policies about identities in meshes with aliases, and asks for random identities whether the rules match as the
-// policy's fields say.
+// TestRandomSources builds random policies on identities in meshes with aliases, and compares the rules with the
+// policy's fields for random identities.
 func TestRandomSources(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
@@ -46,7 +46,7 @@ func TestRandomSources(t *testing.T) {
 		field := randomSource{values(), values(), domains(), domains(), values(), values()}
 		rule := fmt.Sprintf("{from: [{source: {principals: %s, notPrincipals: %s, trustDomains: %s}}], when: [{key: source.trustDomain, notValues: %s}, {key: source.principal, values: %s, notValues: %s}]}",
 			list(field.principals), list(field.notPrincipals), list(field.domains), list(field.notDomains), list(field.when), list(field.notWhen))
-		deny, _ := Draw([]*model.Policy{policy(t, "p", "{action: DENY, rules: ["+rule+"]}")}, &meshv1.MeshConfig{TrustDomain: own[0], TrustDomainAliases: own[1:]}, true).Rules()
+		deny, _ := Build([]*model.Policy{policy(t, "p", "{action: DENY, rules: ["+rule+"]}")}, &meshv1.MeshConfig{TrustDomain: own[0], TrustDomainAliases: own[1:]}, Requests).Rules()
 		for range 20 {
 			id := pick(someDomains) + pick(someAccounts)
 			principal := deny.GetPolicies()["ns[shop]-policy[p]-rule[0]"].GetPrincipals()[0]
@@ -71,7 +71,7 @@ func list(all []string) string {
 	return "['" + strings.Join(all, "', '") + "']"
 }
 
-// randomPattern makes a pattern of a name, or any, or leaves the name as it is.
+// randomPattern returns a pattern that matches a name, "*", or the name itself.
 func randomPattern(r *rand.Rand, name string) string {
 	at := r.IntN(len(name))
 	switch r.IntN(6) {
@@ -96,7 +96,7 @@ func randomPrincipal(r *rand.Rand, pick func([]string) string) string {
 	return domain + account
 }
 
-// randomSource has the fields of a rule that are about identities.
+// randomSource returns a rule with random fields of identities.
 type randomSource struct{ principals, notPrincipals, domains, notDomains, when, notWhen []string }
 
 func (s randomSource) matches(own []string, id string) bool {
@@ -108,7 +108,7 @@ func (s randomSource) matches(own []string, id string) bool {
 		(len(s.domains) == 0 || any(s.domains, meansDomain)) && !any(s.notDomains, meansDomain)
 }
 
-// like says whether a text is of a pattern of Istio's policies.
+// like reports whether a text matches a pattern of Istio's policies.
 func like(pattern, text string) bool {
 	switch {
 	case strings.HasPrefix(pattern, "*"):
@@ -119,8 +119,8 @@ func like(pattern, text string) bool {
 	return pattern == text
 }
 
-// means says whether a principal in a policy means an identity, in a mesh with these trust domains. The whole identity may be of the pattern; and one that
-// names a domain of the mesh means the same account in all of them.
+// means reports whether a principal in a policy matches an identity, in a mesh with some trust domains. A pattern may
+// match the whole identity, and a principal in a domain of the mesh matches the same account in all of the domains.
 func means(own []string, v, id string) bool {
 	domain, account, _ := strings.Cut(v, "/")
 	idDomain, idAccount, _ := strings.Cut(id, "/")
@@ -139,7 +139,7 @@ func meansDomain(own []string, v, id string) bool {
 	return like(v, domain) || slices.Contains(own, v) && slices.Contains(own, domain)
 }
 
-// principalMatches evaluates a principal as Envoy does, for what sources of identities are drawn as.
+// principalMatches evaluates a principal as Envoy does, for the forms that sources of identities are built to.
 func principalMatches(p *rbacv3.Principal, id string) bool {
 	one := func(p *rbacv3.Principal) bool { return principalMatches(p, id) }
 	switch p := p.GetIdentifier().(type) {

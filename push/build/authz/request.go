@@ -1,6 +1,6 @@
 package authz
 
-//lint:file-ignore SA1019 metadata is what the proxies in the field know; what it is to be replaced with is younger than they are
+//lint:file-ignore SA1019 metadata matchers are deprecated, but their replacement is not in all supported proxy versions
 
 import (
 	"regexp"
@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// readsToken says whether a key of `when` is about the token of a request; path is the claim that it names, each part inside of the one before. Of
-// request.auth.principal, which is two claims, there is none.
-func readsToken(key string) (path []string, is bool) {
+// tokenClaim reports whether a key of `when` is about the token of a request. path leads to the claim, from the
+// outermost to the innermost name. It is nil for request.auth.principal, which combines the claims iss and sub.
+func tokenClaim(key string) (path []string, is bool) {
 	switch key {
 	case "request.auth.principal":
 		return nil, true
@@ -27,8 +27,9 @@ func readsToken(key string) (path []string, is bool) {
 	return model.ClaimPath(key)
 }
 
-// token draws a condition about the token of a request, as the filter before has verified it.
-func token(path, values, not []string) []*rbacv3.Principal {
+// tokenCondition builds a condition on the verified token of a request: principals that together match one of values
+// and none of not. The filter jwt_authn has verified the token. A nil path stands for request.auth.principal.
+func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 	if path == nil {
 		return principalsOf(values, not, requestPrincipal)
 	}
@@ -42,8 +43,10 @@ func token(path, values, not []string) []*rbacv3.Principal {
 	return out
 }
 
-// requestPrincipal is issuer/subject: "*" is anybody who has shown a good token; one of the parts may begin or end with "*". The subject begins behind the
-// last slash, since issuers are URLs.
+// requestPrincipal matches the principal issuer/subject of a request. The value "*" matches every request with a valid
+// token. "*x/y" matches issuers that end in x, and "x/y*" subjects that begin with y. Without a slash, "*x" matches
+// subjects that end in x, and "x*" issuers that begin with x. The subject begins after the last slash, since issuers
+// are URLs.
 func requestPrincipal(v string) *rbacv3.Principal {
 	issuer, subject, at := v, "", strings.LastIndex(v, "/")
 	if at >= 0 {
@@ -69,7 +72,7 @@ func requestPrincipal(v string) *rbacv3.Principal {
 	return andPrincipals([]*rbacv3.Principal{verified([]string{"iss"}, stringValue(iss)), verified([]string{"sub"}, stringValue(sub))})
 }
 
-// claim is one of some values of a claim: its text, or an element of it where it is a list.
+// claim matches a claim with one of the values. A list matches if one of its elements has such a value.
 func claim(path, values []string) *rbacv3.Principal {
 	var each []*matcherv3.ValueMatcher
 	for _, v := range values {
@@ -78,28 +81,30 @@ func claim(path, values []string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: Claim(path, orValues(each))}}
 }
 
-// Claim matches a claim of the verified token, each part of path inside of the one before: its value, or an element of it where it is a list.
+// Claim matches a claim of the verified token. path leads from the outermost to the innermost name. value must match
+// the claim, or one of its elements if it is a list.
 func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	return payload(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
 }
 
-// payload matches what stands at a path in the claims of the verified token.
+// payload matches the value at a path in the claims of the verified token.
 func payload(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	return metadata(jwt.FilterName, append([]string{jwt.Payload}, path...), value)
 }
 
-// element is a list that has a value.
+// element matches a list with an element that matches value.
 func element(value *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{
 		MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: value},
 	}}}
 }
 
-// verified is a claim of the token that was verified.
+// verified matches a claim of the verified token.
 func verified(path []string, value *matcherv3.ValueMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: payload(path, value)}}
 }
 
+// metadata matches a value at a path in the dynamic metadata of a filter.
 func metadata(filter string, path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	m := &matcherv3.MetadataMatcher{Filter: filter, Value: value}
 	for _, key := range path {
@@ -108,10 +113,12 @@ func metadata(filter string, path []string, value *matcherv3.ValueMatcher) *matc
 	return m
 }
 
+// stringValue matches a value that is a string.
 func stringValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
 }
 
+// orValues matches a value if one of the matchers does.
 func orValues(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	if len(all) == 1 {
 		return all[0]
@@ -119,11 +126,13 @@ func orValues(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: all}}}
 }
 
-// metadataKey is experimental.envoy.filters.a.b[c]: the key c of what the filter envoy.filters.a.b has found.
+// metadataKey matches a key experimental.envoy.filters.a.b[c]: the key c in the metadata of the filter
+// envoy.filters.a.b.
 var metadataKey = regexp.MustCompile(`^experimental\.(envoy\.filters\.[^\[\]]+)\[([^\]]+)\]$`)
 
-// found draws a condition about what another filter has found: a value [v] is an element of a list. Nil: the key is of another kind.
-func found(key string) func(values []string) *rbacv3.Permission {
+// metadataCondition returns a constructor of the condition on another filter's metadata. It returns nil if the key does
+// not match metadataKey. A value "[v]" matches an element of a list.
+func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	parts := metadataKey.FindStringSubmatch(key)
 	if parts == nil {
 		return nil
@@ -141,8 +150,8 @@ func found(key string) func(values []string) *rbacv3.Permission {
 	}
 }
 
-// together: one of the values, and none of the others, where one matcher takes all of them.
-func together(values, not []string, all func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
+// permissionsOfAll is permissionsOf for a constructor that matches any of several values.
+func permissionsOfAll(values, not []string, all func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	if len(values) > 0 {
 		out = append(out, all(values))
 	}

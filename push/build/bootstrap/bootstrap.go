@@ -1,4 +1,5 @@
-// Package bootstrap draws what patches of EnvoyFilters (applyTo BOOTSTRAP) change of the bootstrap of a proxy's Envoy, for the agent that writes it.
+// Package bootstrap builds the changes that EnvoyFilters (applyTo BOOTSTRAP) make to the bootstrap of a proxy's Envoy,
+// for the agent that writes it.
 //
 // Owns: nothing.  Reads: its Spec and nothing else.  Never: a whole bootstrap, which only the agent has.
 package bootstrap
@@ -20,12 +21,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Patches are those of a proxy that merge into its bootstrap (patch.MergesBootstrap), in the order of application.
+// Patches is the input of the changes of a proxy's bootstrap: its patches for which patch.MergesBootstrap is true, in
+// order of application.
 type Patches struct {
 	List intern.List[model.Patch]
 }
 
-// Build draws them. A patch that cannot be read is left out: patch.Problem says so.
+// Build encodes the changes as one resource, agentapi.BootstrapName. A patch that does not decode is left out;
+// patch.Problem reports it. The error names the EnvoyFilter whose value does not marshal.
 func (p Patches) Build() (*xds.Resource, error) {
 	var all []agentapi.BootstrapPatch
 	for _, one := range p.List.All() {
@@ -37,7 +40,8 @@ func (p Patches) Build() (*xds.Resource, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", one.Filter.Key, err)
 		}
-		all = append(all, agentapi.BootstrapPatch{From: fmt.Sprintf("%v: spec.configPatches[%d]", one.Filter.Key, one.Index), Merge: merge})
+		from := fmt.Sprintf("%v: spec.configPatches[%d]", one.Filter.Key, one.Index)
+		all = append(all, agentapi.BootstrapPatch{From: from, Merge: merge})
 	}
 	message, err := agentapi.EncodeBootstrap(all)
 	if err != nil {
@@ -50,8 +54,9 @@ func (p Patches) Build() (*xds.Resource, error) {
 	return xds.EncodeAny(agentapi.BootstrapName, body)
 }
 
-// mergeOf is a bootstrap as agentapi.BootstrapPatch has it: the JSON of what it states, and null for the other members of each oneof that it states one of.
-// So who merges it needs no types to do as protobuf does.
+// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge. That is the JSON of the stated
+// fields, with null for the other members of each oneof that has a stated member. So the agent merges it like protobuf
+// without the types.
 func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {
@@ -65,8 +70,8 @@ func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	return out, nil
 }
 
-// clearOthers adds the nulls to the JSON of a message, and of those that are merged with what is there. Lists are appended to, and map entries and messages
-// of protobuf's own (Any, Struct, durations) replaced.
+// clearOthers adds the nulls to the JSON of a message and of the messages inside that are merged by field. Lists are
+// appended, and map entries and messages of google.protobuf (Any, Struct, durations) replaced, so they have no nulls.
 func clearOthers(m protoreflect.Message, into map[string]any) {
 	oneofs := m.Descriptor().Oneofs()
 	for i := range oneofs.Len() {

@@ -20,8 +20,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// outlier sets passive health checking. Success rates are never enforced; an error count of 0 switches its check off.
-func (d *builder) outlier(p traffic.Policy) {
+// setOutlierDetection sets passive health checking. Success rates are never enforced. An error count of 0 switches its
+// check off.
+func (d *builder) setOutlierDetection(p traffic.Policy) {
 	o := p.Outlier
 	if o == nil {
 		return
@@ -64,11 +65,11 @@ func (d *builder) outlier(p traffic.Policy) {
 		}
 	}
 	d.CommonLbConfig.HealthyPanicThreshold = percent(float64(o.MinHealthPercent))
-	d.errorCodes(o.OutlierDetectionHttpErrorCodes)
+	d.setErrorCodes(o.OutlierDetectionHttpErrorCodes)
 }
 
-// errorCodes says which answers count as errors; none: those of 5xx.
-func (d *builder) errorCodes(codes []uint32) {
+// setErrorCodes sets the HTTP status codes that count as errors; without codes, Envoy counts 5xx.
+func (d *builder) setErrorCodes(codes []uint32) {
 	var any []*matcherv3.MatchPredicate
 	for _, code := range codes {
 		any = append(any, &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_HttpResponseHeadersMatch{
@@ -89,14 +90,14 @@ func (d *builder) errorCodes(codes []uint32) {
 	d.httpOptions().OutlierDetection = &upstreamsv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: match}
 }
 
-// balance sets the load balancer. ORIGINAL_DST has none, whatever the rule says.
-func (d *builder) balance(p traffic.Policy) {
+// setLoadBalancer sets the load balancer. ORIGINAL_DST clusters ignore the rule: they do not balance.
+func (d *builder) setLoadBalancer(p traffic.Policy) {
 	lb := p.Balancer
 	if d.GetType() == clusterv3.Cluster_ORIGINAL_DST {
 		return
 	}
 	if hash := lb.GetConsistentHash(); hash != nil {
-		d.hash(hash, p.BalancerAt)
+		d.setConsistentHash(hash, p.BalancerAt)
 		return
 	}
 	switch lb.GetSimple() {
@@ -110,22 +111,24 @@ func (d *builder) balance(p traffic.Policy) {
 	default:
 		d.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 		if slow := slowStart(lb); slow != nil {
-			d.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow}}
+			config := &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow}
+			d.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: config}
 		}
 	}
 }
 
-// What Envoy refuses beyond the constraints written in its API, or crashes on: sizes of hash tables
+// The largest hash tables that Envoy accepts. Its validators do not check them: it refuses or crashes on larger ones
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto).
 const (
 	maxTable = 5000011 // of Maglev; and a prime
 	maxRing  = 8388608 // of the ring hash
 )
 
-// slowStartKey is a runtime key, which Envoy wants: Istio's, which no runtime has a value of.
+// slowStartKey is the runtime key of the aggression, which Envoy requires. It is Istio's; no runtime sets this key.
 const slowStartKey = "("
 
-// slowStart has Istio's defaults: linear, from a tenth.
+// slowStart encodes the warm-up of new endpoints; nil if the rule sets no warm-up. Istio's defaults are a linear growth
+// from a tenth of the traffic.
 func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	w := lb.GetWarmup()
 	if w == nil {
@@ -152,16 +155,19 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 	}
 }
 
-// hash sets a consistent hash; what is hashed stands on the routes.
-func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
+// setConsistentHash sets a consistent-hash balancer. The routes hold the key to hash. at is the place of the balancer's
+// settings, for problems.
+func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV
 		switch size := m.TableSize; {
 		case size == 0:
 		case size > maxTable || !new(big.Int).SetUint64(size).ProbablyPrime(0):
-			d.problem(problem.Invalid, traffic.Within(at, "consistentHash.maglev.tableSize"), "%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
+			d.report(problem.Invalid, traffic.Within(at, "consistentHash.maglev.tableSize"),
+				"%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
 		default:
-			d.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(size)}}
+			config := &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(size)}
+			d.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: config}
 		}
 		return
 	}
@@ -173,9 +179,10 @@ func (d *builder) hash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at
 		size = 1024
 	}
 	if size > maxRing {
-		d.problem(problem.Invalid, traffic.Within(at, "consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
+		d.report(problem.Invalid, traffic.Within(at, "consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
 		size = maxRing
 	}
 	d.LbPolicy = clusterv3.Cluster_RING_HASH
-	d.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}}
+	config := &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}
+	d.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: config}
 }

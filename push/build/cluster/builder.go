@@ -23,19 +23,21 @@ import (
 // httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// statDelimiter ends stat names, so that Istio's stats regex can cut them (Istio 1.24 and later).
+// statDelimiter ends the names of statistics, for the tag expressions of Istio's bootstrap (Istio 1.24 and later).
 const statDelimiter = ";"
 
-// builder is a cluster in the making.
+// builder holds a cluster that is being built, with its problems.
 type builder struct {
 	*clusterv3.Cluster
-	http     *upstreamv3.HttpProtocolOptions // nil: nothing of it is set
+	http     *upstreamv3.HttpProtocolOptions // nil: no HTTP option is set
 	mesh     *model.Mesh
-	problems []error
+	problems []error // settings and patches that the cluster leaves out
 }
 
-// newBuilder is a cluster with what all have.
-func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, connection traffic.Connection, mesh *model.Mesh) *builder {
+// newBuilder returns a builder with the fields that all clusters have.
+func newBuilder(
+	name string, kind clusterv3.Cluster_DiscoveryType, connection traffic.Connection, mesh *model.Mesh,
+) *builder {
 	d := &builder{mesh: mesh, Cluster: &clusterv3.Cluster{
 		Name:                 name,
 		AltStatName:          name + statDelimiter,
@@ -48,17 +50,18 @@ func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, connection tr
 	return d
 }
 
-// problem notes what the cluster is drawn without, or closed for.
-func (d *builder) problem(code problem.Code, at model.Place, format string, args ...any) {
-	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
+// report adds a problem: a setting that the cluster leaves out, or that closes it.
+func (d *builder) report(code problem.Code, at model.Place, format string, args ...any) {
+	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code,
+		Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 }
 
-// notNegative says whether a duration is one that Envoy takes where zero has a meaning.
+// notNegative reports whether a duration is set, valid, and zero or more.
 func notNegative(t *durationpb.Duration) bool {
 	return t != nil && t.IsValid() && t.Seconds >= 0 && t.Nanos >= 0
 }
 
-// istioMetadata is the metadata that Istio's telemetry, istioctl and EnvoyFilters read.
+// istioMetadata returns the fields of the metadata "istio", which Istio's telemetry, istioctl and EnvoyFilters read.
 func (d *builder) istioMetadata() map[string]*structpb.Value {
 	if d.Metadata == nil {
 		d.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: map[string]*structpb.Value{}}}}
@@ -66,8 +69,8 @@ func (d *builder) istioMetadata() map[string]*structpb.Value {
 	return d.Metadata.FilterMetadata["istio"].Fields
 }
 
-// describe names the service behind the cluster.
-func (d *builder) describe(host string, service *model.Service) {
+// setServiceMetadata sets the name of the service behind the cluster in the metadata.
+func (d *builder) setServiceMetadata(host string, service *model.Service) {
 	d.istioMetadata()["services"] = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{
 		structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 			"host":      structpb.NewStringValue(host),
@@ -77,6 +80,7 @@ func (d *builder) describe(host string, service *model.Service) {
 	}})
 }
 
+// httpOptions returns the cluster's HTTP options, for changes.
 func (d *builder) httpOptions() *upstreamv3.HttpProtocolOptions {
 	if d.http == nil {
 		d.http = &upstreamv3.HttpProtocolOptions{}
@@ -84,6 +88,7 @@ func (d *builder) httpOptions() *upstreamv3.HttpProtocolOptions {
 	return d.http
 }
 
+// useHTTP2 makes the cluster use HTTP/2 alone.
 func (d *builder) useHTTP2() {
 	d.httpOptions().UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -94,6 +99,7 @@ func (d *builder) useHTTP2() {
 	}
 }
 
+// useClientProtocol makes the cluster use the HTTP version of the client's request.
 func (d *builder) useClientProtocol() {
 	d.httpOptions().UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_UseDownstreamProtocolConfig{
 		UseDownstreamProtocolConfig: &upstreamv3.HttpProtocolOptions_UseDownstreamHttpConfig{
@@ -103,36 +109,40 @@ func (d *builder) useClientProtocol() {
 	}
 }
 
-// keepHeaderCase has names of HTTP/1 headers keep their case, where the cluster may speak HTTP/1.
+// keepHeaderCase preserves the case of HTTP/1 header names, if the cluster may use HTTP/1.
 func (d *builder) keepHeaderCase() {
 	http1 := d.httpOptions().GetUseDownstreamProtocolConfig().GetHttpProtocolOptions()
 	if d.http.UpstreamProtocolOptions == nil {
 		http1 = &corev3.Http1ProtocolOptions{}
-		d.http.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: http1}}}
+		explicit := &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: http1}}
+		d.http.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: explicit}
 	}
 	if http1 != nil {
 		http1.HeaderKeyFormat = xds.KeepHeaderCase()
 	}
 }
 
-// http2 is the options of a cluster that speaks HTTP/2 alone; nil for others.
+// http2 returns the HTTP/2 options of a cluster that uses HTTP/2 alone; nil for others.
 func (d *builder) http2() *corev3.Http2ProtocolOptions {
 	return d.http.GetExplicitHttpConfig().GetHttp2ProtocolOptions()
 }
 
-// refuse makes the cluster one without endpoints: requests get 503 (UH), connections are closed. It stands for settings
-// that demand security which this version cannot give; to leave them out would send in the clear what must not be.
-func (d *builder) refuse() {
+// removeEndpoints makes the cluster one without endpoints: requests are answered with 503 (UH), connections are closed.
+// It is used if a setting requires security that this version does not support: without the setting the traffic would
+// be in the clear.
+func (d *builder) removeEndpoints() {
 	d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	d.LbPolicy, d.LbConfig = clusterv3.Cluster_LEAST_REQUEST, nil
 	d.EdsClusterConfig, d.LoadAssignment, d.TransportSocket, d.TransportSocketMatches = nil, nil, nil, nil
-	d.DnsRefreshRate, d.RespectDnsTtl, d.DnsLookupFamily, d.DnsJitter, d.DnsFailureRefreshRate, d.TypedDnsResolverConfig = nil, false, 0, nil, nil, nil
+	d.DnsRefreshRate, d.RespectDnsTtl, d.DnsLookupFamily, d.DnsJitter = nil, false, 0, nil
+	d.DnsFailureRefreshRate, d.TypedDnsResolverConfig = nil, nil
 }
 
-// seal packs the HTTP options, applies the patches and encodes. A patch that does not apply, or whose result Envoy would
-// refuse, is skipped and is a problem. The error: what was drawn before any patch violates Envoy's API.
-func (d *builder) seal(patches []model.Patch) (*xds.Resource, error) {
+// patchAndEncode packs the HTTP options, applies the patches and encodes the cluster. A patch that does not apply, or
+// whose result Envoy would refuse, is skipped and becomes a problem. The error is a constraint of Envoy's API that the
+// cluster violates before any patch.
+func (d *builder) patchAndEncode(patches []model.Patch) (*xds.Resource, error) {
 	err := patch.Check(d.Cluster)
 	if err == nil {
 		err = d.packHTTP()
@@ -143,11 +153,12 @@ func (d *builder) seal(patches []model.Patch) (*xds.Resource, error) {
 	c, faults := patch.Cluster(d.Cluster, patches)
 	d.problems = append(d.problems, faults...)
 	d.Cluster = c
-	return encode(c.Name, c, needsOf(c))
+	return encode(c.Name, c, referencesOf(c))
 }
 
-// packHTTP packs the HTTP options, which nearly all clusters have. They are checked before they are packed: to unpack them again for the check took a third
-// of the time of a cluster. The error says what of them violates Envoy's API.
+// packHTTP encodes the HTTP options, which nearly all clusters have, into the cluster. They are validated before: to
+// decode them again for the validation cost a third of the time of a cluster. The error is the constraint of Envoy's
+// API that they violate.
 func (d *builder) packHTTP() error {
 	if d.http == nil {
 		return nil
@@ -168,4 +179,5 @@ func (d *builder) packHTTP() error {
 	return nil
 }
 
+// percent returns p, limited to 0 to 100, as Envoy's percentage.
 func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: min(max(p, 0), 100)} }

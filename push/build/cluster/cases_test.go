@@ -21,7 +21,7 @@ type testCase struct {
 	problem string // the one problem contains it; empty: none
 }
 
-// meshSocket is the mesh's own TLS: SDS from the proxy's agent, servers whose URI matches.
+// meshSocket is the mesh's own TLS: SDS from the proxy's agent, and servers with a matching URI.
 func meshSocket(sni, alpn string, uris ...string) string {
 	sds := func(name string) string {
 		return `{name: ` + name + `, sds_config: {resource_api_version: V3, initial_fetch_timeout: 0s, api_config_source: {api_type: GRPC, transport_api_version: V3, set_node_on_first_message_only: true,
@@ -37,7 +37,7 @@ func meshSocket(sni, alpn string, uris ...string) string {
 		combined_validation_context: {validation_context_sds_secret_config: ` + sds("ROOTCA") + `, default_validation_context: {match_typed_subject_alt_names: [` + strings.Join(sans, ", ") + `]}}}}}`
 }
 
-// cases is a broad set: the tests of content, of needs, of determinism and Envoy's own judgement run over all.
+// cases is a broad set: the tests of content, of references, of determinism and of Envoy's own validation run over all.
 func cases(t testing.TB) map[string]testCase {
 	all := map[string]testCase{}
 	for _, set := range []map[string]testCase{locations(t), policies(t), balancers(t), security(t), others(t), patched(t)} {

@@ -82,7 +82,7 @@ func filters(t testing.TB, text string) intern.List[model.Patch] {
 	return patches.List(all...)
 }
 
-// outbound is a Spec of the service reviews; service is more of its YAML, policy a trafficPolicy.
+// outbound returns a Spec of the service reviews; service is more YAML of the service, policy a trafficPolicy.
 func outbound(t testing.TB, protocol, service, policy string) Outbound {
 	t.Helper()
 	s := Outbound{
@@ -116,7 +116,7 @@ func at(addresses ...string) intern.List[model.Member] {
 	return members.List(all...)
 }
 
-// decided is a Spec with what the plan decides by its rules. TLS is what it is without a rule.
+// decided completes a Spec with the fields that the plan computes from its rules. TLS is the mode without a rule.
 func decided(s spec) spec {
 	if p, ok := s.(Proxyless); ok {
 		o := decided(p.Outbound).(Outbound)
@@ -128,6 +128,7 @@ func decided(s spec) spec {
 		policy := traffic.Effective(o.Rule, of, at, o.Port)
 		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)
 		o.TLS, _ = traffic.TLSOf(policy, traffic.Client{Identity: o.Caps.Has(xds.CapIdentity), Secrets: selects(o.Rule)}, o.TLS)
+		o.Secrets = o.Secrets || selects(o.Rule)
 		o.Connection = traffic.ConnectionOf(policy.Pool, o.Mesh)
 		if port := o.port(); port != nil {
 			o.Upgrade = traffic.Upgrades(policy.Pool, o.Mesh, port.Protocol)
@@ -149,7 +150,7 @@ func selects(rule *model.DestinationRule) bool {
 	return rule != nil && rule.Spec.GetWorkloadSelector() != nil
 }
 
-// problemsOf are the problems of the plan's decision and of the builder.
+// problemsOf lists the problems of the plan's computation and of the builder.
 func problemsOf(s spec) (all []error) {
 	if o, ok := s.(Outbound); ok {
 		of, at := subsetOf(o.SubsetRule, o.Subset)
@@ -184,7 +185,7 @@ func build(t testing.TB, s spec) (*xds.Resource, *clusterv3.Cluster) {
 	return r, c
 }
 
-// differs compares the fields that want has, and those that it says are absent.
+// differs compares the fields that want has, and those that it states as absent.
 func differs(t testing.TB, c *clusterv3.Cluster, want string, absent ...string) string {
 	t.Helper()
 	w := &clusterv3.Cluster{}
@@ -199,7 +200,7 @@ func differs(t testing.TB, c *clusterv3.Cluster, want string, absent ...string) 
 	return cmp.Diff(w, got, protocmp.Transform())
 }
 
-// A cluster as Istio's sidecars get it, whole.
+// A whole cluster as Istio's sidecars receive it.
 func TestWhole(t *testing.T) {
 	r, c := build(t, outbound(t, "PROTOCOL_HTTP", "", ""))
 	want := &clusterv3.Cluster{}
@@ -235,7 +236,7 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// EDS is asked for where the cluster has it, and nowhere else.
+// EDS is requested for the clusters that use it, and for no others.
 func TestNeeds(t *testing.T) {
 	for label, c := range cases(t) {
 		r, got := build(t, c.spec)
@@ -245,7 +246,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// What a cluster warms for is what its TLS names, whoever sends it; health checks are not seen.
+// A cluster waits for the secrets in its TLS, from whatever source; health checks have no references.
 func TestSecrets(t *testing.T) {
 	for label, want := range map[string][]string{
 		"mTLS to all":                          {"default", "ROOTCA"},
@@ -282,7 +283,7 @@ func TestNothingToBuild(t *testing.T) {
 	}
 }
 
-// The key is the argument: equal Specs, equal keys and equal bytes.
+// The Spec is the cache key: equal Specs have equal keys and equal bytes.
 func TestDeterministic(t *testing.T) {
 	first, second := cases(t), cases(t)
 	for label := range first {
@@ -314,7 +315,8 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// subsetOf returns the rule and the place of a subset, as traffic.Effective takes them; nil: the rule has no subset of the name.
+// subsetOf returns the rule and the place of a subset, the arguments of traffic.Effective. It returns nil if the rule
+// has no subset of the name.
 func subsetOf(rule *model.DestinationRule, name string) (*model.DestinationRule, int) {
 	if rule != nil {
 		for i, s := range rule.Spec.GetSubsets() {

@@ -6,7 +6,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective is the patches that change the cluster.
+// Effective returns the patches that change the cluster, in order of application.
 func (s Outbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -14,7 +14,7 @@ func (s Outbound) Effective() []model.Patch {
 	})
 }
 
-// Effective is the patches that change the cluster.
+// Effective returns the patches that change the cluster, in order of application.
 func (s Inbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -22,7 +22,7 @@ func (s Inbound) Effective() []model.Patch {
 	})
 }
 
-// Effective is the patches that change the cluster.
+// Effective returns the patches that change the cluster, in order of application.
 func (s Static) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -30,5 +30,5 @@ func (s Static) Effective() []model.Patch {
 	})
 }
 
-// Effective is the patch that adds the cluster.
+// Effective returns the one patch that adds the cluster.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }

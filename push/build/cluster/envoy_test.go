@@ -25,7 +25,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// certificates writes a certificate and its key, and gives the replacer of the cases' paths by those of the files.
+// certificates writes a certificate and its key, and returns a replacer of the paths in the cases by the paths of these
+// files.
 func certificates(t testing.TB) *strings.Replacer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -50,8 +51,8 @@ func certificates(t testing.TB) *strings.Replacer {
 	return strings.NewReplacer(`"/c.pem"`, `"`+dir+`/c.pem"`, `"/k.pem"`, `"`+dir+`/k.pem"`, `"/ca.pem"`, `"`+dir+`/c.pem"`, `"`+systemCAs+`"`, `"`+dir+`/c.pem"`)
 }
 
-// judge is Envoy's own judgement of clusters, each under a name of its own: "" or its first complaint. Endpoints of EDS
-// stand in the clusters.
+// judge validates clusters with Envoy itself, each under a unique name, and returns "" or Envoy's first complaint. The
+// endpoints of EDS are inside the clusters.
 func judge(t testing.TB, envoy string, clusters map[string]*clusterv3.Cluster) string {
 	t.Helper()
 	folded := []json.RawMessage{json.RawMessage(`{"name": "` + xds.SDSCluster + `"}`)}
@@ -77,7 +78,7 @@ func judge(t testing.TB, envoy string, clusters map[string]*clusterv3.Cluster) s
 	return envoytest.Validate(envoy, envoytest.File(t, envoytest.JSON(t, []byte(certificates(t).Replace(string(b))))))
 }
 
-// endpoints is an assignment with everything that an endpoint can have.
+// endpoints is an assignment with every property that an endpoint can have.
 func endpoints(t testing.TB) *endpointv3.ClusterLoadAssignment {
 	t.Helper()
 	heavy := &model.Endpoint{Address: "10.0.0.1", Locality: "r/z/s", Weight: 4294967295, Mtls: true, Labels: map[string]string{"app": "a"}}
@@ -113,7 +114,7 @@ func TestEnvoyAccepts(t *testing.T) {
 	}
 }
 
-// The judge can refuse.
+// Envoy's validation can fail: a cluster that it refuses is reported.
 func TestEnvoyRefuses(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	_, c := build(t, outbound(t, "PROTOCOL_HTTP", "", `{loadBalancer: {consistentHash: {useSourceIp: true, maglev: {tableSize: 7}}}}`))

@@ -16,25 +16,27 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// never is the cleanup interval of inbound ORIGINAL_DST clusters: their one host does not go away.
+// never is the cleanup interval of inbound ORIGINAL_DST clusters: their one host never disappears.
 const never = 292 * 365 * 24 * time.Hour
 
-// Build draws the cluster. The error: a target that is no address, or settings that Envoy would refuse.
+// Build encodes the cluster. The error names the cluster, and the Target that is not an address or the constraint of
+// Envoy's API that it violates before any patch.
 func (s Inbound) Build() (*xds.Resource, error) {
-	r, _, err := s.draw()
+	r, _, err := s.build()
 	return r, err
 }
 
-// Problems are the settings that the cluster is drawn without: each is a model.Problem, or the fault of the service or the Sidecar.
+// Problems lists the settings and patches that Build leaves out, each a model.Problem or a patch.Left, and last the
+// error of Build, if any.
 func (s Inbound) Problems() []error {
-	_, problems, err := s.draw()
+	_, problems, err := s.build()
 	if err != nil {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-func (s Inbound) draw() (*xds.Resource, []error, error) {
+func (s Inbound) build() (*xds.Resource, []error, error) {
 	name := xds.InboundCluster(s.Port)
 	kind := clusterv3.Cluster_ORIGINAL_DST
 	if s.Target != "" {
@@ -42,11 +44,11 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 	}
 	d := newBuilder(name, kind, s.Connection, s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
-	if err := s.locate(d); err != nil {
+	if err := s.setEndpoints(d); err != nil {
 		return nil, nil, fmt.Errorf("cluster %s: %w", name, err)
 	}
 	if s.Service != nil && !s.Service.Spec.External {
-		d.describe(s.Host, s.Service)
+		d.setServiceMetadata(s.Host, s.Service)
 		if pattern := s.Mesh.Spec.GetInboundClusterStatName(); pattern != "" {
 			d.AltStatName = statName(pattern, s.Service, s.Host, "", s.servicePort(), s.Port) + statDelimiter
 		}
@@ -60,18 +62,19 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 	if s.HeaderCase {
 		d.keepHeaderCase()
 	}
-	d.pool(s.Pool, nil)
-	d.keepalive(s.Connection.Keepalive)
-	r, err := d.seal(s.Patches.All())
+	d.setConnectionPool(s.Pool, nil)
+	d.setKeepalive(s.Connection.Keepalive)
+	r, err := d.patchAndEncode(s.Patches.All())
 	return r, d.problems, err
 }
 
-// locate sends to the target, or to where the connection was going. The source address keeps the connection from being
-// captured again; connections to 127.0.0.1 and to Unix sockets never are.
-func (s Inbound) locate(d *builder) error {
+// setEndpoints sets the target, or the original destination without one. The source address excludes the connection
+// from redirection, so that it does not return to the proxy. Connections to 127.0.0.1 and to Unix sockets are never
+// redirected. The error is a Target that is not "ip:port" or "unix://path".
+func (s Inbound) setEndpoints(d *builder) error {
 	if s.Target == "" {
 		d.CleanupInterval = durationpb.New(never)
-		d.bind(s.Families.Sources()...)
+		d.bindSource(s.Families.Sources()...)
 		return nil
 	}
 	target := endpoint.Address(s.Target, 0)
@@ -83,9 +86,9 @@ func (s Inbound) locate(d *builder) error {
 		target = endpoint.Address(at.Addr().String(), uint32(at.Port()))
 		switch {
 		case at.Addr().Is6() && at.Addr() != netip.IPv6Loopback():
-			d.bind(xds.IPv6Only.Sources()...)
+			d.bindSource(xds.IPv6Only.Sources()...)
 		case at.Addr().Is4() && at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}):
-			d.bind(xds.IPv4Only.Sources()...)
+			d.bindSource(xds.IPv4Only.Sources()...)
 		}
 	}
 	d.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: d.Name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
@@ -96,18 +99,20 @@ func (s Inbound) locate(d *builder) error {
 	return nil
 }
 
-// bind has connections come from an address of their own family: the first of these, or another one of them.
-func (d *builder) bind(sources ...string) {
+// bindSource sets the source addresses of connections, one for each IP family.
+func (d *builder) bindSource(sources ...string) {
 	at := func(source string) *corev3.SocketAddress {
 		return &corev3.SocketAddress{Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0}}
 	}
 	d.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: at(sources[0])}
 	for _, other := range sources[1:] {
-		d.UpstreamBindConfig.ExtraSourceAddresses = append(d.UpstreamBindConfig.ExtraSourceAddresses, &corev3.ExtraSourceAddress{Address: at(other)})
+		extra := &corev3.ExtraSourceAddress{Address: at(other)}
+		d.UpstreamBindConfig.ExtraSourceAddresses = append(d.UpstreamBindConfig.ExtraSourceAddresses, extra)
 	}
 }
 
-// servicePort is the service's port behind the workload's, for stat names; nil where it is not known by number.
+// servicePort returns the port of the service whose target is the workload's port, for names of statistics. It returns
+// nil if no port of the service names that target by number.
 func (s Inbound) servicePort() *model.ServicePort {
 	for _, p := range s.Service.Spec.Ports {
 		if p.TargetNumber == s.Port {

@@ -14,14 +14,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The protocols that a client of the mesh offers (Istio's): they tell the server's proxy that the TLS is the mesh's own.
+// The ALPN protocols that a client of the mesh offers (Istio's). By them the server's proxy recognises the mesh's own
+// TLS.
 var (
 	meshALPN   = []string{"istio-peer-exchange", "istio"}
 	meshALPNH2 = []string{"istio-peer-exchange", "istio", "h2"}
 )
 
-// byEndpoint is the mesh's mTLS to endpoints that say tlsMode istio; to others connections are in the clear.
-func (s Outbound) byEndpoint(d *builder) []*clusterv3.Cluster_TransportSocketMatch {
+// matchesByTLSMode returns the transport sockets for endpoints by their metadata: the mesh's mTLS for tlsMode istio,
+// and plain text for others.
+func (s Outbound) matchesByTLSMode(d *builder) []*clusterv3.Cluster_TransportSocketMatch {
 	return []*clusterv3.Cluster_TransportSocketMatch{{
 		Name:            "tlsMode-istio",
 		Match:           &structpb.Struct{Fields: map[string]*structpb.Value{"tlsMode": structpb.NewStringValue("istio")}},
@@ -33,8 +35,8 @@ func (s Outbound) byEndpoint(d *builder) []*clusterv3.Cluster_TransportSocketMat
 	}}
 }
 
-// meshTLS is the mesh's own mTLS to the identities of the service: those that a rule names, else its service accounts in
-// the trust domain and its aliases, else any of the mesh; none that is denied, where they are known (peers).
+// meshTLS returns the TLS context of the mesh's own mTLS. It accepts the identities of the service (peers), or, if they
+// are unknown, every identity of the mesh's trust domains. rule is the TLS setting of a DestinationRule, or nil.
 func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	alpn := meshALPN
 	if d.http2() != nil {
@@ -44,7 +46,7 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 	peers := &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(s.Mesh.Spec))}
 	if known {
 		peers = &tlsv3.CertificateValidationContext{}
-		expect(peers, names)
+		identity.Expect(peers, names)
 	}
 	sni := rule.GetSni()
 	if sni == "" {
@@ -53,7 +55,9 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
 }
 
-// peers are the identities that are believed of a service, at least one; false: they are not known, so that any of the mesh is.
+// peers returns the identities that servers of the service may have, at least one: those that a rule states, else the
+// service accounts in the trust domain and its aliases with the names of a ServiceEntry. Denied identities are removed.
+// It returns false if the identities are unknown: then every identity of the mesh is accepted.
 func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	domains := identity.TrustDomains(s.Mesh.Spec)
 	uris = slices.Clone(stated)
@@ -73,13 +77,13 @@ func (s Outbound) peers(stated []string) (uris []string, known bool) {
 		return nil, false
 	}
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return s.denies(domains, uri) })
-	if len(uris) == 0 { // all are denied: an identity that nobody has
+	if len(uris) == 0 { // all are denied: the client accepts an identity that the CA never issues
 		uris = []string{"spiffe://" + domains[0] + "/ns//sa/"}
 	}
 	return uris, true
 }
 
-// denies says whether an identity is denied, which is the same in an alias of the trust domain.
+// denies reports whether an identity is denied, in the trust domain (domains[0]) or in one of its aliases.
 func (s Outbound) denies(domains []string, uri string) bool {
 	for _, denied := range s.Denied.All() {
 		path, own := strings.CutPrefix(denied, "spiffe://"+domains[0]+"/")

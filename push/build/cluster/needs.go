@@ -12,15 +12,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// needs lists the assignment and the secrets that Envoy warms a cluster for.
-type needs struct {
-	refs    []xds.Ref // its assignment
-	secrets []string  // each once
-	unseen  bool      // xds.Resource.WarmsUnseen
+// references lists the endpoint assignment and the secrets that Envoy waits for while it warms a cluster.
+type references struct {
+	refs    []xds.Ref // the assignment
+	secrets []string  // names, each once
+	unseen  bool      // the value of xds.Resource.WarmsUnseen
 }
 
-// encode makes the resource of a cluster.
-func encode(name string, c *clusterv3.Cluster, n needs) (*xds.Resource, error) {
+// encode encodes a cluster as a resource with its references.
+func encode(name string, c *clusterv3.Cluster, n references) (*xds.Resource, error) {
 	r, err := xds.Encode(xds.Cluster, name, c, n.refs...)
 	if err == nil {
 		r.Secrets, r.WarmsUnseen = n.secrets, n.unseen
@@ -28,20 +28,20 @@ func encode(name string, c *clusterv3.Cluster, n needs) (*xds.Resource, error) {
 	return r, err
 }
 
-// needsOf is what a cluster needs of its assignment over ADS; nothing of one of another kind, which Envoy warms by
-// itself.
-func needsOf(c *clusterv3.Cluster) needs {
+// referencesOf returns the references of a cluster with an assignment over ADS. Envoy warms other clusters without the
+// control plane, so they have no references.
+func referencesOf(c *clusterv3.Cluster) references {
 	if c.GetType() != clusterv3.Cluster_EDS || c.GetEdsClusterConfig().GetEdsConfig().GetAds() == nil {
-		return needs{}
+		return references{}
 	}
 	name := c.GetEdsClusterConfig().GetServiceName()
 	if name == "" {
 		name = c.Name
 	}
-	n := needs{refs: []xds.Ref{{Type: xds.Endpoint, Name: name}}, unseen: len(c.GetHealthChecks()) > 0}
-	n.socket(c.GetTransportSocket())
+	n := references{refs: []xds.Ref{{Type: xds.Endpoint, Name: name}}, unseen: len(c.GetHealthChecks()) > 0}
+	n.addSocket(c.GetTransportSocket())
 	for _, m := range c.GetTransportSocketMatches() {
-		n.socket(m.GetTransportSocket())
+		n.addSocket(m.GetTransportSocket())
 	}
 	return n
 }
@@ -49,33 +49,34 @@ func needsOf(c *clusterv3.Cluster) needs {
 // tlsURL is a part of the type URL of a TLS context.
 var tlsURL = []byte("envoy.extensions.transport_sockets.tls.")
 
-// socket adds the secrets of a transport socket.
-func (n *needs) socket(s *corev3.TransportSocket) {
+// addSocket adds the secrets of a transport socket.
+func (n *references) addSocket(s *corev3.TransportSocket) {
 	config := s.GetTypedConfig()
 	if config == nil {
 		return
 	}
 	if tls := (&tlsv3.UpstreamTlsContext{}); config.MessageIs(tls) {
 		if config.UnmarshalTo(tls) != nil {
-			n.unseen = true // Envoy refuses it
+			n.unseen = true // Envoy refuses a socket that does not decode
 			return
 		}
 		common := tls.GetCommonTlsContext()
 		for _, s := range common.GetTlsCertificateSdsSecretConfigs() {
-			n.secret(s)
+			n.addSecret(s)
 		}
-		n.secret(common.GetValidationContextSdsSecretConfig())
-		n.secret(common.GetCombinedValidationContext().GetValidationContextSdsSecretConfig())
+		n.addSecret(common.GetValidationContextSdsSecretConfig())
+		n.addSecret(common.GetCombinedValidationContext().GetValidationContextSdsSecretConfig())
 		return
 	}
 	if wrap := (&proxyprotocolv3.ProxyProtocolUpstreamTransport{}); config.MessageIs(wrap) && config.UnmarshalTo(wrap) == nil {
-		n.socket(wrap.GetTransportSocket())
+		n.addSocket(wrap.GetTransportSocket())
 		return
 	}
-	n.unseen = n.unseen || bytes.Contains(config.GetValue(), tlsURL) // inside of a socket of an EnvoyFilter's
+	n.unseen = n.unseen || bytes.Contains(config.GetValue(), tlsURL) // TLS inside a socket that an EnvoyFilter added
 }
 
-func (n *needs) secret(s *tlsv3.SdsSecretConfig) {
+// addSecret adds the name of a secret.
+func (n *references) addSecret(s *tlsv3.SdsSecretConfig) {
 	if name := s.GetName(); name != "" && !slices.Contains(n.secrets, name) {
 		n.secrets = append(n.secrets, name)
 	}

@@ -22,24 +22,36 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build draws the cluster. The error says that the service has no such port, or that settings which nobody refused make
-// a cluster that Envoy would.
+// Build encodes the cluster. The error names the cluster, and a Port that the service does not have or the constraint
+// of Envoy's API that the cluster violates before any patch.
 func (s Outbound) Build() (*xds.Resource, error) {
-	r, _, err := s.draw()
+	r, _, err := s.build()
 	return r, err
 }
 
-// Problems are the settings that the cluster is drawn without, or refused for: each is a model.Problem, or the fault of the service.
+// Problems lists the settings and patches that Build leaves out or that close the cluster, each a model.Problem or a
+// patch.Left, and last the error of Build, if any.
 func (s Outbound) Problems() []error {
-	_, problems, err := s.draw()
+	_, problems, err := s.build()
 	if err != nil {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-func (s Outbound) draw() (*xds.Resource, []error, error) {
+// protocol returns the protocol in which requests are forwarded. For bytes that are forwarded by SNI it is TCP.
+func (s Outbound) protocol(port *model.ServicePort) model.Protocol {
+	if s.BySNI {
+		return model.Protocol_PROTOCOL_TCP
+	}
+	return port.Protocol
+}
+
+func (s Outbound) build() (*xds.Resource, []error, error) {
 	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)
+	if s.BySNI {
+		name = xds.SNICluster(s.Port, s.Subset, s.Host)
+	}
 	port := s.port()
 	if port == nil {
 		return nil, nil, fmt.Errorf("cluster %s: %v has no port %d", name, s.Service.Key, s.Port)
@@ -47,39 +59,42 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	p := s.Policy.Get()
 	d := newBuilder(name, discoveries[s.Discovery], s.Connection, s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)}
-	s.metadata(d)
+	s.setMetadata(d)
 	if pattern := s.Mesh.Spec.GetOutboundClusterStatName(); pattern != "" {
 		d.AltStatName = statName(pattern, s.Service, s.Host, s.Subset, port, 0) + statDelimiter
 	}
-	switch port.Protocol {
+	switch protocol := s.protocol(port); protocol {
 	case model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
 		d.useHTTP2()
 	case model.Protocol_PROTOCOL_AUTO:
-		d.useClientProtocol()
-	default: // HTTP/1.1, and what is no HTTP
+		if !s.Plainly {
+			d.useClientProtocol()
+		}
+	default: // HTTP/1.1 and protocols beside HTTP have no options
 	}
 	if s.Upgrade {
 		d.useHTTP2()
 	}
-	if s.HeaderCase && (port.Protocol == model.Protocol_PROTOCOL_HTTP || port.Protocol == model.Protocol_PROTOCOL_AUTO) {
+	if s.HeaderCase && !s.BySNI && (port.Protocol == model.Protocol_PROTOCOL_HTTP || port.Protocol == model.Protocol_PROTOCOL_AUTO) {
 		d.keepHeaderCase()
 	}
-	d.pool(p.Pool, p.RetryBudget)
-	d.keepalive(s.Connection.Keepalive)
-	d.outlier(p)
-	d.balance(p)
-	s.locate(d)
+	d.setConnectionPool(p.Pool, p.RetryBudget)
+	d.setKeepalive(s.Connection.Keepalive)
+	d.setOutlierDetection(p)
+	d.setLoadBalancer(p)
+	s.setEndpoints(d)
 	if s.Discovery != traffic.OriginalDst && s.Discovery != traffic.Dynamic {
-		s.weigh(d)
+		s.setLocalityBalancing(d)
 	}
-	s.secure(d, p)
+	s.setTransportSocket(d, p)
 	if s.Discovery == traffic.Dynamic && s.TLS != traffic.Closed {
-		d.forward(dnscache.Config(s.Host, s.Families))
+		d.useDynamicForwardProxy(dnscache.Config(s.Host, s.Families))
 	}
-	r, err := d.seal(s.Patches.All())
+	r, err := d.patchAndEncode(s.Patches.All())
 	return r, d.problems, err
 }
 
+// port returns the Spec's port of the service, or nil.
 func (s Outbound) port() *model.ServicePort {
 	for _, p := range s.Service.Spec.Ports {
 		if p.Number == s.Port {
@@ -89,15 +104,17 @@ func (s Outbound) port() *model.ServicePort {
 	return nil
 }
 
-// discoveries are Envoy's words for how endpoints are found.
+// discoveries maps each kind of discovery to Envoy's type of cluster.
 var discoveries = map[traffic.Discovery]clusterv3.Cluster_DiscoveryType{
 	traffic.EDS: clusterv3.Cluster_EDS, traffic.StrictDNS: clusterv3.Cluster_STRICT_DNS, traffic.LogicalDNS: clusterv3.Cluster_LOGICAL_DNS,
-	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST, traffic.Dynamic: clusterv3.Cluster_STATIC, // until forward
+	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST,
+	traffic.Dynamic:     clusterv3.Cluster_STATIC, // useDynamicForwardProxy replaces it
 }
 
-// weigh says how Envoy weighs localities of one priority against each other. An Envoy that knows its own workload's cluster would prefer its own zone in every
-// cluster that does not say otherwise (envoy: configuration/upstream/cluster_manager/cluster_runtime, upstream.zone_routing.enabled).
-func (s Outbound) weigh(d *builder) {
+// setLocalityBalancing sets how Envoy balances among localities of one priority: by weights, by zones, or without
+// preference. A proxy with xds.CapSelfDiscovery needs the last explicitly: by default it prefers its own zone (envoy:
+// configuration/upstream/cluster_manager/cluster_runtime, upstream.zone_routing.enabled).
+func (s Outbound) setLocalityBalancing(d *builder) {
 	zones := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{RoutingEnabled: percent(0)}
 	switch {
 	case s.Localities.Zones != nil:
@@ -115,8 +132,8 @@ func (s Outbound) weigh(d *builder) {
 	d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: zones}
 }
 
-// locate says where the endpoints come from.
-func (s Outbound) locate(d *builder) {
+// setEndpoints sets the source of the endpoints.
+func (s Outbound) setEndpoints(d *builder) {
 	switch s.Discovery {
 	case traffic.EDS:
 		d.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{
@@ -128,16 +145,17 @@ func (s Outbound) locate(d *builder) {
 			},
 		}
 	case traffic.StrictDNS, traffic.LogicalDNS:
-		s.resolve(d)
+		s.setDNS(d)
 	case traffic.OriginalDst, traffic.Dynamic:
 	}
 }
 
-// forward has the cluster resolve names as its listeners' filters say which (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy).
-// What it expects of servers, where a rule says so, goes before Envoy's rule that it be the name that was asked for.
-func (d *builder) forward(cache *forwardv3.DnsCacheConfig) {
+// useDynamicForwardProxy makes the cluster resolve the names that filters of the listeners pass to it
+// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy). If a rule states the server's
+// names, Envoy's own check, that the certificate is for the resolved name, is off.
+func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: cache}}
-	if d.http != nil { // Envoy says both itself where there are no options of HTTP at all
+	if d.http != nil { // without HTTP options Envoy sets auto_sni and auto_san_validation itself
 		up := d.http.GetUpstreamHttpProtocolOptions()
 		config.AllowInsecureClusterOptions = !up.GetAutoSni() || !up.GetAutoSanValidation()
 	}
@@ -146,8 +164,9 @@ func (d *builder) forward(cache *forwardv3.DnsCacheConfig) {
 	d.LbPolicy, d.LbConfig, d.CommonLbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil, nil
 }
 
-func (s Outbound) metadata(d *builder) {
-	d.describe(s.Host, s.Service)
+// setMetadata sets the metadata of the service, its port, the subset and the DestinationRule.
+func (s Outbound) setMetadata(d *builder) {
+	d.setServiceMetadata(s.Host, s.Service)
 	istio := d.istioMetadata()
 	istio["default_original_port"] = structpb.NewNumberValue(float64(s.Port))
 	if s.Service.Spec.External {
@@ -163,15 +182,17 @@ func (s Outbound) metadata(d *builder) {
 			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
 	}
 	if s.MTLSDisabled != "" {
-		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.MTLSDisabled)}}
+		peers := map[string]*structpb.Value{"peers": structpb.NewStringValue(s.MTLSDisabled)}
+		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: peers}
 	}
 	if s.TLS == traffic.Originate {
 		istio["alpn_override"] = structpb.NewStringValue("false")
 	}
 }
 
-// statName fills in a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). target is 0 where there is none.
+// statName expands a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). target is the workload's port of an
+// inbound cluster, else 0.
 func statName(pattern string, service *model.Service, host, subset string, port *model.ServicePort, target uint32) string {
 	short, qualified := host, host
 	if service.Key.Kind == model.KindService {

@@ -11,8 +11,10 @@ import (
 	"navarch.io/navarch/push/traffic"
 )
 
-// pool sets the limits and the lifetimes of connections. Istio opens Envoy's limits wide: what is not set is unlimited.
-func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget) {
+// setConnectionPool sets the limits and lifetimes of connections. A limit that is not set is unlimited, as in Istio.
+func (d *builder) setConnectionPool(
+	settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget,
+) {
 	tcp, http := settings.GetTcp(), settings.GetHttp()
 	limit := func(n int32) *wrapperspb.UInt32Value {
 		if n <= 0 {
@@ -28,7 +30,7 @@ func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *ne
 		RetryBudget:        retryBudget(budget),
 		TrackRemaining:     true,
 	}}}
-	d.lifetimes(tcp, http)
+	d.setLifetimes(tcp, http)
 	if http.GetUseClientProtocol() {
 		d.useClientProtocol()
 	}
@@ -42,7 +44,8 @@ func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *ne
 	}
 }
 
-// retryBudget has Istio's defaults: a fifth of the active requests, and at least three.
+// retryBudget encodes a retry budget; nil stays nil. Istio's defaults are a fifth of the active requests, and at least
+// three.
 func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
 	if b == nil {
 		return nil
@@ -60,8 +63,11 @@ func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBr
 	return budget
 }
 
-// lifetimes sets how long connections live. The idle timeout of tcp holds for HTTP where http has none.
-func (d *builder) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings, http *networkingv1.ConnectionPoolSettings_HTTPSettings) {
+// setLifetimes sets the idle timeout, the longest duration and the most requests of a connection. The idle timeout of
+// tcp applies to HTTP if http states none.
+func (d *builder) setLifetimes(
+	tcp *networkingv1.ConnectionPoolSettings_TCPSettings, http *networkingv1.ConnectionPoolSettings_HTTPSettings,
+) {
 	common := &corev3.HttpProtocolOptions{}
 	if idle := http.GetIdleTimeout(); notNegative(idle) {
 		common.IdleTimeout = idle
@@ -79,8 +85,8 @@ func (d *builder) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings
 	}
 }
 
-// keepalive has connections probed.
-func (d *builder) keepalive(k traffic.Keepalive) {
+// setKeepalive sets TCP keepalive; Envoy uses the system's settings for values of 0.
+func (d *builder) setKeepalive(k traffic.Keepalive) {
 	if !k.On {
 		return
 	}

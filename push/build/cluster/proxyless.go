@@ -20,27 +20,29 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build draws the cluster. The error names what makes it one that gRPC's client does not know.
+// Build encodes the cluster. Settings that gRPC's client does not support are left out, or close the cluster. The error
+// is a Port that the service does not have.
 func (s Proxyless) Build() (*xds.Resource, error) {
-	r, _, err := s.draw()
+	r, _, err := s.build()
 	return r, err
 }
 
-// Problems are the settings that the cluster is drawn without, or closed for.
+// Problems lists the settings that Build leaves out or that close the cluster, and last the error of Build, if any.
 func (s Proxyless) Problems() []error {
-	_, problems, err := s.draw()
+	_, problems, err := s.build()
 	if err != nil {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-// Build draws the cluster. Errors are those of encoding.
+// Build encodes the cluster. The error is one of xds.Encode.
 func (ProxylessBlackHole) Build() (*xds.Resource, error) {
-	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), xds.Ref{Type: xds.Endpoint, Name: xds.BlackHole})
+	assignment := xds.Ref{Type: xds.Endpoint, Name: xds.BlackHole}
+	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), assignment)
 }
 
-// proxyless is a cluster with the endpoints of an assignment.
+// proxyless returns a cluster with the endpoints of an assignment.
 func proxyless(name, assignment string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 name,
@@ -52,12 +54,13 @@ func proxyless(name, assignment string) *clusterv3.Cluster {
 	}
 }
 
-// notForGRPC is a problem of what gRPC's client cannot do.
+// notForGRPC returns the problem of a setting that gRPC's client does not support.
 func notForGRPC(at model.Place, message string) error {
-	return model.Problem{Key: at.Key, Field: at.Field, Code: problem.NotSupported, Severity: problem.Warning, Message: message + " (proxyless gRPC)"}
+	return model.Problem{Key: at.Key, Field: at.Field, Code: problem.NotSupported,
+		Severity: problem.Warning, Message: message + " (proxyless gRPC)"}
 }
 
-func (s Proxyless) draw() (*xds.Resource, []error, error) {
+func (s Proxyless) build() (*xds.Resource, []error, error) {
 	name, service := xds.OutboundCluster(s.Port, s.Subset, s.Host), model.Place{Key: s.Service.Key, Field: "spec.resolution"}
 	if s.port() == nil {
 		return nil, nil, notForGRPC(model.Place{Key: s.Service.Key, Field: "spec.ports"}, "there is no such port")
@@ -66,53 +69,57 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	d := &builder{mesh: s.Mesh, Cluster: proxyless(name, name)}
 	switch s.Discovery {
 	case traffic.OriginalDst:
-		d.close(notForGRPC(service, "NONE is not supported: a client does not know the address; the cluster is closed"))
+		d.closeCluster(notForGRPC(service, "NONE is not supported: a client does not know the address; the cluster is closed"))
 	case traffic.Dynamic:
-		d.close(notForGRPC(service, "DYNAMIC_DNS is not supported: a client resolves no names of a wildcard; the cluster is closed"))
+		d.closeCluster(notForGRPC(service, "DYNAMIC_DNS is not supported: a client resolves no names of a wildcard; the cluster is closed"))
 	case traffic.StrictDNS, traffic.LogicalDNS:
 		all := endpoint.Assignment(endpoint.Spec{Cluster: name, Members: s.Members, Horizon: s.Horizon}, resolvable)
 		if len(all.Endpoints) != 1 || len(all.Endpoints[0].LbEndpoints) != 1 {
-			d.close(notForGRPC(service, "DNS is supported for exactly one endpoint; the cluster is closed"))
+			d.closeCluster(notForGRPC(service, "DNS is supported for exactly one endpoint; the cluster is closed"))
 			break
 		}
 		d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_LOGICAL_DNS}
 		d.EdsClusterConfig, d.LoadAssignment = nil, all
 	case traffic.EDS:
 	}
-	d.pool(&networkingv1.ConnectionPoolSettings{Http: &networkingv1.ConnectionPoolSettings_HTTPSettings{
-		Http2MaxRequests: p.Pool.GetHttp().GetHttp2MaxRequests()}}, nil) // without a limit of its own, gRPC has one of 1024
+	d.setConnectionPool(&networkingv1.ConnectionPoolSettings{Http: &networkingv1.ConnectionPoolSettings_HTTPSettings{
+		Http2MaxRequests: p.Pool.GetHttp().GetHttp2MaxRequests()}}, nil) // unset, gRPC would limit them to 1024
 	d.CircuitBreakers = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{
 		{MaxRequests: d.CircuitBreakers.Thresholds[0].MaxRequests}}}
-	s.spread(d, p)
-	s.authenticate(d, p)
-	s.leaveOut(d, p)
-	var needed needs
+	s.setLoadBalancer(d, p)
+	s.setMeshTLS(d, p)
+	s.reportIgnored(d, p)
+	var needed references
 	if d.GetEdsClusterConfig().GetServiceName() == name {
-		needed = needsOf(d.Cluster)
+		needed = referencesOf(d.Cluster)
 	}
 	r, err := encode(name, d.Cluster, needed)
 	return r, d.problems, err
 }
 
-// close makes the cluster one without endpoints, so that calls fail at once: a client waits for a cluster that is not there, with all that
-// its routes lead to.
-func (d *builder) close(why error) {
+// closeCluster makes the cluster one without endpoints, so that calls fail at once. Without the cluster a client would
+// wait for it, and delay all routes of its route configuration.
+func (d *builder) closeCluster(why error) {
 	d.problems = append(d.problems, why)
 	d.Cluster = proxyless(d.Name, xds.BlackHole)
 }
 
-// spread sets the load balancer: of those that Istio's rules name, all gRPC clients know ROUND_ROBIN and RING_HASH.
-func (s Proxyless) spread(d *builder, p traffic.Policy) {
+// setLoadBalancer sets the load balancer. All gRPC clients support ROUND_ROBIN and RING_HASH; other balancers of
+// Istio's rules are reported and replaced.
+func (s Proxyless) setLoadBalancer(d *builder, p traffic.Policy) {
 	lb, at := p.Balancer, p.BalancerAt
 	if hash := lb.GetConsistentHash(); hash != nil {
 		if hash.GetMaglev() != nil {
-			d.problems = append(d.problems, notForGRPC(traffic.Within(at, "consistentHash.maglev"), "is not supported; a ring hash is used"))
+			d.problems = append(d.problems,
+				notForGRPC(traffic.Within(at, "consistentHash.maglev"), "is not supported; a ring hash is used"))
 		}
 		if hash.GetHttpHeaderName() == "" {
-			d.problems = append(d.problems, notForGRPC(traffic.Within(at, "consistentHash"), "is supported for httpHeaderName alone; each request is hashed at random"))
+			d.problems = append(d.problems, notForGRPC(traffic.Within(at, "consistentHash"),
+				"is supported for httpHeaderName alone; each request is hashed at random"))
 		}
 		ring := builder{Cluster: &clusterv3.Cluster{}}
-		ring.hash(&networkingv1.LoadBalancerSettings_ConsistentHashLB{MinimumRingSize: cmp.Or(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize())}, at)
+		size := cmp.Or(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize())
+		ring.setConsistentHash(&networkingv1.LoadBalancerSettings_ConsistentHashLB{MinimumRingSize: size}, at)
 		d.LbPolicy, d.LbConfig = ring.LbPolicy, ring.LbConfig
 		d.problems = append(d.problems, ring.problems...)
 		return
@@ -120,28 +127,32 @@ func (s Proxyless) spread(d *builder, p traffic.Policy) {
 	switch lb.GetSimple() {
 	case networkingv1.LoadBalancerSettings_UNSPECIFIED, networkingv1.LoadBalancerSettings_ROUND_ROBIN:
 	default:
-		d.problems = append(d.problems, notForGRPC(traffic.Within(at, "simple"), lb.GetSimple().String()+" is not supported; ROUND_ROBIN is used"))
+		d.problems = append(d.problems,
+			notForGRPC(traffic.Within(at, "simple"), lb.GetSimple().String()+" is not supported; ROUND_ROBIN is used"))
 	}
 }
 
-// authenticate sets mTLS of the mesh, with the certificate provider of the application's bootstrap (gRFC A29). What a rule demands and
-// cannot be had closes the cluster: it keeps its name and has no endpoints.
-func (s Proxyless) authenticate(d *builder, p traffic.Policy) {
+// setMeshTLS sets mTLS of the mesh, with the certificate provider of the application's bootstrap (gRFC A29). A rule
+// that requires TLS which gRPC's client does not support closes the cluster.
+func (s Proxyless) setMeshTLS(d *builder, p traffic.Policy) {
 	switch s.TLS {
-	case traffic.Plaintext, traffic.AutoEndpoints: // the latter is no plan for gRPC's client, which does not know each endpoint's mode
+	case traffic.Plaintext, traffic.AutoEndpoints:
+		// The plan never sets AutoEndpoints here: gRPC's client does not know the mode of each endpoint.
 	case traffic.AutoAll, traffic.Mutual:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", &tlsv3.UpstreamTlsContext{CommonTlsContext: s.providers(p.TLS)})
+		context := &tlsv3.UpstreamTlsContext{CommonTlsContext: s.clientTLS(p.TLS)}
+		d.TransportSocket = socket("envoy.transport_sockets.tls", context)
 	case traffic.Originate, traffic.Closed:
 		message := p.TLS.GetMode().String() + " is not supported: a client's certificates come from its bootstrap"
 		if p.TLS.GetMode() == networkingv1.ClientTLSSettings_ISTIO_MUTUAL {
 			message = "ISTIO_MUTUAL wants a certificate of the mesh, and the application has no certificate provider"
 		}
-		d.close(notForGRPC(traffic.Within(p.TLSAt, "mode"), message+"; the cluster is closed"))
+		d.closeCluster(notForGRPC(traffic.Within(p.TLSAt, "mode"), message+"; the cluster is closed"))
 	}
 }
 
-// providers is the TLS context of a client: the identities of the service are the only names that it believes.
-func (s Proxyless) providers(rule *networkingv1.ClientTLSSettings) *tlsv3.CommonTlsContext {
+// clientTLS returns the TLS context of a client. It accepts the identities of the service (peers), or, if they are
+// unknown, every identity of the mesh's trust domains.
+func (s Proxyless) clientTLS(rule *networkingv1.ClientTLSSettings) *tlsv3.CommonTlsContext {
 	peers, known := s.peers(rule.GetSubjectAltNames())
 	var names []*matcherv3.StringMatcher
 	for _, uri := range peers {
@@ -149,34 +160,37 @@ func (s Proxyless) providers(rule *networkingv1.ClientTLSSettings) *tlsv3.Common
 	}
 	if !known {
 		for _, domain := range identity.TrustDomains(s.Mesh.Spec) {
-			names = append(names, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + domain + "/"}})
+			prefix := &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + domain + "/"}
+			names = append(names, &matcherv3.StringMatcher{MatchPattern: prefix})
 		}
 	}
 	return identity.Providers(names)
 }
 
-// leaveOut names the settings that gRPC's client ignores.
-func (s Proxyless) leaveOut(d *builder, p traffic.Policy) {
+// reportIgnored reports the settings that gRPC's client ignores.
+func (s Proxyless) reportIgnored(d *builder, p traffic.Policy) {
 	for _, one := range []struct {
-		is   bool
-		at   model.Place
-		what string
+		set     bool
+		at      model.Place
+		message string
 	}{
 		{p.Outlier != nil, p.OutlierAt, "is not supported: clients count no errors in a row"},
 		{p.Pool.GetTcp() != nil, traffic.Within(p.PoolAt, "tcp"), "is not supported"},
-		{p.Pool.GetHttp() != nil && !onlyRequests(p.Pool.GetHttp()), traffic.Within(p.PoolAt, "http"), "of these http2MaxRequests alone is supported"},
-		{p.Balancer.GetWarmup() != nil || p.Balancer.GetWarmupDurationSecs() != nil, traffic.Within(p.BalancerAt, "warmup"), "is not supported"},
+		{p.Pool.GetHttp() != nil && !onlyRequests(p.Pool.GetHttp()), traffic.Within(p.PoolAt, "http"),
+			"of these http2MaxRequests alone is supported"},
+		{p.Balancer.GetWarmup() != nil || p.Balancer.GetWarmupDurationSecs() != nil, traffic.Within(p.BalancerAt, "warmup"),
+			"is not supported"},
 		{p.ProxyProtocol != nil, p.ProxyProtocolAt, "is not supported"},
 		{p.Tunnel != nil, p.TunnelAt, "is not supported"},
 		{p.RetryBudget != nil, p.RetryBudgetAt, "is not supported"},
 	} {
-		if one.is {
-			d.problems = append(d.problems, notForGRPC(one.at, one.what))
+		if one.set {
+			d.problems = append(d.problems, notForGRPC(one.at, one.message))
 		}
 	}
 }
 
-// onlyRequests says whether nothing but http2MaxRequests is set.
+// onlyRequests reports whether http2MaxRequests is the only field that is set.
 func onlyRequests(h *networkingv1.ConnectionPoolSettings_HTTPSettings) bool {
 	return proto.Equal(h, &networkingv1.ConnectionPoolSettings_HTTPSettings{Http2MaxRequests: h.GetHttp2MaxRequests()})
 }

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The whole of a cluster for gRPC's own client, and what becomes of each setting.
+// A whole cluster for gRPC's own client, and the effect of each setting on it.
 func TestProxylessClusters(t *testing.T) {
 	const eds = "name: 'outbound|80||" + host + "', type: EDS, eds_cluster_config: {service_name: 'outbound|80||" + host + "', eds_config: {ads: {}, resource_api_version: V3}}"
 	const closed = "name: 'outbound|80||" + host + "', type: EDS, eds_cluster_config: {service_name: BlackHoleCluster, eds_config: {ads: {}, resource_api_version: V3}}"

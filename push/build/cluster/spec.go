@@ -1,7 +1,7 @@
-// Package cluster draws clusters: a Spec in, an encoded Cluster out.
+// Package cluster builds clusters: a Spec in, an encoded Cluster out.
 //
-// Owns: nothing.  Reads: its Specs and nothing else; a Spec is the key under which the pool keeps the result, so it
-// cannot miss an input.  Never: the snapshot, a view, a clock.
+// Owns: nothing.  Reads: its Specs and nothing else; a Spec is the cache key of the result in the pool, so that it
+// contains every input.  Never: the snapshot, a view, a clock.
 package cluster
 
 import (
@@ -16,99 +16,113 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// MeshFields are the fields of MeshConfig that clusters depend on, read by the builders here or by push/traffic, which decides for them: Specs have a mesh
-// configuration with these alone. A test of push/inspect compares them with the code.
+// MeshFields lists the fields of MeshConfig that clusters depend on. The builders of this package read them, or
+// push/traffic, which computes fields of their Specs. The mesh configuration of a Spec contains no other fields. A test
+// of push/inspect compares the list with the code.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
 }
 
-// Outbound is all that one cluster outbound|port|subset|host can depend on.
+// Outbound is the input of one cluster outbound|port|subset|host.
 type Outbound struct {
 	Service *model.Service
 	Host    string // one of the service's hosts
 	Port    uint32 // the service's port number
-	Subset  string // "": the cluster of all endpoints
-	// Rule is the rule of the host; nil: none applies. SubsetRule is the rule that defines the subset (most often the same); nil for the
-	// cluster of all endpoints. What they come to, over the mesh, are Policy, Connection, Upgrade, Discovery and TLS.
-	Rule       *model.DestinationRule
+	Subset  string // empty: the cluster of all endpoints
+	// Rule is the rule of the host; nil: no rule applies.
+	Rule *model.DestinationRule
+	// SubsetRule is the rule that defines the subset, most often Rule; nil for the cluster of all endpoints.
 	SubsetRule *model.DestinationRule
+	// Policy, Connection, Upgrade, Discovery and TLS are computed from the rules and the mesh by package traffic.
 	Policy     traffic.Ref
 	Connection traffic.Connection
-	Upgrade    bool // HTTP/1.1 is sent on as HTTP/2
-	Discovery  traffic.Discovery
-	TLS        traffic.TLS
-	// Members are the endpoints of DNS services, which stand inside the cluster; empty for all others (EDS,
-	// ORIGINAL_DST).
+	Upgrade    bool // requests of HTTP/1.1 are forwarded as HTTP/2
+	// Plainly: requests to a port without a protocol are sent in HTTP/1.1. Otherwise they are sent in the version that the
+	// client speaks.
+	Plainly bool
+	// BySNI: the cluster of a gateway between networks, outbound_.port_.subset_.host. Such a gateway forwards mTLS of
+	// others, so the cluster has neither TLS nor a protocol of its own.
+	BySNI     bool
+	Discovery traffic.Discovery
+	TLS       traffic.TLS
+	// Secrets: the proxy requests the Secrets and the ConfigMap that the TLS of Policy names. Otherwise it reads files.
+	Secrets bool
+	// Members are the endpoints of DNS services, which are part of the cluster. It is empty for other discoveries.
 	Members intern.List[model.Member]
-	// Balance is how the proxy's place decides among the endpoints, here or in the assignment. Of the proxy itself it says something for
-	// DNS services alone.
+	// Balance holds the settings of balancing by locality, for the cluster or its assignment. Its inputs of the proxy are
+	// set for DNS services alone.
 	endpoint.Balance
-	Mesh    *model.Mesh
-	Caps    xds.Caps
+	Mesh    *model.Mesh              // never nil
+	Caps    xds.Caps                 // of the proxy
 	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
-	// What the mesh's mTLS believes. Accounts are the service accounts behind the service, "namespace/name",
-	// sorted. MTLSDisabled is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere, or a rule says how to connect;
-	// it is in here so that another mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
-	// Denied are SPIFFE IDs that are believed in no case, of those that would be, sorted.
-	Accounts     intern.List[string]
-	Denied       intern.List[string]
+	// Accounts are the service accounts behind the service, "namespace/name", sorted: the peers of the mesh's mTLS.
+	Accounts intern.List[string]
+	// Denied are the SPIFFE IDs among the peers that are never accepted, sorted.
+	Denied intern.List[string]
+	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off; empty: there are no such
+	// endpoints, or a rule states the TLS mode. Its only purpose is that a changed mode changes the cluster: Envoy would
+	// otherwise keep plain-text connections to endpoints that require mTLS now (measured).
 	MTLSDisabled string
-	Plain        intern.List[model.Member] // of Members, as of endpoint.Spec
-	AllPlain     bool
-	// Families are those of the proxy's addresses, where names are resolved; else the zero Families.
+	// Plain and AllPlain state the Members without mTLS, as in endpoint.Spec.
+	Plain    intern.List[model.Member]
+	AllPlain bool
+	// Families are the IP families of the proxy's addresses if the proxy resolves names; else zero.
 	Families xds.Families
-	// Horizon is which Members the proxy reaches through gateways.
+	// Horizon selects the Members that the proxy reaches through gateways.
 	Horizon endpoint.Horizon
-	// HeaderCase: names of HTTP/1 headers keep their case.
+	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
 }
 
-// Inbound is all that one cluster inbound|port|| can depend on.
+// Inbound is the input of one cluster inbound|port||.
 type Inbound struct {
-	Port uint32 // in the name: the port the workload listens on, or the port of a Sidecar's ingress listener
-	// Target is where the application listens: "ip:port" or "unix://path"; empty: where the connection was going to
-	// (ORIGINAL_DST, from an address of its own).
+	Port uint32 // in the name: the port that the workload listens on, or the port of a Sidecar's ingress listener
+	// Target is the address of the application: "ip:port" or "unix://path". Empty: the original destination of the
+	// connection (ORIGINAL_DST), with a source address of the proxy.
 	Target   string
 	Families xds.Families   // of the proxy's addresses
-	Service  *model.Service // for metadata; nil: none
-	Host     string
-	// Pool is the connection pool that holds, and PoolAt where it stands: in the Sidecar, a rule of the service, or the mesh configuration; nil: nowhere.
-	Pool       *networkingv1.ConnectionPoolSettings
+	Service  *model.Service // for metadata; nil: no service has the port
+	Host     string         // of Service
+	// Pool is the connection pool that applies; nil: none is set.
+	Pool *networkingv1.ConnectionPoolSettings
+	// PoolAt is the place of Pool, for problems: the Sidecar, a rule of the service, or the mesh configuration.
 	PoolAt     model.Place
-	Connection traffic.Connection // by that pool, over the mesh
+	Connection traffic.Connection // of Pool and the mesh
 	HTTP2      bool
-	Auto       bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
-	// HeaderCase: names of HTTP/1 headers keep their case.
+	Auto       bool // the protocol is unknown: the HTTP version of the client is used. HTTP2 has priority.
+	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
 	Mesh       *model.Mesh
-	Patches    intern.List[model.Patch]
+	Patches    intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
 }
 
-// Static is one of the clusters that every sidecar has, by name: xds.BlackHole, xds.Passthrough or
-// xds.InboundPassthrough; and that of unknown hosts whose names the proxy resolves, xds.AllowAnyDynamic.
+// Static is the input of a cluster with a fixed name. Every sidecar has xds.BlackHole, xds.Passthrough and
+// xds.InboundPassthrough. xds.AllowAnyDynamic is for unknown hosts whose names the proxy resolves.
 type Static struct {
-	Name       string
-	Families   xds.Families       // of the proxy's addresses
-	Connection traffic.Connection // by the mesh's default connection pool, over the mesh; of xds.BlackHole by the mesh alone
-	HeaderCase bool               // names of HTTP/1 headers keep their case
+	Name     string
+	Families xds.Families // of the proxy's addresses
+	// Connection holds the settings of the mesh and of its default connection pool, without the pool for xds.BlackHole.
+	Connection traffic.Connection
+	HeaderCase bool // preserves the case of HTTP/1 header names
 	Mesh       *model.Mesh
-	Patches    intern.List[model.Patch]
-	// Of xds.AllowAnyDynamic alone: who resolves names, and how connections are secured, as the mesh says (outboundTrafficPolicy.tls).
+	Patches    intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
+	// Unknown holds the settings of name resolution. It and the fields below are for xds.AllowAnyDynamic alone.
 	dnscache.Unknown
-	Policy traffic.Ref
-	TLS    traffic.TLS
-	Caps   xds.Caps
+	Policy traffic.Ref // of outboundTrafficPolicy.tls of the mesh
+	TLS    traffic.TLS // the mode of that policy
+	Caps   xds.Caps    // of the proxy
 }
 
-// Added is a cluster that an EnvoyFilter adds.
+// Added is the input of a cluster that an EnvoyFilter adds (CLUSTER ADD).
 type Added struct {
 	Patch model.Patch
 }
 
-// Proxyless is a cluster of a service as gRPC's own xDS client takes it (gRFC A27, A29, A32, A42): what that would refuse the cluster
-// for, or ignores, is left out and is a problem.
+// Proxyless is the input of a cluster for gRPC's own xDS client (gRFC A27, A29, A32, A42). Settings that the client
+// would refuse or ignore are left out and are problems.
 type Proxyless struct{ Outbound }
 
-// ProxylessBlackHole is the cluster of routes to what is not there: it has no endpoints. gRPC knows no static clusters.
+// ProxylessBlackHole is the input of the cluster for routes to unknown destinations. It is an EDS cluster without
+// endpoints, because gRPC does not support static clusters.
 type ProxylessBlackHole struct{}

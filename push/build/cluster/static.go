@@ -14,65 +14,68 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// passthroughIdle ends HTTP connections to unknown destinations that nobody uses, where the mesh's default connection pool says no other time.
+// passthroughIdle is the idle timeout of HTTP connections to unknown destinations, unless the mesh's default connection
+// pool sets one.
 const passthroughIdle = 5 * time.Minute
 
-// unknown stands for the service of unknown hosts: nothing is known of it.
+// unknown is the service of unknown hosts, without any property.
 var unknown = &model.Service{Spec: &model.ServiceSpec{}}
 
-// Build draws the cluster. The error: the name is none of the four.
+// Build encodes the cluster. The error names the cluster if Name is not one of the four fixed names, or if it violates
+// a constraint of Envoy's API before any patch.
 func (s Static) Build() (*xds.Resource, error) {
-	r, _, err := s.draw()
+	r, _, err := s.build()
 	return r, err
 }
 
-// Problems are the patches that do not apply.
+// Problems lists the settings and patches that Build leaves out, and last the error of Build, if any.
 func (s Static) Problems() []error {
-	_, problems, err := s.draw()
+	_, problems, err := s.build()
 	if err != nil {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-func (s Static) draw() (*xds.Resource, []error, error) {
+func (s Static) build() (*xds.Resource, []error, error) {
 	var d *builder
 	switch s.Name {
 	case xds.BlackHole:
 		d = newBuilder(s.Name, clusterv3.Cluster_STATIC, s.Connection, s.Mesh)
 	case xds.Passthrough, xds.InboundPassthrough:
-		d = s.passing(clusterv3.Cluster_ORIGINAL_DST)
+		d = s.passthroughBuilder(clusterv3.Cluster_ORIGINAL_DST)
 		if s.Name == xds.InboundPassthrough {
-			d.bind(s.Families.Sources()...)
+			d.bindSource(s.Families.Sources()...)
 		}
 	case xds.AllowAnyDynamic:
-		d = s.passing(clusterv3.Cluster_STATIC)
-		Outbound{Service: unknown, TLS: s.TLS, Mesh: s.Mesh, Caps: s.Caps}.secure(d, s.Policy.Get())
+		d = s.passthroughBuilder(clusterv3.Cluster_STATIC)
+		Outbound{Service: unknown, TLS: s.TLS, Mesh: s.Mesh, Caps: s.Caps}.setTransportSocket(d, s.Policy.Get())
 		if s.TLS != traffic.Closed {
-			d.forward(s.Unknown.Cache(s.Families))
+			d.useDynamicForwardProxy(s.Unknown.Cache(s.Families))
 		}
 	default:
 		return nil, nil, fmt.Errorf("cluster %s: is no static cluster", s.Name)
 	}
-	r, err := d.seal(s.Patches.All())
+	r, err := d.patchAndEncode(s.Patches.All())
 	return r, d.problems, err
 }
 
-// passing is a cluster of what passes through the proxy.
-func (s Static) passing(kind clusterv3.Cluster_DiscoveryType) *builder {
+// passthroughBuilder returns a builder for passed-through traffic: the HTTP version of the client, and the mesh's
+// default connection pool.
+func (s Static) passthroughBuilder(kind clusterv3.Cluster_DiscoveryType) *builder {
 	d := newBuilder(s.Name, kind, s.Connection, s.Mesh)
 	d.useClientProtocol()
 	if s.HeaderCase {
 		d.keepHeaderCase()
 	}
-	d.pool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
-	d.keepalive(s.Connection.Keepalive)
-	d.idle(passthroughIdle)
+	d.setConnectionPool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
+	d.setKeepalive(s.Connection.Keepalive)
+	d.setIdleTimeout(passthroughIdle)
 	return d
 }
 
-// idle ends HTTP connections that nobody uses after that time, where no connection pool says another.
-func (d *builder) idle(after time.Duration) {
+// setIdleTimeout sets the idle timeout of HTTP connections unless a connection pool has set one.
+func (d *builder) setIdleTimeout(after time.Duration) {
 	options := d.httpOptions()
 	if options.CommonHttpProtocolOptions == nil {
 		options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{}
@@ -82,7 +85,8 @@ func (d *builder) idle(after time.Duration) {
 	}
 }
 
-// Build draws the cluster that the patch adds. The error names the EnvoyFilter and what is wrong with the value.
+// Build encodes the cluster that the patch adds. The error names the EnvoyFilter, and the field of the value that does
+// not decode or that Envoy would refuse.
 func (s Added) Build() (*xds.Resource, error) {
 	if err := patch.Problem(s.Patch); err != nil {
 		return nil, err
@@ -91,10 +95,10 @@ func (s Added) Build() (*xds.Resource, error) {
 	if err := patch.Decode(s.Patch, c); err != nil {
 		return nil, err
 	}
-	return encode(c.Name, c, needsOf(c))
+	return encode(c.Name, c, referencesOf(c))
 }
 
-// Problems is what Build refuses the patch for.
+// Problems returns the error of Build, if any.
 func (s Added) Problems() []error {
 	if _, err := s.Build(); err != nil {
 		return []error{err}

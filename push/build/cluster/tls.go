@@ -1,17 +1,12 @@
 package cluster
 
-//lint:file-ignore SA1019 match_subject_alt_names is deprecated, and what Istio's proxies of all versions have
-
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -21,34 +16,35 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// systemCAs is where the images of proxies (Debian, Ubuntu, distroless) keep the system's certificate authorities.
+// systemCAs is the file of the system's certificate authorities in the images of proxies (Debian, Ubuntu, distroless).
 const systemCAs = "/etc/ssl/certs/ca-certificates.crt"
 
-// secure sets the transport socket.
-func (s Outbound) secure(d *builder, p traffic.Policy) {
+// setTransportSocket sets the transport sockets of the Spec's TLS mode; with traffic.Closed it removes the endpoints.
+func (s Outbound) setTransportSocket(d *builder, p traffic.Policy) {
 	switch s.TLS {
 	case traffic.Plaintext:
 	case traffic.AutoEndpoints:
-		d.TransportSocketMatches = s.byEndpoint(d)
+		d.TransportSocketMatches = s.matchesByTLSMode(d)
 	case traffic.AutoAll, traffic.Mutual:
 		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, p.TLS))
 	case traffic.Originate:
 		d.TransportSocket = socket("envoy.transport_sockets.tls", s.upstreamTLS(d, p.TLS))
 	case traffic.Closed:
-		d.refuse()
+		d.removeEndpoints()
 		return
 	}
 	if p.ProxyProtocol != nil {
-		d.announce(p.ProxyProtocol)
+		d.wrapProxyProtocol(p.ProxyProtocol)
 	}
 }
 
+// socket returns a transport socket with a configuration.
 func socket(name string, config proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: name, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// announce wraps the transport socket into the PROXY protocol.
-func (d *builder) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
+// wrapProxyProtocol wraps the transport sockets into the PROXY protocol.
+func (d *builder) wrapProxyProtocol(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	inner := d.TransportSocket
 	if inner == nil {
 		inner = socket("raw_buffer", &rawbufferv3.RawBuffer{})
@@ -70,8 +66,9 @@ func (d *builder) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	}
 }
 
-// upstreamTLS is TLS that is not the mesh's own: with a Secret (credentialName), which the control plane sends; with files of the proxy, which
-// its agent reads where it does that (xds.CapFileSecrets), and reads again as they change, or else Envoy itself.
+// upstreamTLS returns the context of TLS beside the mesh's own. With credentialName the control plane sends the
+// certificates as secrets. Otherwise they are files of the proxy: its agent reads them, also after each change, if it
+// supports that (xds.CapFileSecrets), else Envoy reads them once.
 func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	params := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
@@ -83,14 +80,21 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		d.httpOptions().UpstreamHttpProtocolOptions = up
 	}
 	mutual := tls.Mode == networkingv1.ClientTLSSettings_MUTUAL
-	peers := s.servers(tls)
+	peers := s.serverValidation(tls)
 	var common *tlsv3.CommonTlsContext
 	var own, authorities *tlsv3.SdsSecretConfig
-	switch name := tls.GetCredentialName(); {
+	name, trust := s.credentials(tls)
+	files := s.Caps.Has(xds.CapFileSecrets)
+	switch {
 	case name != "":
-		own, authorities = identity.OverADS(xds.SecretResource(name)), identity.OverADS(xds.SecretResource(name)+xds.AuthoritiesSuffix)
-	case s.Caps.Has(xds.CapFileSecrets):
+		own = identity.OverADS(model.PairResource(name))
+	case files:
 		own = identity.OfAgent(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey))
+	}
+	switch {
+	case trust != "":
+		authorities = identity.OverADS(model.SecretResource(trust))
+	case files:
 		revoked := ""
 		if s.Caps.Has(xds.CapFileLists) {
 			revoked, peers.Crl = tls.CaCrl, nil
@@ -105,15 +109,16 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	}
 	common = identity.Secrets(params, own, authorities, peers)
 	if mutual && own == nil {
-		common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(tls.ClientCertificate), PrivateKey: file(tls.PrivateKey)}}
+		common.TlsCertificates = []*tlsv3.TlsCertificate{{
+			CertificateChain: fileSource(tls.ClientCertificate), PrivateKey: fileSource(tls.PrivateKey)}}
 	}
 	switch {
 	case !verify:
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}
 	case authorities == nil:
-		peers.TrustedCa = file(systemCAs)
+		peers.TrustedCa = fileSource(systemCAs)
 		if tls.CaCertificates != "" && tls.CaCertificates != "system" {
-			peers.TrustedCa = file(tls.CaCertificates)
+			peers.TrustedCa = fileSource(tls.CaCertificates)
 		}
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: peers}
 	}
@@ -123,41 +128,35 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
 }
 
-// servers is who the server must be: the rule's names, else those of a ServiceEntry.
-func (s Outbound) servers(tls *networkingv1.ClientTLSSettings) *tlsv3.CertificateValidationContext {
+// credentials returns the names of the Secrets, or of the ConfigMap, that the control plane sends: the client's
+// certificate, and the authorities of servers. Both are empty for a proxy that may not request them.
+func (s Outbound) credentials(tls *networkingv1.ClientTLSSettings) (own, trust string) {
+	if !s.Secrets {
+		return "", ""
+	}
+	own, trust = tls.GetCredentialName(), tls.GetCaCertCredentialName()
+	if own != "" && trust == "" {
+		trust = own + model.AuthoritiesSuffix
+	}
+	return own, trust
+}
+
+// serverValidation returns the validation of the server's certificate: revocation lists, and the names of the rule or
+// else of a ServiceEntry.
+func (s Outbound) serverValidation(tls *networkingv1.ClientTLSSettings) *tlsv3.CertificateValidationContext {
 	v := &tlsv3.CertificateValidationContext{}
 	if tls.CaCrl != "" {
-		v.Crl = file(tls.CaCrl)
+		v.Crl = fileSource(tls.CaCrl)
 	}
 	names := tls.SubjectAltNames
 	if len(names) == 0 && s.Service.Key.Kind == model.KindServiceEntry {
 		names = s.Service.Spec.SubjectAltNames
 	}
-	expect(v, names)
+	identity.Expect(v, names)
 	return v
 }
 
-// expect has one of some names be the server's: URIs among its URIs, where there are no others, and else whatever kinds of names it has.
-func expect(v *tlsv3.CertificateValidationContext, names []string) {
-	if !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") }) {
-		v.MatchTypedSubjectAltNames = exactly(names)
-		return
-	}
-	for _, name := range names {
-		v.MatchSubjectAltNames = append(v.MatchSubjectAltNames, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}})
-	}
-}
-
-func exactly(uris []string) (out []*tlsv3.SubjectAltNameMatcher) {
-	for _, name := range uris {
-		out = append(out, &tlsv3.SubjectAltNameMatcher{
-			SanType: tlsv3.SubjectAltNameMatcher_URI,
-			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
-		})
-	}
-	return out
-}
-
-func file(path string) *corev3.DataSource {
+// fileSource returns a data source that Envoy reads from a file.
+func fileSource(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }

@@ -13,22 +13,27 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Unknown is how a proxy reaches hosts that the mesh does not know (MeshConfig outboundTrafficPolicy). Comparable.
+// Unknown holds the settings of traffic to hosts that the mesh does not know (MeshConfig.outboundTrafficPolicy). It is
+// comparable.
 type Unknown struct {
-	// ByName: plain HTTP goes to where its host resolves to (ALLOW_ANY_DYNAMIC_DNS). False: to where it was sent, or nowhere.
+	// ByName forwards plain HTTP to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). Otherwise it is
+	// forwarded to its original destination, or refused.
 	ByName bool
-	// Resolver is who resolves the names, ip:port, which is the proxy's agent; empty: the servers of the Pod.
+	// Resolver is the DNS server for these names, ip:port: the proxy's agent. Empty: the DNS servers of the Pod.
 	Resolver string
 }
 
-// own are the addresses that no name of an unknown host leads to. Who may say what a name resolves to, or which host a request is for, could otherwise have
-// the proxy connect to what trusts those who share its network: Envoy's admin port and the application's own, by a loopback address, and the service where
-// clouds give their machines credentials, which is at an address of the link, or at one that a provider reserves for it. An IPv4 address may stand within
-// one of IPv6. It is Envoy's documented guard against that (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/dynamic_forward_proxy_filter,
+// protected lists the addresses to which no name of an unknown host may resolve, also as IPv4 addresses inside IPv6
+// ones. An attacker who controls a DNS name, or the host of a request, could otherwise make the proxy connect to
+// services that trust its network: Envoy's admin port and the application at loopback addresses, and the metadata
+// service of clouds, which issues credentials, at link-local or reserved addresses. This is Envoy's documented guard
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/dynamic_forward_proxy_filter,
 // resolved_address_filter).
-var own = ranges("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
-	"::/96", "::ffff:0.0.0.0/104", "::ffff:127.0.0.0/104", "::ffff:169.254.0.0/112", "64:ff9b::a9fe:0/112", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128")
+var protected = ranges("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
+	"::/96", "::ffff:0.0.0.0/104", "::ffff:127.0.0.0/104", "::ffff:169.254.0.0/112", "64:ff9b::a9fe:0/112", "fe80::/10",
+	"fd00:ec2::254/128", "fd20:ce::254/128")
 
+// ranges parses CIDRs, and panics for an invalid one.
 func ranges(all ...string) (out []*xdscorev3.CidrRange) {
 	for _, text := range all {
 		p := netip.MustParsePrefix(text)
@@ -37,14 +42,14 @@ func ranges(all ...string) (out []*xdscorev3.CidrRange) {
 	return out
 }
 
-// mostHosts is how many unknown hosts an Envoy holds resolved, as istiod has it: those beyond are answered 503 until one was not asked for during five
-// minutes (host_ttl).
+// mostHosts is the most unknown hosts that an Envoy caches, as in istiod. Requests for further hosts are answered with
+// 503 until a cached host was not requested for five minutes (host_ttl).
 const mostHosts = 1024
 
-// Cache is the cache of the names of unknown hosts, which all listeners of an Envoy share.
+// Cache returns the cache for the names of unknown hosts, which all listeners of an Envoy share.
 func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	cache := &forwardv3.DnsCacheConfig{Name: "allow_any_dfp_dns_cache", DnsLookupFamily: Family(families),
-		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: own}, MaxHosts: wrapperspb.UInt32(mostHosts)}
+		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: protected}, MaxHosts: wrapperspb.UInt32(mostHosts)}
 	if at, err := netip.ParseAddrPort(u.Resolver); err == nil {
 		cache.TypedDnsResolverConfig = Resolver(&caresv3.CaresDnsResolverConfig{
 			Resolvers: []*corev3.Address{{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
@@ -54,7 +59,7 @@ func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	return cache
 }
 
-// Resolver is a resolver of an own, with settings of c-ares.
+// Resolver returns the configuration of a DNS resolver with settings of c-ares.
 func Resolver(settings *caresv3.CaresDnsResolverConfig) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(settings)}
 }

@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody. Errors are those of encoding.
+// Build encodes the assignment. Without endpoints it is valid: requests to the cluster are answered with 503. The error
+// is one of xds.Encode.
 func (s Spec) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Endpoint, s.Cluster, assignment(s, IsAddress, new(encoder).lbEndpoint))
 }
@@ -24,8 +25,8 @@ func (s Spec) Build() (*xds.Resource, error) {
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
 const maxPath = 107
 
-// IsAddress says whether an endpoint's address can stand in EDS: an IP without a zone, or a Unix socket. One other among
-// them makes Envoy refuse the whole assignment ("malformed IP address").
+// IsAddress reports whether an endpoint's address is valid in EDS: an IP without a zone, or a Unix socket. One invalid
+// address makes Envoy refuse the whole assignment ("malformed IP address").
 func IsAddress(address string) bool {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return path != "" && len(path) <= maxPath
@@ -34,35 +35,40 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment is the members whose address is kept, or gateways in their place, each address and port once, grouped by locality and
-// priority, in an order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
-// scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
+// Assignment returns the assignment of the members whose address keep accepts, or of the gateways in their place. Each
+// address and port occurs once, grouped by locality and priority. The order of the members only decides between equal
+// addresses. Weights are the stated ones, or 1; they are scaled down together if their sum exceeds Envoy's limit
+// (4294967295). Members without a valid port are left out.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	return assignment(s, keep, lbEndpoint)
 }
 
-func assignment(s Spec, keep func(string) bool, draw func(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint) *endpointv3.ClusterLoadAssignment {
+// assignment is Assignment with a function that encodes an endpoint.
+func assignment(
+	s Spec, keep func(string) bool, encode func(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint,
+) *endpointv3.ClusterLoadAssignment {
 	plain := s.Plain.All()
-	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.AllPlain || slices.Contains(plain, m) })
+	isPlain := func(m model.Member) bool { return s.AllPlain || slices.Contains(plain, m) }
+	targets := s.Horizon.targets(s.Members.All(), isPlain)
 	slices.SortStableFunc(targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
 	})
-	type place struct {
+	type socketKey struct {
 		address string
 		port    uint32
 	}
-	seen := make(map[place]bool, len(targets))
+	seen := make(map[socketKey]bool, len(targets))
 	var total uint64
 	targets = slices.DeleteFunc(targets, func(m target) bool {
-		at := place{m.Endpoint.Address, m.Port}
+		at := socketKey{m.Endpoint.Address, m.Port}
 		if isUnix(at.address) {
 			at.port = 0
 		}
 		if seen[at] || !keep(at.address) || m.Port > math.MaxUint16 || m.Port == 0 && !isUnix(at.address) {
 			return true
 		}
-		seen[at] = !m.gateway // which may stand in several localities, see once
+		seen[at] = !m.gateway // a gateway may be in several localities: dedupeGateways
 		total += m.weight
 		return false
 	})
@@ -72,16 +78,18 @@ func assignment(s Spec, keep func(string) bool, draw func(m model.Member, weight
 	}
 
 	cla := &endpointv3.ClusterLoadAssignment{ClusterName: s.Cluster}
-	for _, g := range once(s.Balance.group(targets)) {
-		if g.left {
+	for _, g := range dedupeGateways(s.Balance.group(targets)) {
+		if g.excluded {
 			continue
 		}
-		out := &endpointv3.LocalityLbEndpoints{Locality: locality(g.locality), Priority: g.priority, LoadBalancingWeight: wrapperspb.UInt32(0),
-			LbEndpoints: make([]*endpointv3.LbEndpoint, 0, len(g.members))}
+		out := &endpointv3.LocalityLbEndpoints{
+			Locality: locality(g.locality), Priority: g.priority, LoadBalancingWeight: wrapperspb.UInt32(0),
+			LbEndpoints: make([]*endpointv3.LbEndpoint, 0, len(g.members)),
+		}
 		for _, m := range g.members {
 			w := max(1, uint32(m.weight>>shift))
 			out.LoadBalancingWeight.Value += w
-			out.LbEndpoints = append(out.LbEndpoints, draw(m.Member, w, m.mtls))
+			out.LbEndpoints = append(out.LbEndpoints, encode(m.Member, w, m.mtls))
 		}
 		if g.weight > 0 {
 			out.LoadBalancingWeight.Value = g.weight
@@ -91,8 +99,10 @@ func assignment(s Spec, keep func(string) bool, draw func(m model.Member, weight
 	return cla
 }
 
+// weight returns the weight of an endpoint, at least 1.
 func weight(e *model.Endpoint) uint32 { return max(1, e.Weight) }
 
+// locality parses "region/zone/sub-zone", each optional; empty is nil.
 func locality(s string) *corev3.Locality {
 	if s == "" {
 		return nil
@@ -101,6 +111,7 @@ func locality(s string) *corev3.Locality {
 	return &corev3.Locality{Region: parts[0], Zone: parts[1], SubZone: parts[2]}
 }
 
+// lbEndpoint encodes an endpoint. mtls states that it accepts mTLS of the mesh.
 func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
 	return &endpointv3.LbEndpoint{
@@ -111,15 +122,18 @@ func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint
 	}
 }
 
-// healths are Envoy's words. A member that is not ready is here because its service publishes such, or is to count among those that are there.
+// healths maps the health of a member to Envoy's. A member that is not ready is in an assignment if its service
+// publishes unready addresses, or if it counts towards the healthy share of a priority.
 var healths = map[model.Health]corev3.HealthStatus{
 	model.Health_HEALTH_READY: corev3.HealthStatus_HEALTHY, model.Health_HEALTH_NOT_READY: corev3.HealthStatus_UNHEALTHY,
 	model.Health_HEALTH_DRAINING: corev3.HealthStatus_DRAINING, model.Health_HEALTH_ENDED: corev3.HealthStatus_UNHEALTHY,
 }
 
+// isUnix reports whether an address is a Unix socket.
 func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }
 
-// Address is where an endpoint listens: an IP or DNS name with a port, or unix:// and a path.
+// Address encodes the address of an endpoint: an IP or DNS name with a port, or unix:// and a path, which ignores the
+// port.
 func Address(address string, port uint32) *corev3.Address {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
@@ -129,8 +143,8 @@ func Address(address string, port uint32) *corev3.Address {
 	}}}
 }
 
-// metadata is what Istio's telemetry and transport socket matches read. tlsMode has no effect on clusters without
-// transport socket matches.
+// metadata returns the metadata that Istio's telemetry and transport socket matches read. tlsMode has no effect on
+// clusters without transport socket matches.
 func metadata(e *model.Endpoint, mtls bool) *corev3.Metadata {
 	workload := strings.Join([]string{e.Workload, e.Namespace, canonicalName(e), canonicalRevision(e), e.Cluster}, ";")
 	m := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
@@ -144,12 +158,14 @@ func metadata(e *model.Endpoint, mtls bool) *corev3.Metadata {
 	return m
 }
 
-// canonicalName and canonicalRevision follow https://istio.io/latest/docs/reference/config/metrics/ ("Canonical
-// Service") with the labels that Istio's injector falls back to.
+// canonicalName and canonicalRevision return the name and revision of
+// https://istio.io/latest/docs/reference/config/metrics/ ("Canonical Service"), with the labels that Istio's injector
+// falls back to.
 func canonicalName(e *model.Endpoint) string {
 	return cmp.Or(e.Labels["service.istio.io/canonical-name"], e.Labels["app.kubernetes.io/name"], e.Labels["app"], e.Workload)
 }
 
 func canonicalRevision(e *model.Endpoint) string {
-	return cmp.Or(e.Labels["service.istio.io/canonical-revision"], e.Labels["app.kubernetes.io/version"], e.Labels["version"], "latest")
+	return cmp.Or(e.Labels["service.istio.io/canonical-revision"], e.Labels["app.kubernetes.io/version"],
+		e.Labels["version"], "latest")
 }

@@ -8,15 +8,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoder makes messages of endpoints whose bytes are encoded already. Of the 100,000 endpoints of one host nearly all are alike but for their address:
-// what is alike is encoded once. The bytes are those of lbEndpoint, in the same order: fields by number, and then the oneof.
+// encoder makes endpoints whose bytes are already encoded. Nearly all of the 100,000 endpoints of one host differ in
+// their address alone, so the common part is encoded once. The bytes equal those of lbEndpoint, in the same order:
+// fields by number, then the oneof.
 type encoder struct {
-	alike map[likeness][]byte
-	slab  []byte
+	common map[commonKey][]byte
+	slab   []byte
 }
 
-// likeness is all that decides an endpoint's bytes but for its address. Comparable.
-type likeness struct {
+// commonKey holds all inputs of an endpoint's bytes except its address. It is comparable.
+type commonKey struct {
 	workload, namespace, name, revision, cluster string
 	health                                       model.Health
 	weight                                       uint32
@@ -26,24 +27,25 @@ type likeness struct {
 // slabSize is the number of bytes that are allocated at once for encoded endpoints.
 const slabSize = 64 << 10
 
+// lbEndpoint is the function lbEndpoint with bytes instead of fields.
 func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
 	if isUnix(e.Address) {
 		return lbEndpoint(m, weight, mtls)
 	}
-	key := likeness{e.Workload, e.Namespace, canonicalName(e), canonicalRevision(e), e.Cluster, e.Health, weight, mtls}
-	rest, known := c.alike[key]
+	key := commonKey{e.Workload, e.Namespace, canonicalName(e), canonicalRevision(e), e.Cluster, e.Health, weight, mtls}
+	rest, known := c.common[key]
 	if !known {
 		whole := lbEndpoint(m, weight, mtls)
 		whole.HostIdentifier = nil
 		var err error
 		if rest, err = (proto.MarshalOptions{Deterministic: true}).Marshal(whole); err != nil {
-			return lbEndpoint(m, weight, mtls) // with the error that encoding it has
+			return lbEndpoint(m, weight, mtls) // encoding it later returns the error
 		}
-		if c.alike == nil {
-			c.alike = map[likeness][]byte{}
+		if c.common == nil {
+			c.common = map[commonKey][]byte{}
 		}
-		c.alike[key] = rest
+		c.common[key] = rest
 	}
 	if need := len(rest) + len(e.Address) + 32; cap(c.slab)-len(c.slab) < need {
 		c.slab = make([]byte, 0, max(slabSize, need))
@@ -55,7 +57,8 @@ func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpoint
 	return raw
 }
 
-// Numbers of fields in Envoy's messages (envoy/config/endpoint/v3/endpoint_components.proto, envoy/config/core/v3/address.proto).
+// Field numbers of Envoy's messages (envoy/config/endpoint/v3/endpoint_components.proto,
+// envoy/config/core/v3/address.proto).
 const (
 	hostEndpoint         = 1 // of LbEndpoint
 	endpointAddress      = 1 // of Endpoint
@@ -64,9 +67,10 @@ const (
 	socketPort           = 3
 )
 
-// appendHost appends the field of LbEndpoint that says where it is: an IP with a port.
+// appendHost appends the field of LbEndpoint with its address: an IP with a port.
 func appendHost(b []byte, address string, port uint32) []byte {
-	socket := protowire.SizeTag(socketAddress) + protowire.SizeBytes(len(address)) + protowire.SizeTag(socketPort) + protowire.SizeVarint(uint64(port))
+	socket := protowire.SizeTag(socketAddress) + protowire.SizeBytes(len(address)) +
+		protowire.SizeTag(socketPort) + protowire.SizeVarint(uint64(port))
 	inAddress := protowire.SizeTag(addressSocketAddress) + protowire.SizeBytes(socket)
 	inEndpoint := protowire.SizeTag(endpointAddress) + protowire.SizeBytes(inAddress)
 	b = protowire.AppendVarint(protowire.AppendTag(b, hostEndpoint, protowire.BytesType), uint64(inEndpoint))

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// randomMembers are members of which many are alike.
+// randomMembers returns members of which many differ in their address alone.
 func randomMembers(r *rand.Rand, n int) (all []model.Member) {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	for i := range n {
@@ -25,7 +25,7 @@ func randomMembers(r *rand.Rand, n int) (all []model.Member) {
 	return all
 }
 
-// What is encoded once for all endpoints that are alike is what encoding each message says, byte by byte.
+// The shared encoding of endpoints has the bytes that encoding each message has.
 func TestEncoderSaysTheSame(t *testing.T) {
 	var members intern.Table[model.Member]
 	for seed := range uint64(50) {

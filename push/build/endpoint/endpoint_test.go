@@ -93,7 +93,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// The sum of all weights passes what Envoy takes: they shrink together, and nobody's to nothing.
+// If the sum of all weights exceeds Envoy's limit, all are scaled down, and none to 0.
 func TestWeightsFit(t *testing.T) {
 	var all []model.Member
 	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
@@ -119,7 +119,7 @@ func TestWeightsFit(t *testing.T) {
 	}
 }
 
-// The order in which slices are listed decides nothing, and the list that was given stays as it was.
+// The order of slices has no effect, and the list of the caller is not changed.
 func TestDeterministic(t *testing.T) {
 	all := []model.Member{
 		at(&model.Endpoint{Address: "10.0.0.2", Locality: "b", Labels: map[string]string{"app": "x", "version": "y"}}, 80),
@@ -150,7 +150,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// Any address gives an assignment that satisfies Envoy's constraints.
+// Every address makes an assignment that satisfies Envoy's constraints.
 func FuzzBuild(f *testing.F) {
 	f.Add("10.0.0.1", uint32(80), "r/z/s", uint32(3))
 	f.Add("unix:///a", uint32(0), "///", uint32(0))

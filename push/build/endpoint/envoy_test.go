@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/push/envoytest"
 )
 
-// Envoy uses an address once, however often an assignment states it: so an assignment that states it once means the same as istiod's, which states the
-// endpoints of a ServiceEntry again for each of its addresses (deploy/fidelity/differences.txt).
+// Envoy uses an address once, however often an assignment states it. So an assignment that states it once has the
+// effect of istiod's, which repeats the endpoints of a ServiceEntry for each of its addresses
+// (deploy/fidelity/differences.txt).
 func TestEnvoyUsesAnAddressOnce(t *testing.T) {
 	type object = map[string]any
 	at := func(port int) object {

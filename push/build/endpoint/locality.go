@@ -10,17 +10,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// group is endpoints of one locality and priority.
+// group holds the endpoints of one locality and priority.
 type group struct {
 	locality string
 	priority uint32
 	members  []target
-	weight   uint32 // of the locality among its priority, where the setting distributes; 0: the sum of its members'
-	left     bool   // distribute sends nothing there
+	weight   uint32 // share of the locality within its priority, if the setting distributes; 0: the sum of the members
+	excluded bool   // distribute sends no traffic to the locality
 }
 
-// group puts members of localities into priorities, the first of which is 0. Members are ordered by locality; so are the groups of a
-// priority.
+// group groups members by locality and priority; the first priority is 0. The members must be sorted by locality, and
+// the groups of a priority are sorted by locality too.
 func (b Balance) group(members []target) []*group {
 	var groups []*group
 	labels := b.Localities.Priority()
@@ -53,7 +53,7 @@ func (b Balance) group(members []target) []*group {
 	return groups
 }
 
-// compact gives priorities without gaps, as Envoy wants them, and orders the groups by priority.
+// compact renumbers the priorities without gaps, as Envoy requires, and sorts the groups by priority.
 func compact(groups []*group) {
 	var used []uint32
 	for _, g := range groups {
@@ -70,8 +70,8 @@ func compact(groups []*group) {
 	})
 }
 
-// localityPriority is 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region, 3 for others; where a failover is set for the
-// proxy's region, others than its target come after that.
+// localityPriority returns 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region and 3 for others. If a
+// failover is set for the proxy's region, regions except its target have 4.
 func (b Balance) localityPriority(locality string) uint32 {
 	own, other := model.LocalityParts(b.Locality), model.LocalityParts(locality)
 	same := 0
@@ -87,8 +87,9 @@ func (b Balance) localityPriority(locality string) uint32 {
 	return 3
 }
 
-// regionPriority is 0 for the proxy's own region, 1 for that which a failover is set to for it, or any where none is, and 2 for others. Where nobody knows where the
-// proxy is, all are alike
+// regionPriority returns the priority of a locality among regions. It is 0 for the proxy's own region, 1 for the
+// failover target of that region (any region without a failover setting), and 2 for others. If the proxy's region is
+// unknown, it is 0 for all regions
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
 func (b Balance) regionPriority(locality string) uint32 {
 	own, other := model.LocalityParts(b.Locality)[0], model.LocalityParts(locality)[0]
@@ -102,9 +103,11 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
-// labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal. The network, where it is the first label, is
-// preferred and not required: endpoints of another one come behind all of the own one, and are told apart by the other labels as those are. The change notes
-// of Istio 1.31.0 say so ("failover routing when the network is included"), where the comment of failoverPriority in istio.io/api has all of them alike.
+// labelPriority returns the number of labels from the first that differs to the last, so 0 if all are equal. The
+// network, as the first label, is a preference: endpoints of other networks come after all endpoints of the own
+// network, and the other labels order them in the same way. The change notes of Istio 1.31.0 specify this ("failover
+// routing when the network is included"); the comment of failoverPriority in istio.io/api treats all endpoints of other
+// networks alike.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	outside := 0
 	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
@@ -121,7 +124,8 @@ func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	return uint32(outside)
 }
 
-// equal says whether an endpoint has what a label of failoverPriority states ("key=value"), or the proxy has ("key").
+// equal reports whether an endpoint has the value of a label of failoverPriority: the stated one ("key=value"), or the
+// proxy's ("key").
 func (b Balance) equal(e *model.Endpoint, label string) bool {
 	key, want, stated := strings.Cut(label, "=")
 	if !stated {
@@ -131,6 +135,7 @@ func (b Balance) equal(e *model.Endpoint, label string) bool {
 	return has == want
 }
 
+// label returns the value of a label of the proxy, or "".
 func (b Balance) label(key string) string {
 	for _, l := range b.Labels.All() {
 		if k, v, _ := strings.Cut(l, "="); k == key {
@@ -140,36 +145,37 @@ func (b Balance) label(key string) string {
 	return ""
 }
 
-// distribute weighs localities as the setting for the proxy's place does; those that it does not name get nothing.
+// distribute sets the weights of localities by the first entry of the setting for the proxy's locality. Localities that
+// the entry does not name are excluded.
 func (b Balance) distribute(groups []*group) {
 	for _, d := range b.Localities.Setting.GetDistribute() {
 		if !covers(d.GetFrom(), b.Locality) {
 			continue
 		}
 		for _, g := range groups {
-			g.left = true
+			g.excluded = true
 		}
-		taken := map[*group]bool{}
+		matched := map[*group]bool{}
 		for _, to := range slices.Sorted(maps.Keys(d.GetTo())) {
 			var named []*group
 			total := 0.0
 			for _, g := range groups {
-				if !taken[g] && covers(to, g.locality) {
-					taken[g] = true
+				if !matched[g] && covers(to, g.locality) {
+					matched[g] = true
 					named = append(named, g)
 					total += g.sum()
 				}
 			}
 			for _, g := range named {
 				share := float64(d.GetTo()[to]) * g.sum() / total
-				g.weight, g.left = uint32(math.Max(1, math.Ceil(share))), d.GetTo()[to] == 0
+				g.weight, g.excluded = uint32(math.Max(1, math.Ceil(share))), d.GetTo()[to] == 0
 			}
 		}
 		return
 	}
 }
 
-// sum is the weight of a group's members.
+// sum returns the sum of the members' weights.
 func (g *group) sum() (total float64) {
 	for _, m := range g.members {
 		total += float64(m.weight)
@@ -177,7 +183,7 @@ func (g *group) sum() (total float64) {
 	return total
 }
 
-// covers says whether a locality of a setting, in which "*" stands for all that follows, names another.
+// covers reports whether a locality of a setting covers another locality; "*" covers all parts that follow.
 func covers(pattern, locality string) bool {
 	parts := model.LocalityParts(locality)
 	for i, p := range strings.SplitN(pattern, "/", 3) {

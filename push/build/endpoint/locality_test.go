@@ -34,7 +34,7 @@ func read(t testing.TB, text string, into proto.Message) {
 	}
 }
 
-// What a proxy is sent for its place: priority and weight of each locality.
+// The priority and weight of each locality, by the locality of the proxy.
 func TestBalance(t *testing.T) {
 	var list []model.Member
 	for i, locality := range []string{"r1/z1/s1", "r1/z1/s2", "r1/z2", "r2/z1", "r3/z1", "r3/z1", ""} {
@@ -94,8 +94,9 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// The network is preferred where it is the first label of failoverPriority, and only there is what comes behind it still told apart by the other labels: the order
-// is that of Istio 1.31's change notes (network, region and zone; network and region; network; region and zone; region; none).
+// The network is preferred if it is the first label of failoverPriority, and the other labels order the endpoints of
+// other networks too only then. The order is that of Istio 1.31's change notes: network, region and zone; network and
+// region; network; region and zone; region; others.
 func TestNetworkIsPreferred(t *testing.T) {
 	const network, region, zone = "topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 	own := []string{network + "=n1", region + "=r1", zone + "=z1"}

@@ -9,28 +9,35 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Gateway is where a network is entered from others: it passes TLS through, to what its SNI names. Comparable.
+// Gateway is an entry point of a network for traffic of other networks. It forwards TLS to the service in its SNI. It
+// is comparable.
 type Gateway struct {
 	Network string
-	Cluster string // that it is in; empty: nobody says
+	Cluster string // of the gateway; empty: unknown
 	Address string // an IP
 	Port    uint32
 }
 
-// Horizon says which members a proxy reaches through the gateways of their networks: those of other networks that have gateways. The
-// zero Horizon: it reaches all of them directly. Comparable. Rules: istio, pilot/pkg/xds/endpoints/ep_filters.go.
+// Horizon selects the members that a proxy reaches through gateways. They are the members of other networks that have
+// gateways. With the zero Horizon the proxy reaches all members directly. It is comparable. Rules: istio,
+// pilot/pkg/xds/endpoints/ep_filters.go.
 type Horizon struct {
-	Network  string               // the proxy's
+	Network  string               // of the proxy; empty: unknown
 	Gateways intern.List[Gateway] // of all networks, sorted
-	// TLS is how the cluster's connections are secured: gateways pass on nothing but the mesh's mTLS, and members of other networks
-	// that are spoken to without it are reached by nobody.
+	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS, so members of other networks
+	// that do not use it are unreachable.
 	TLS traffic.TLS
+	// Alone: members of other networks are left out, with or without gateways.
+	Alone bool
 }
 
-// Beyond says whether an endpoint is of another network, one that has gateways.
+// Beyond reports whether an endpoint is in another network, one that has gateways or whose members are left out.
 func (h Horizon) Beyond(e *model.Endpoint) bool {
 	if h.Network == "" || e.Network == "" || e.Network == h.Network {
 		return false
+	}
+	if h.Alone {
+		return true
 	}
 	for _, g := range h.Gateways.All() {
 		if g.Network == e.Network {
@@ -40,7 +47,7 @@ func (h Horizon) Beyond(e *model.Endpoint) bool {
 	return false
 }
 
-// gatewaysOf are the gateways that lead to an endpoint: those of its network in its cluster, else all of its network.
+// gatewaysOf returns the gateways to an endpoint: those of its network in its cluster, or else all of its network.
 func (h Horizon) gatewaysOf(e *model.Endpoint) (out []Gateway) {
 	near := false
 	for _, g := range h.Gateways.All() {
@@ -58,8 +65,9 @@ func (h Horizon) gatewaysOf(e *model.Endpoint) (out []Gateway) {
 	return out
 }
 
-// scale is what weights are multiplied with, so that each can be divided among the gateways of its network: the least common multiple of
-// how many gateways the networks have, and the clusters in them.
+// scale returns the factor by which weights are multiplied. With it each weight can be divided equally among the
+// gateways of its network. It is the least common multiple of the numbers of gateways of networks, and of clusters in
+// networks.
 func (h Horizon) scale() uint64 {
 	type where struct{ network, cluster string }
 	count := map[where]uint64{}
@@ -70,12 +78,13 @@ func (h Horizon) scale() uint64 {
 	out := uint64(1)
 	for _, n := range count {
 		if out = lcm(out, n); out > math.MaxUint32 {
-			return math.MaxUint32 // the shares of gateways are not quite equal any more
+			return math.MaxUint32 // the shares of gateways differ slightly then
 		}
 	}
 	return out
 }
 
+// lcm returns the least common multiple of two numbers.
 func lcm(a, b uint64) uint64 {
 	x, y := a, b
 	for y != 0 {
@@ -84,7 +93,7 @@ func lcm(a, b uint64) uint64 {
 	return a / x * b
 }
 
-// target is what stands in an assignment: a member, or a gateway in the place of some.
+// target is an entry of an assignment: a member, or a gateway in the place of several members.
 type target struct {
 	model.Member
 	weight  uint64
@@ -92,15 +101,16 @@ type target struct {
 	gateway bool
 }
 
-// targets are what a proxy is given for members, some of which take no mTLS whatever their labels say. Members beyond the horizon become
-// their networks' gateways, one for each locality: weights are scaled where there are any, and those of a gateway add up. That
-// nothing is scaled in other assignments makes no difference to them, and they stay as they are when gateways come and go.
+// targets returns the entries of an assignment for members. The function plain reports the members that do not accept
+// mTLS, whatever their labels state. Members beyond the horizon are replaced by their networks' gateways, one entry per
+// gateway and locality, whose weight is the sum of its shares. Weights are scaled only in assignments with such
+// members, so that other assignments do not change when gateways do.
 func (h Horizon) targets(members []model.Member, plain func(model.Member) bool) (out []target) {
-	type entry struct {
+	type gatewayKey struct {
 		locality string
 		gateway  Gateway
 	}
-	entries := map[entry]int{}
+	entries := map[gatewayKey]int{}
 	scale, scaled := h.scale(), false
 	for _, m := range members {
 		t := target{Member: m, weight: uint64(weight(m.Endpoint)), mtls: m.Endpoint.Mtls && !plain(m)}
@@ -108,14 +118,14 @@ func (h Horizon) targets(members []model.Member, plain func(model.Member) bool) 
 			out = append(out, t)
 			continue
 		}
-		if !h.secures(t) || m.Endpoint.Health == model.Health_HEALTH_NOT_READY { // nobody can be told of it there
+		if h.Alone || !h.usesMTLS(t) || m.Endpoint.Health == model.Health_HEALTH_NOT_READY { // a gateway has no health per member
 			continue
 		}
 		scaled = true
 		gateways := h.gatewaysOf(m.Endpoint)
 		share := min(t.weight*scale, math.MaxUint32) / uint64(len(gateways))
 		for _, g := range gateways {
-			at := entry{m.Endpoint.Locality, g}
+			at := gatewayKey{m.Endpoint.Locality, g}
 			i, known := entries[at]
 			if !known {
 				i = len(out)
@@ -135,8 +145,8 @@ func (h Horizon) targets(members []model.Member, plain func(model.Member) bool) 
 	return out
 }
 
-// secures says whether a member is spoken to by the mesh's mTLS.
-func (h Horizon) secures(t target) bool {
+// usesMTLS reports whether connections to a member use the mesh's mTLS.
+func (h Horizon) usesMTLS(t target) bool {
 	switch h.TLS {
 	case traffic.AutoAll, traffic.Mutual:
 		return true
@@ -147,11 +157,11 @@ func (h Horizon) secures(t target) bool {
 	return false
 }
 
-// once leaves each gateway in one of the groups, which are in order of their priorities: Envoy uses an address once, wherever it stands
-// (source/extensions/clusters/eds/eds.cc, all_new_hosts), and would forget what it leads to in other localities. Of one priority the
-// first has the weight of all. Groups of which nothing is left are not in the answer.
-func once(groups []*group) []*group {
-	type place struct {
+// dedupeGateways leaves each gateway in one group, the first by priority. Envoy uses an address only once
+// (source/extensions/clusters/eds/eds.cc, all_new_hosts), and would lose the weight of the others. Within one priority
+// the first entry has the sum of the weights. Groups without members are removed.
+func dedupeGateways(groups []*group) []*group {
+	type socketKey struct {
 		address string
 		port    uint32
 	}
@@ -159,14 +169,14 @@ func once(groups []*group) []*group {
 		group *group
 		index int
 	}
-	seen := map[place]first{}
+	seen := map[socketKey]first{}
 	for _, g := range groups {
-		if g.left {
+		if g.excluded {
 			continue
 		}
 		kept, into := g.members[:0], (*group)(nil)
 		for _, m := range g.members {
-			at := place{m.Endpoint.Address, m.Port}
+			at := socketKey{m.Endpoint.Address, m.Port}
 			f, again := seen[at]
 			switch {
 			case !m.gateway:
@@ -181,7 +191,7 @@ func once(groups []*group) []*group {
 			}
 			kept = append(kept, m)
 		}
-		if g.members = kept; len(kept) == 0 && into != nil && into.weight > 0 { // the setting weighs localities
+		if g.members = kept; len(kept) == 0 && into != nil && into.weight > 0 { // the setting distributes by locality
 			into.weight += g.weight
 		}
 	}

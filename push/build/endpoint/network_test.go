@@ -12,7 +12,8 @@ import (
 
 var gatewayLists intern.Table[Gateway]
 
-// What a proxy of network n1 is given for members of three networks: "address:port:weight", with mtls where Envoy speaks it.
+// The entries for a proxy of network n1 with members of three networks: "address:port:weight", with mtls if Envoy uses
+// mTLS.
 func TestHorizon(t *testing.T) {
 	in := func(network, cluster, address, locality string, mtls bool) model.Member {
 		return at(&model.Endpoint{Address: address, Network: network, Cluster: cluster, Locality: locality, Mtls: mtls}, 8080)
@@ -21,6 +22,7 @@ func TestHorizon(t *testing.T) {
 	two := append(one, Gateway{"n2", "west", "192.0.2.2", 443})
 	three := append([]Gateway{{"n1", "east", "192.0.2.9", 15443}, {"n1", "east", "192.0.2.8", 15443}, {"n1", "east", "192.0.2.7", 15443}}, two...)
 	own, far := in("n1", "east", "10.1.0.1", "", true), in("n2", "west", "10.2.0.1", "", true)
+	const alone traffic.TLS = 99 // stands for Horizon.Alone
 	for name, c := range map[string]struct {
 		network  string
 		gateways []Gateway
@@ -30,6 +32,8 @@ func TestHorizon(t *testing.T) {
 		setting  string
 		want     string
 	}{
+		"its own network alone": {"n1", nil, alone, []model.Member{own, far, in("", "west", "10.9.0.1", "", false)}, nil, "",
+			"10.1.0.1:8080:1 mtls, 10.9.0.1:8080:1"},
 		"no gateways":                       {"n1", nil, traffic.AutoEndpoints, []model.Member{own, far}, nil, "", "10.1.0.1:8080:1 mtls, 10.2.0.1:8080:1 mtls"},
 		"a gateway":                         {"n1", one, traffic.AutoEndpoints, []model.Member{own, far}, nil, "", "10.1.0.1:8080:1 mtls, 192.0.2.1:15443:1 mtls"},
 		"seen from there":                   {"n2", one, traffic.AutoEndpoints, []model.Member{own, far}, nil, "", "10.1.0.1:8080:1 mtls, 10.2.0.1:8080:1 mtls"},
@@ -54,6 +58,9 @@ func TestHorizon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Spec{Cluster: cluster, Members: members.List(c.members...), Plain: members.List(c.plain...),
 				Horizon: Horizon{Network: c.network, Gateways: gatewayLists.List(c.gateways...), TLS: c.tls}}
+			if c.tls == alone {
+				s.Horizon = Horizon{Network: c.network, Alone: true}
+			}
 			if c.setting != "" {
 				s.Balance = Balance{Localities: traffic.Localities{Setting: setting(t, c.setting)}, Locality: "r1"}
 			}

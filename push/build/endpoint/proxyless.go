@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build draws the assignment. Errors are those of encoding.
+// Build encodes the assignment. The error is one of xds.Encode.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	cla := Assignment(s.Spec, isIP)
 	for _, group := range cla.Endpoints {
@@ -22,6 +22,7 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Endpoint, s.Cluster, cla)
 }
 
+// isIP reports whether an address is an IP without a zone.
 func isIP(address string) bool {
 	ip, err := netip.ParseAddr(address)
 	return err == nil && ip.Zone() == ""

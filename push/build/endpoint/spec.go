@@ -1,4 +1,4 @@
-// Package endpoint draws endpoint assignments: a Spec in, an encoded ClusterLoadAssignment out.
+// Package endpoint builds endpoint assignments: a Spec in, an encoded ClusterLoadAssignment out.
 //
 // Owns: nothing.  Reads: its Spec and nothing else.  Never: the snapshot, a view, a clock.
 package endpoint
@@ -9,35 +9,36 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Spec is all that one ClusterLoadAssignment can depend on.
+// Spec is the input of one ClusterLoadAssignment.
 type Spec struct {
 	Cluster string // its name: outbound|port|subset|host
 	// Members are the endpoints that the cluster selects (port, subset, readiness), each once.
 	Members intern.List[model.Member]
-	// Plain are those of them that take no mTLS by PeerAuthentication, whatever their labels say.
+	// Plain are the Members that do not accept mTLS because of a PeerAuthentication, whatever their labels state.
 	Plain intern.List[model.Member]
-	// AllPlain: none says that it takes mTLS, since the cluster does not ask.
+	// AllPlain states that no member is marked as accepting mTLS, because the cluster does not read the mark.
 	AllPlain bool
-	// Horizon is which of them the proxy reaches through gateways.
+	// Horizon selects the Members that the proxy reaches through gateways.
 	Horizon Horizon
-	// Balance is how the proxy's place decides among them.
+	// Balance holds the settings of balancing by locality.
 	Balance
 }
 
-// Decided is what decides the assignment, in whatever form it goes out.
-func (s Spec) Decided() Spec { return s }
+// Decision returns the Spec itself, also for a Spec that is embedded in another form of the assignment.
+func (s Spec) Decision() Spec { return s }
 
-// Balance says how the proxy's place decides which endpoints are called first. The zero Balance: it does not. Comparable.
-// Rules: https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting.
+// Balance holds the settings and the inputs of the proxy that decide the priorities and weights of localities. With the
+// zero Balance all localities are equal. It is comparable. Rules:
+// https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting.
 type Balance struct {
-	// Localities is the setting that holds for the cluster.
+	// Localities is the setting that applies to the cluster.
 	Localities traffic.Localities
-	// Locality is the proxy's region/zone/sub-zone; empty: not known.
+	// Locality is the proxy's region/zone/sub-zone; empty: unknown.
 	Locality string
-	// Labels are the proxy's, of the keys that failoverPriority names, as "key=value".
+	// Labels are the proxy's labels with keys of failoverPriority, as "key=value".
 	Labels intern.List[string]
 }
 
-// Proxyless is an assignment as gRPC's own xDS client takes it: each locality has a name, if an empty one, and addresses are IPs
-// (gRFC A27). Of an endpoint's metadata it reads nothing.
+// Proxyless is the input of an assignment for gRPC's own xDS client (gRFC A27). Each locality has a name, which may be
+// empty. Addresses are IPs. Endpoints have no metadata, which the client ignores.
 type Proxyless struct{ Spec }

@@ -1,10 +1,10 @@
-// Package extauthz draws providers of external authorization (MeshConfig extensionProviders envoyExtAuthzHttp and envoyExtAuthzGrpc) as Envoy's
-// ext_authz filters, which ask them about what CUSTOM policies match.
+// Package extauthz builds Envoy's ext_authz filters from providers of external authorization (MeshConfig
+// extensionProviders envoyExtAuthzHttp and envoyExtAuthzGrpc). They authorise the requests that CUSTOM policies match.
 //
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload; looks for services.
 package extauthz
 
-//lint:file-ignore SA1019 deprecated fields are what older configurations state, and what the proxies in the field know
+//lint:file-ignore SA1019 older configurations state deprecated fields, and older proxies support no others
 
 import (
 	"maps"
@@ -31,23 +31,24 @@ const (
 	NetworkFilter = "envoy.filters.network.ext_authz"
 )
 
-// ShadowPrefix is what an RBAC filter that asks which CUSTOM rule matches puts before the names of what it finds.
+// ShadowPrefix is the prefix of the metadata keys in which an RBAC filter stores the CUSTOM rule that matches.
 const ShadowPrefix = "istio_ext_authz_"
 
-// defaultTimeout is Istio's, where a provider states none.
+// defaultTimeout is the timeout of requests to a provider without a timeout (Istio's).
 const defaultTimeout = 600 * time.Second
 
-// Authorizer is a provider as CUSTOM policies of a workload name it, and what was found of it. Comparable.
+// Authorizer is a provider that CUSTOM policies of a workload name, with the result of its lookup. It is comparable.
 type Authorizer struct {
 	Provider string
-	Host     string // of the service that it is
-	Wrong    string // why it cannot be asked: what the policies match is refused; empty: it can
+	Host     string // of the provider's service
+	Wrong    string // why the provider cannot be used, so that matching requests are refused; empty: it can be used
 }
 
-// Unknown is why a provider cannot be asked for which Service is false.
+// Unknown is the Wrong of a provider for which Service returns false.
 const Unknown = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
 
-// Service is where a provider of a mesh is: [namespace/]host, and its port. False: there is no such provider, or it is of another kind.
+// Service returns the service of a provider, as [namespace/]host, and its port. It returns false if the mesh has no
+// such provider, or the provider is of another kind.
 func Service(mesh *meshv1.MeshConfig, provider string) (service string, port uint32, ok bool) {
 	p := find(mesh, provider)
 	if http := p.GetEnvoyExtAuthzHttp(); http != nil {
@@ -57,6 +58,7 @@ func Service(mesh *meshv1.MeshConfig, provider string) (service string, port uin
 	return grpc.GetService(), grpc.GetPort(), grpc != nil
 }
 
+// find returns the provider with a name, or nil.
 func find(mesh *meshv1.MeshConfig, provider string) *meshv1.MeshConfig_ExtensionProvider {
 	for _, p := range mesh.GetExtensionProviders() {
 		if p.GetName() == provider {
@@ -66,30 +68,32 @@ func find(mesh *meshv1.MeshConfig, provider string) *meshv1.MeshConfig_Extension
 	return nil
 }
 
-// HTTP is the filter of HTTP that asks a provider; nil: it cannot be asked.
+// HTTP returns the filter that sends HTTP requests to a provider for authorization; nil if the provider cannot be used.
 func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	p := find(mesh, a.Provider)
-	out := &httpv3.ExtAuthz{TransportApiVersion: corev3.ApiVersion_V3, FilterEnabledMetadata: matched("envoy.filters.http.rbac", a.Provider)}
+	out := &httpv3.ExtAuthz{TransportApiVersion: corev3.ApiVersion_V3,
+		FilterEnabledMetadata: matched("envoy.filters.http.rbac", a.Provider)}
 	switch {
 	case a.Wrong != "":
 		return nil
 	case p.GetEnvoyExtAuthzHttp() != nil:
 		c := p.GetEnvoyExtAuthzHttp()
 		out.Services = &httpv3.ExtAuthz_HttpService{HttpService: httpService(c, a.Host)}
-		out.FailureModeAllow, out.StatusOnError, out.WithRequestBody = c.GetFailOpen(), status(c.GetStatusOnError()), body(c.GetIncludeRequestBodyInCheck())
-		out.ClearRouteCache = c.GetClearRouteCache()
+		out.FailureModeAllow, out.StatusOnError = c.GetFailOpen(), status(c.GetStatusOnError())
+		out.WithRequestBody, out.ClearRouteCache = body(c.GetIncludeRequestBodyInCheck()), c.GetClearRouteCache()
 	case p.GetEnvoyExtAuthzGrpc() != nil:
 		c := p.GetEnvoyExtAuthzGrpc()
 		out.Services = &httpv3.ExtAuthz_GrpcService{GrpcService: grpcService(c, a.Host)}
-		out.FailureModeAllow, out.StatusOnError, out.WithRequestBody = c.GetFailOpen(), status(c.GetStatusOnError()), body(c.GetIncludeRequestBodyInCheck())
-		out.ClearRouteCache = c.GetClearRouteCache()
+		out.FailureModeAllow, out.StatusOnError = c.GetFailOpen(), status(c.GetStatusOnError())
+		out.WithRequestBody, out.ClearRouteCache = body(c.GetIncludeRequestBodyInCheck()), c.GetClearRouteCache()
 	default:
 		return nil
 	}
 	return out
 }
 
-// Network is the filter of connections that are not HTTP; nil: the provider cannot be asked, or not about these: one that speaks HTTP.
+// Network returns the filter for connections that are not HTTP; nil if the provider cannot be used, or is one over
+// HTTP.
 func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 	c := find(mesh, a.Provider).GetEnvoyExtAuthzGrpc()
 	if a.Wrong != "" || c == nil {
@@ -99,14 +103,15 @@ func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 		GrpcService: grpcService(c, a.Host), FilterEnabledMetadata: matched("envoy.filters.network.rbac", a.Provider)}
 }
 
-// SpeaksHTTP says whether a provider is asked over HTTP, which asks about HTTP alone.
+// SpeaksHTTP reports whether a provider is one over HTTP (envoyExtAuthzHttp), which authorises only HTTP requests.
 func SpeaksHTTP(mesh *meshv1.MeshConfig, provider string) bool {
 	return find(mesh, provider).GetEnvoyExtAuthzHttp() != nil
 }
 
+// httpService returns the settings of requests to a provider over HTTP.
 func httpService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider, host string) *httpv3.HttpService {
 	out := &httpv3.HttpService{PathPrefix: c.GetPathPrefix(), ServerUri: &corev3.HttpUri{
-		Timeout: timeout(c.GetTimeout()), Uri: "http://" + host, // the filter asks the cluster, whatever this says
+		Timeout: timeout(c.GetTimeout()), Uri: "http://" + host, // the filter ignores it and connects to the cluster
 		HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: xds.OutboundCluster(c.GetPort(), "", host)},
 	}}
 	headers := matchers(c.GetIncludeRequestHeadersInCheck())
@@ -130,14 +135,15 @@ func httpService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizati
 	return out
 }
 
-// grpcService asks a cluster; its name is no authority of HTTP/2, so that a form of it is sent.
+// grpcService returns the settings of requests to a provider over gRPC. The authority is a form of the cluster's name,
+// because the name itself is not valid in HTTP/2.
 func grpcService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider, host string) *corev3.GrpcService {
 	cluster := xds.OutboundCluster(c.GetPort(), "", host)
-	return &corev3.GrpcService{Timeout: timeout(c.GetTimeout()), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
-		ClusterName: cluster, Authority: strings.ReplaceAll(cluster, "|", "_."),
-	}}}
+	target := &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster, Authority: strings.ReplaceAll(cluster, "|", "_.")}
+	return &corev3.GrpcService{Timeout: timeout(c.GetTimeout()), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: target}}
 }
 
+// timeout returns the stated timeout, or the default.
 func timeout(stated *durationpb.Duration) *durationpb.Duration {
 	if stated == nil {
 		return durationpb.New(defaultTimeout)
@@ -145,7 +151,7 @@ func timeout(stated *durationpb.Duration) *durationpb.Duration {
 	return stated
 }
 
-// status is what a request is answered with while the provider cannot be asked; nil: 403.
+// status parses the HTTP status of responses while the provider is unreachable; nil: Envoy's 403.
 func status(stated string) *typev3.HttpStatus {
 	code, err := strconv.ParseInt(stated, 10, 32)
 	if err != nil {
@@ -154,14 +160,16 @@ func status(stated string) *typev3.HttpStatus {
 	return &typev3.HttpStatus{Code: typev3.StatusCode(code)}
 }
 
+// body returns the settings of sending request bodies to the provider; nil: bodies are not sent.
 func body(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) *httpv3.BufferSettings {
 	if c == nil {
 		return nil
 	}
-	return &httpv3.BufferSettings{MaxRequestBytes: c.GetMaxRequestBytes(), AllowPartialMessage: c.GetAllowPartialMessage(), PackAsBytes: c.GetPackAsBytes()}
+	return &httpv3.BufferSettings{MaxRequestBytes: c.GetMaxRequestBytes(),
+		AllowPartialMessage: c.GetAllowPartialMessage(), PackAsBytes: c.GetPackAsBytes()}
 }
 
-// matchers match headers by their names, "*x" those that end in x, "x*" those that begin with it; nil: none.
+// matchers matches headers by name, in any case: "*x" ends in x, "x*" begins with x. It returns nil without headers.
 func matchers(headers []string) *matcherv3.ListStringMatcher {
 	if len(headers) == 0 {
 		return nil
@@ -181,11 +189,12 @@ func matchers(headers []string) *matcherv3.ListStringMatcher {
 	return out
 }
 
-// matched says that a rule of a provider's policies has matched, as the RBAC filter before has found.
+// matched matches requests for which the RBAC filter before has recorded a rule of the provider's policies.
 func matched(rbac, provider string) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: rbac,
-		Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: ShadowPrefix + "shadow_effective_policy_id"}}},
+		Path: []*matcherv3.MetadataMatcher_PathSegment{{
+			Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: ShadowPrefix + "shadow_effective_policy_id"}}},
 		Value: &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
 			MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: authz.CustomPrefix(provider)},
 		}}},

@@ -50,12 +50,12 @@ extensionProviders:
   prometheus: {}
 `
 
-// matchedBy is the condition on which a provider is asked.
+// matchedBy returns the condition on which a request is sent to a provider.
 func matchedBy(rbac, provider string) string {
 	return "{filter: " + rbac + ", path: [{key: istio_ext_authz_shadow_effective_policy_id}], value: {string_match: {prefix: istio-ext-authz-" + provider + "-}}}"
 }
 
-// What each field of a provider becomes.
+// The setting of the filter for each field of a provider.
 func TestProviders(t *testing.T) {
 	mesh := &meshv1.MeshConfig{}
 	unyaml(t, providers, mesh)

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build draws it, under the name that the patch gives it. The error is a model.Problem at the patch.
+// Build encodes the configuration, under the name in the patch's value. The error is a model.Problem of the patch: the
+// value does not decode, has no typed_config, or Envoy would refuse it.
 func (a Added) Build() (*xds.Resource, error) {
 	config := &corev3.TypedExtensionConfig{}
 	if err := patch.Decode(a.Patch, config); err != nil {
@@ -26,5 +27,5 @@ func (a Added) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Extension, config.Name, config)
 }
 
-// Effective is the patch that adds the configuration.
+// Effective returns the one patch that adds the configuration.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }

@@ -30,24 +30,26 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Variables of a module's environment that Istio's agent takes out again, as extension.PullSecretVariable: it reads from them how to fetch the module
-// (istio pkg/model/wasm.go, pkg/wasm/convert.go).
+// Variables of a module's environment that instruct Istio's agent how to fetch the module, like
+// extension.PullSecretVariable. The agent removes them before Envoy runs the module (istio: pkg/model/wasm.go,
+// pkg/wasm/convert.go).
 const (
 	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
+// Settings of modules.
 const (
 	runtime = "envoy.wasm.runtime.v8"
-	// agentCluster stands where a cluster must: the agent fetches, and no cluster is asked (Istio's).
+	// agentCluster fills the required field of the cluster; it is unused, because the agent fetches the module (Istio's).
 	agentCluster = "_"
-	fetchTimeout = 30 * time.Second // Istio's
+	fetchTimeout = 30 * time.Second // of fetching a module (Istio's)
 )
 
-// Build draws it. The error is a model.Problem at the extension: a value that Envoy does not take.
+// Build encodes the configuration. The error is a model.Problem of the extension: a value that Envoy would refuse.
 func (c Config) Build() (*xds.Resource, error) {
 	config, err := c.message("")
-	if err == nil && !c.ByAgent { // the agent needs no sha256, and writes what its Envoy is to have
+	if err == nil && !c.ByAgent { // for the agent a sha256 is optional; it rewrites the configuration
 		err = patch.Check(config)
 	}
 	if err != nil {
@@ -57,12 +59,13 @@ func (c Config) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.stoodInFor(r)
+	return c.withStandIn(r)
 }
 
-// Build draws it as Config does, with the credential for the registry of the module's image. The version is made of what is public and the MAC of the
-// credentials: it tells nothing of them, is equal on all replicas, and the same when the same credentials are encrypted again. The error is a
-// model.Problem at the extension, or at the Secret: it has no credential for the registry.
+// Build encodes the configuration like Config, with the credential for the registry of the module's image. The version
+// is a hash of the public part and the MAC of the credentials, so it reveals nothing of them, is equal on all replicas,
+// and does not change when the same credentials are encrypted again. The error is a model.Problem of the extension, or
+// of a Secret without a credential for the registry.
 func (p Pulled) Build() (*xds.Resource, error) {
 	shared := Config{Extension: p.Extension, ByAgent: true}
 	public, err := shared.Build()
@@ -83,10 +86,10 @@ func (p Pulled) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shared.stoodInFor(r)
+	return shared.withStandIn(r)
 }
 
-// message is the configuration with a credential for the module's registry; empty: without.
+// message returns the configuration, with a credential for the module's registry unless it is empty.
 func (c Config) message(credential string) (*corev3.TypedExtensionConfig, error) {
 	name := extension.Name(c.Extension.Key)
 	filter, err := c.filter(name, credential)
@@ -96,9 +99,11 @@ func (c Config) message(credential string) (*corev3.TypedExtensionConfig, error)
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: xds.Any(filter)}, nil
 }
 
+// filter returns the message of the filter: Lua, or Wasm for HTTP or for connections.
 func (c Config) filter(name, credential string) (proto.Message, error) {
 	if lua := c.Extension.Spec.GetLua(); lua != nil {
-		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: lua.GetInlineCode()}}}, nil
+		source := &corev3.DataSource_InlineString{InlineString: lua.GetInlineCode()}
+		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: source}}, nil
 	}
 	plugin, err := c.plugin(name, credential, c.Extension.Spec.GetWasm())
 	if err != nil {
@@ -110,14 +115,15 @@ func (c Config) filter(name, credential string) (proto.Message, error) {
 	return &httpwasmv3.Wasm{Config: plugin}, nil
 }
 
-// policies are Envoy's names of Istio's strategies; the default is FAIL_CLOSE.
+// policies maps Istio's failure strategies to Envoy's policies; the default is FAIL_CLOSE.
 var policies = map[extensionsv1.FailStrategy]wasmv3.FailurePolicy{
 	extensionsv1.FailStrategy_FAIL_CLOSE:  wasmv3.FailurePolicy_FAIL_CLOSED,
 	extensionsv1.FailStrategy_FAIL_OPEN:   wasmv3.FailurePolicy_FAIL_OPEN,
 	extensionsv1.FailStrategy_FAIL_RELOAD: wasmv3.FailurePolicy_FAIL_RELOAD,
 }
 
-// plugin is as istiod draws it (pilot/pkg/model/extensions.go, buildWasmExtensionConfig).
+// plugin returns the configuration of a Wasm module, as istiod does (pilot/pkg/model/extensions.go,
+// buildWasmExtensionConfig). The error names the field pluginConfig or url.
 func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (*wasmv3.PluginConfig, error) {
 	configuration, err := configurationOf(wasm.GetPluginConfig())
 	if err != nil {
@@ -129,12 +135,13 @@ func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (
 	}
 	return &wasmv3.PluginConfig{
 		Name: name, RootId: wasm.GetPluginName(), Configuration: configuration, FailurePolicy: policies[wasm.GetFailStrategy()],
-		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: runtime, Code: code, EnvironmentVariables: c.environment(wasm, credential)}},
+		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
+			Runtime: runtime, Code: code, EnvironmentVariables: c.environment(wasm, credential)}},
 	}, nil
 }
 
-// configurationOf is what the module reads as its configuration: the object as JSON, in an Any. protojson varies its white space on purpose, so the
-// text is made of the values, with keys in order.
+// configurationOf returns the configuration that the module reads: the object as JSON, in an Any. The JSON has sorted
+// keys and no white space; protojson would vary its white space on purpose.
 func configurationOf(config *structpb.Struct) (*anypb.Any, error) {
 	if len(config.GetFields()) == 0 {
 		return nil, nil
@@ -148,7 +155,7 @@ func configurationOf(config *structpb.Struct) (*anypb.Any, error) {
 	return xds.Any(wrapperspb.String(strings.TrimSpace(text.String()))), nil
 }
 
-// code is where the module comes from.
+// code returns the source of the module: a file, or a URL that the agent or Envoy fetches.
 func (c Config) code(wasm *extensionsv1.WasmConfig) (*corev3.AsyncDataSource, error) {
 	at := extension.URL(wasm)
 	if path, is := strings.CutPrefix(at, "file://"); is {
@@ -164,21 +171,24 @@ func (c Config) code(wasm *extensionsv1.WasmConfig) (*corev3.AsyncDataSource, er
 		cluster = clusterOf(u)
 	}
 	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
-		HttpUri: &corev3.HttpUri{Uri: u.String(), Timeout: durationpb.New(fetchTimeout), HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: cluster}},
-		Sha256:  wasm.GetSha256(),
+		HttpUri: &corev3.HttpUri{Uri: u.String(), Timeout: durationpb.New(fetchTimeout),
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: cluster}},
+		Sha256: wasm.GetSha256(),
 	}}}, nil
 }
 
-// clusterOf is the cluster by which Envoy itself fetches: that of the host that the URL names, which a ServiceEntry must have.
+// clusterOf returns the cluster through which Envoy itself fetches: that of the URL's host, for which a ServiceEntry
+// must exist.
 func clusterOf(u *url.URL) string {
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), 10, 16)
 	if err != nil {
-		port = 0 // no URL has it: url.Parse
+		port = 0 // impossible: url.Parse refuses such ports
 	}
 	return xds.OutboundCluster(uint32(port), "", u.Hostname())
 }
 
-// environment is what the module finds as environment variables, and what the agent is told.
+// environment returns the environment variables of the module, and those that instruct the agent; nil without
+// variables.
 func (c Config) environment(wasm *extensionsv1.WasmConfig, credential string) *wasmv3.EnvironmentVariables {
 	out := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
 	for _, e := range wasm.GetVmConfig().GetEnv() {
@@ -189,7 +199,8 @@ func (c Config) environment(wasm *extensionsv1.WasmConfig, credential string) *w
 		}
 	}
 	if c.ByAgent {
-		// The agent fetches a module again where this differs; istiod has the object's resourceVersion here, which differs where nothing else does.
+		// The agent fetches a module again if this value changes. istiod uses the object's resourceVersion, which also
+		// changes when the content does not.
 		out.KeyValues[versionVariable] = c.Extension.Hash.String()
 		if wasm.GetImagePullPolicy() != extensionsv1.PullPolicy_UNSPECIFIED_POLICY {
 			out.KeyValues[pullPolicyVariable] = wasm.GetImagePullPolicy().String()

@@ -38,7 +38,7 @@ func record(t *testing.T, kind model.Kind, spec proto.Message) model.Record {
 	return r
 }
 
-// wants compares a resource with what Envoy is to be sent, the version that is the record's hash left out.
+// wants compares a resource with the expected one, without its version, which is the record's hash.
 func wants(t *testing.T, r *xds.Resource, err error, want string) {
 	t.Helper()
 	if err != nil {
@@ -105,8 +105,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Agents are given the credential for the registry of the image, and no other. Its version tells nothing of the credential, and is another one with another
-// credential or another configuration.
+// Agents receive the credential for the registry of the image, and no other. The version reveals nothing of the
+// credential, and changes with the credential and the configuration.
 func TestPulled(t *testing.T) {
 	of := func(url, mac, credentials string) (*xds.Resource, error) {
 		spec := &extensionsv1.TrafficExtension{}

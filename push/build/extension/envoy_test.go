@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// module is WebAssembly that answers every request with 200 and "module", by its sections
+// module is WebAssembly that answers every request with 200 and "module", as its sections
 // (https://webassembly.github.io/spec/core/binary/modules.html, https://github.com/proxy-wasm/spec).
 func module(t *testing.T) []byte {
 	t.Helper()
@@ -44,7 +44,7 @@ func module(t *testing.T) []byte {
 	return raw
 }
 
-// A real Envoy fetches a module, by the sum that is stated, and runs it; another sum closes.
+// A real Envoy fetches a module with the stated sum and runs it; with another sum it refuses the traffic.
 func TestEnvoyRunsModules(t *testing.T) {
 	t.Parallel()
 	code := module(t)
@@ -69,7 +69,7 @@ func TestEnvoyRunsModules(t *testing.T) {
 	}
 }
 
-// listener is one whose first filter runs a module.
+// listener returns a listener whose first filter runs a module.
 func listener(t *testing.T, port int, url, sum string) string {
 	t.Helper()
 	e := record(t, model.KindWasmPlugin, &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Wasm{Wasm: &extensionsv1.WasmConfig{Url: url, Sha256: sum}}})
@@ -80,7 +80,7 @@ func listener(t *testing.T, port int, url, sum string) string {
 	return filtering(t, port, r, false)
 }
 
-// filtering is a listener whose first filter is a configuration's, of connections or of requests.
+// filtering returns a listener whose first filter has a configuration, for connections or requests.
 func filtering(t *testing.T, port int, r *xds.Resource, connections bool) string {
 	t.Helper()
 	config := &corev3.TypedExtensionConfig{}
@@ -101,7 +101,7 @@ func filtering(t *testing.T, port int, r *xds.Resource, connections bool) string
 "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 204}}]}]}}}]}]}`, port, http, network)
 }
 
-// What stands in for a configuration that a proxy refuses does what failStrategy says, and a real Envoy takes it.
+// A stand-in for a refused configuration follows failStrategy, and a real Envoy accepts it.
 func TestEnvoyTakesStandIns(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -142,7 +142,7 @@ func TestEnvoyTakesStandIns(t *testing.T) {
 	}
 }
 
-// answered is what a port answers, or the error.
+// answered returns the response of a port, or the error.
 func answered(port int) string {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))

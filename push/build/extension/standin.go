@@ -13,30 +13,34 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A listener waits for the configuration of a filter for ever. So a proxy that refuses a configuration (a module that is none, Lua that does not compile) and has no earlier one would not listen at all,
-// at none of its ports, and nor would proxies from which it is withheld. They are sent something in its place that does what failStrategy says: where it is FAIL_OPEN what the extension matches passes, else it is
-// refused (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/#FailStrategy). It is what Istio's agent, too, gives its Envoy in the place of a module that it cannot fetch
-// (istio: pkg/wasm/convert.go).
+// Stand-ins. A listener waits for the configuration of a filter without limit. A proxy that refuses a configuration (an
+// invalid module, Lua that does not compile) and has no earlier one would open none of its ports, and neither would
+// proxies from which the configuration is withheld. Such proxies receive a stand-in that follows failStrategy: with
+// FAIL_OPEN it passes the traffic that the extension matches, else it refuses that traffic
+// (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/#FailStrategy). Istio's agent uses the
+// same stand-in for a module that it cannot fetch (istio: pkg/wasm/convert.go).
 
-// closing is Lua that answers what would have passed.
-const closing = `function envoy_on_request(request) request:respond({[":status"] = "503"}, "") end`
+// refusingLua is Lua that answers every request with 503.
+const refusingLua = `function envoy_on_request(request) request:respond({[":status"] = "503"}, "") end`
 
-// stoodInFor is a configuration with what stands in for it.
-func (c Config) stoodInFor(r *xds.Resource) (*xds.Resource, error) {
-	standIn, err := xds.Encode(xds.Extension, r.Name, &corev3.TypedExtensionConfig{Name: r.Name, TypedConfig: xds.Any(c.standIn())})
+// withStandIn returns a configuration together with its stand-in.
+func (c Config) withStandIn(r *xds.Resource) (*xds.Resource, error) {
+	config := &corev3.TypedExtensionConfig{Name: r.Name, TypedConfig: xds.Any(c.standIn())}
+	standIn, err := xds.Encode(xds.Extension, r.Name, config)
 	if err != nil {
 		return nil, err
 	}
 	return r.With(standIn), nil
 }
 
-// standIn is of a type that the listener takes for the filter.
+// standIn returns the stand-in, of a type that the listener accepts for the filter.
 func (c Config) standIn() proto.Message {
 	wasm := c.Extension.Spec.GetWasm()
 	if wasm == nil {
-		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: closing}}}
+		source := &corev3.DataSource_InlineString{InlineString: refusingLua}
+		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: source}}
 	}
-	rules := &rbacv3.RBAC{} // it allows what its policies match, and has none
+	rules := &rbacv3.RBAC{} // ALLOW without policies: everything is refused
 	if wasm.GetFailStrategy() == extensionsv1.FailStrategy_FAIL_OPEN {
 		rules = nil
 	}

@@ -1,4 +1,5 @@
-// Package identity draws the part of TLS contexts that concerns the mesh's identities: the secrets of SDS, and which peers are accepted.
+// Package identity builds the parts of TLS contexts that concern the mesh's identities: the secrets of SDS, and the
+// accepted peers.
 //
 // Owns: nothing.  Reads: its arguments.  Never: key material; it comes from the proxy's own agent.
 package identity
@@ -17,10 +18,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// defaultDomain is the trust domain where the mesh states none.
+// defaultDomain is the trust domain of a mesh without a stated one.
 const defaultDomain = "cluster.local"
 
-// TrustDomains are the mesh's trust domain and its aliases, each once.
+// TrustDomains returns the mesh's trust domain, then its aliases, each once and without "spiffe://".
 func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	all := []string{cmp.Or(mesh.GetTrustDomain(), defaultDomain)}
 	for _, alias := range mesh.GetTrustDomainAliases() {
@@ -31,13 +32,14 @@ func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	return all
 }
 
-// URI is the SPIFFE id of a service account, "namespace/name".
+// URI returns the SPIFFE ID of a service account "namespace/name" in a trust domain.
 func URI(domain, account string) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
 }
 
-// Aliases are a name with each of the trust domains in place of its own, where it is a SPIFFE id of one of them; else the name alone.
+// Aliases returns a name in all trust domains. If name is a SPIFFE ID of one of the domains, the result has it first,
+// then the same ID in each of the others. Other names have no aliases: the result is name alone.
 func Aliases(domains []string, name string) []string {
 	domain, path, is := strings.Cut(strings.TrimPrefix(name, "spiffe://"), "/")
 	if !strings.HasPrefix(name, "spiffe://") || !is || !slices.Contains(domains, domain) {
@@ -63,6 +65,22 @@ func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	return out
 }
 
+// Expect has a peer's certificate have one of some names: URIs among its URIs, where there are no others, and else
+// whatever kinds of names it has.
+func Expect(v *tlsv3.CertificateValidationContext, names []string) {
+	uris := !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") })
+	for _, name := range names {
+		exact := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}
+		if uris {
+			uri := &tlsv3.SubjectAltNameMatcher{SanType: tlsv3.SubjectAltNameMatcher_URI, Matcher: exact}
+			v.MatchTypedSubjectAltNames = append(v.MatchTypedSubjectAltNames, uri)
+		} else {
+			//lint:ignore SA1019 what Istio's proxies of all versions have
+			v.MatchSubjectAltNames = append(v.MatchSubjectAltNames, exact)
+		}
+	}
+}
+
 // Context is the TLS context of a proxy with a certificate of the mesh: its secrets by SDS, peers as stated.
 func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
@@ -80,13 +98,14 @@ func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.Co
 	}
 }
 
-// Providers is the TLS context of an application with gRPC's own xDS client: its certificate and what to trust come from the certificate
-// provider that its bootstrap calls "default", as Istio's agent writes it. Names are those that a peer may have; none: whatever is trusted,
-// and of a server's clients gRPC's client takes no others (gRFC A29).
+// Providers returns the TLS context of an application with gRPC's own xDS client. Its certificate and roots come from
+// the certificate provider "default" of its bootstrap, which Istio's agent writes. names match the names that a server
+// may have; without names every trusted certificate is accepted. A server's context must have no names, because gRPC
+// does not support them for clients' certificates (gRFC A29).
 func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	provider := &tlsv3.CertificateProviderPluginInstance{InstanceName: xds.CertificateProvider}
 	trust := &tlsv3.CertificateValidationContext{CaCertificateProviderInstance: provider}
-	//lint:ignore SA1019 gRPC's client reads no other names
+	//lint:ignore SA1019 gRPC's client supports this field alone
 	trust.MatchSubjectAltNames = names
 	return &tlsv3.CommonTlsContext{
 		TlsCertificateProviderInstance: provider,
@@ -94,16 +113,20 @@ func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	}
 }
 
-// secret is SDS from the proxy's own agent, as Istio configures it: the first fetch is waited for without end.
+// secret returns a secret from the proxy's own agent, as Istio configures it: Envoy waits for the first fetch without
+// limit.
 func secret(name string) *tlsv3.SdsSecretConfig {
 	s := OfAgent(name)
 	s.SdsConfig.InitialFetchTimeout = durationpb.New(0)
 	return s
 }
 
-// Secrets is the TLS context of a client or server that has its own certificate, and those of the authorities of its peers, by SDS. Either may be nil:
-// it has none, it believes all.
-func Secrets(params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
+// Secrets returns a TLS context with secrets by SDS: own is its certificate, authorities are the CAs of its peers. With
+// own nil it presents no certificate. With authorities nil it does not validate peers, and ignores peers, which states
+// the names that they may have.
+func Secrets(
+	params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext,
+) *tlsv3.CommonTlsContext {
 	context := &tlsv3.CommonTlsContext{TlsParams: params}
 	if own != nil {
 		context.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{own}
@@ -118,20 +141,31 @@ func Secrets(params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfi
 	return context
 }
 
-// OverADS is SDS from the control plane.
+// OverADS returns a secret by SDS from the control plane.
 func OverADS(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
-		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		ResourceApiVersion:    corev3.ApiVersion_V3,
 	}}
 }
 
+// Of is SDS from a cluster of the proxy. The certificates of the mesh, which the agent has, are waited for without end.
+func Of(name, cluster string) *tlsv3.SdsSecretConfig {
+	if cluster == xds.SDSCluster && (name == xds.SDSDefault || name == xds.SDSRoot) {
+		return secret(name)
+	}
+	return by(cluster, name)
+}
+
 // OfAgent is SDS from the proxy's own agent.
-func OfAgent(name string) *tlsv3.SdsSecretConfig {
+func OfAgent(name string) *tlsv3.SdsSecretConfig { return by(xds.SDSCluster, name) }
+
+func by(cluster, name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
 			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xds.SDSCluster},
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster},
 			}}},
 		}},
 		ResourceApiVersion: corev3.ApiVersion_V3,

@@ -1,4 +1,4 @@
-// Package jwt draws RequestAuthentications: records in, the configuration of Envoy's jwt_authn filter out.
+// Package jwt builds the configuration of Envoy's jwt_authn filter from RequestAuthentications.
 //
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload; fetches keys.
 package jwt
@@ -17,20 +17,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// FilterName is the filter's name, by which rules of RBAC filters find what it has verified.
+// FilterName is the name of the filter, under which its metadata has the claims of verified tokens.
 const FilterName = "envoy.filters.http.jwt_authn"
 
-// Payload is the key, in the filter's metadata, of the claims of a verified token.
+// Payload is the key of the claims of a verified token in the filter's metadata.
 const Payload = "payload"
 
-// alwaysSplit are the claims whose text is a list with spaces between its elements, whatever a rule says
-// (https://datatracker.ietf.org/doc/html/rfc8693#section-4.2), as Istio's control plane has it.
+// alwaysSplit are the claims whose text is a space-delimited list for every rule
+// (https://datatracker.ietf.org/doc/html/rfc8693#section-4.2), as in Istio.
 var alwaysSplit = []string{"permission", "scope"}
 
-// Filter is what policies demand of tokens together, by Istio's rules (https://istio.io/latest/docs/reference/config/security/request_authentication/):
-// a request may come without a token, but for those of rules whose presence is REQUIRED; a token that it shows has to be good by one rule. Nil: there are no rules. Policies are in the order in which
-// they are older, those of the root namespace first.
-func Filter(policies []*model.Policy) *jwtv3.JwtAuthentication {
+// Filter returns the configuration that enforces policies together, by Istio's semantics
+// (https://istio.io/latest/docs/reference/config/security/request_authentication/). A request needs a token only for
+// rules with presence REQUIRED; each token that it has must be valid for one rule. It returns nil if the policies have
+// no rules. The policies are sorted: those of the root namespace first, and the oldest first.
+// routed means that claims decide routes: Envoy selects the route again after it verified a token.
+func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
 	var rules []*securityv1.JWTRule
 	for _, p := range policies {
 		rules = append(rules, model.Authentication(p).GetJwtRules()...)
@@ -40,10 +42,11 @@ func Filter(policies []*model.Policy) *jwtv3.JwtAuthentication {
 	}
 	slices.SortStableFunc(rules, func(a, b *securityv1.JWTRule) int { return strings.Compare(a.GetIssuer(), b.GetIssuer()) })
 	filter := &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{}, BypassCorsPreflight: true}
-	d := &demand{}
+	d := &requirements{}
 	for i, rule := range rules {
 		name := fmt.Sprintf("origins-%d", i)
 		filter.Providers[name] = provider(rule)
+		filter.Providers[name].ClearRouteCache = routed
 		d.add(name, rule)
 	}
 	filter.Rules = []*jwtv3.RequirementRule{{
@@ -53,35 +56,38 @@ func Filter(policies []*model.Policy) *jwtv3.JwtAuthentication {
 	return filter
 }
 
-// demand joins the requirements of several rules about the tokens of a request.
-type demand struct {
-	required []*jwtv3.JwtRequirement // tokens that have to be there, and good
-	good     []*jwtv3.JwtRequirement // tokens that may be there, good
-	place    []*jwtv3.JwtRequirement // the same, good or missing
-	// Where both kinds are looked for.
+// requirements combines the requirements of several rules on the tokens of a request.
+type requirements struct {
+	required      []*jwtv3.JwtRequirement // for each required rule: a valid token
+	good          []*jwtv3.JwtRequirement // for each optional rule: a valid token
+	goodOrMissing []*jwtv3.JwtRequirement // for each optional rule: a valid token, or none
+	// The places of the tokens of required and of optional rules.
 	requiredAt, optionalAt []string
 }
 
-func (d *demand) add(provider string, rule *securityv1.JWTRule) {
+// add adds the rule of a provider.
+func (d *requirements) add(provider string, rule *securityv1.JWTRule) {
 	by := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: provider}}
 	if rule.GetPresence() == securityv1.JWTRule_REQUIRED {
 		d.required, d.requiredAt = append(d.required, by), append(d.requiredAt, places(rule)...)
 		return
 	}
 	missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
-	d.good, d.place, d.optionalAt = append(d.good, by), append(d.place, anyOf(by, missing)), append(d.optionalAt, places(rule)...)
+	d.good, d.goodOrMissing = append(d.good, by), append(d.goodOrMissing, anyOf(by, missing))
+	d.optionalAt = append(d.optionalAt, places(rule)...)
 }
 
-// requirement is all that is required; of the other tokens one good one will do, else each provider's place has to have a good one, or none. Where a
-// required token stands at such a place, it will do there.
-func (d *demand) requirement() *jwtv3.JwtRequirement {
+// requirement returns the combined requirement. Every required rule must hold. For the optional rules, either one valid
+// token suffices, or there is no invalid token at any of their places. If required and optional rules have a place in
+// common, a token of a required rule there suffices.
+func (d *requirements) requirement() *jwtv3.JwtRequirement {
 	shared := slices.ContainsFunc(d.optionalAt, func(at string) bool { return slices.Contains(d.requiredAt, at) })
-	optional := d.place
+	optional := d.goodOrMissing
 	switch {
 	case len(d.good) > 0 && shared:
 		optional = []*jwtv3.JwtRequirement{anyOf(slices.Concat(d.good, d.required)...)}
 	case len(d.good) > 1:
-		optional = []*jwtv3.JwtRequirement{anyOf(append(slices.Clone(d.good), allOf(d.place))...)}
+		optional = []*jwtv3.JwtRequirement{anyOf(append(slices.Clone(d.good), allOf(d.goodOrMissing))...)}
 	}
 	return allOf(slices.Concat(d.required, optional))
 }
@@ -97,24 +103,29 @@ func places(rule *securityv1.JWTRule) (all []string) {
 	for _, name := range rule.GetFromCookies() {
 		all = append(all, "cookie "+name)
 	}
-	if len(all) == 0 { // as Envoy does where a provider says nothing
+	if len(all) == 0 { // Envoy's default places
 		return []string{"header authorization", "parameter access_token"}
 	}
 	return all
 }
 
+// allOf requires all of some requirements.
 func allOf(all []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	if len(all) == 1 {
 		return all[0]
 	}
-	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: all}}}
+	list := &jwtv3.JwtRequirementAndList{Requirements: all}
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: list}}
 }
 
+// anyOf requires one of some requirements.
 func anyOf(all ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
-	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: all}}}
+	list := &jwtv3.JwtRequirementOrList{Requirements: all}
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: list}}
 }
 
-// provider draws one rule. Without keys it has one that verifies nothing: what shows a token of the issuer is refused.
+// provider returns the provider of one rule. A rule without keys has a key set that verifies nothing, so that requests
+// with a token of the issuer are refused.
 func provider(rule *securityv1.JWTRule) *jwtv3.JwtProvider {
 	keys := rule.GetJwks()
 	if keys == "" {

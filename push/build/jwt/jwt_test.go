@@ -43,7 +43,7 @@ func policy(t testing.TB, name, text string) *model.Policy {
 	return r.(*model.Policy)
 }
 
-// What each field of a rule becomes, and what several rules demand together.
+// The setting of the filter for each field of a rule, and the combined requirement of several rules.
 func TestFilter(t *testing.T) {
 	const metadata = "payload_in_metadata: payload, normalize_payload_in_metadata: {space_delimited_claims: [permission, scope]}"
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestFilter(t *testing.T) {
 			for i, text := range c.policies {
 				all = append(all, policy(t, string(rune('a'+i)), text))
 			}
-			got := Filter(all)
+			got := Filter(all, false)
 			if c.want == "" {
 				if got != nil {
 					t.Error(got)
@@ -95,9 +95,12 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A provider without keys has one that can be read, lies on its curve, and is the same in every process.
+// The key of a provider without keys decodes, is a point of its curve, and is equal in every process.
 func TestNoKeys(t *testing.T) {
-	got := Filter([]*model.Policy{policy(t, "a", "{jwtRules: [{issuer: i, jwksUri: 'https://i/keys'}]}")})
+	got := Filter([]*model.Policy{policy(t, "a", "{jwtRules: [{issuer: i, jwksUri: 'https://i/keys'}]}")}, true)
+	if !got.Providers["origins-0"].ClearRouteCache {
+		t.Error("claims decide routes, and the route is not chosen again")
+	}
 	text := got.Providers["origins-0"].GetLocalJwks().GetInlineString()
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(text), &set); err != nil {

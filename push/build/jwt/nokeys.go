@@ -9,23 +9,25 @@ import (
 	"sync"
 )
 
-// nobodys is what the key that verifies nothing is derived from.
-const nobodys = "navarch.io: nobody has the private key of this one"
+// noKeysSeed is the text from which the key of NoKeys is derived.
+const noKeysSeed = "navarch.io: nobody has the private key of this one"
 
-// NoKeys is a key set that Envoy takes and that verifies no token. Its one key is a point of P-256 whose first coordinate is a hash of a sentence: to
-// find its private key is to find a discrete logarithm. An empty key set is none to Envoy.
+// NoKeys returns a key set, as JSON, that Envoy accepts and that verifies no token. An empty key set would be refused
+// by Envoy. Its one key is a point of P-256 whose x coordinate is a hash of noKeysSeed, so its private key is as hard
+// to find as a discrete logarithm.
 var NoKeys = sync.OnceValue(func() string {
 	encode := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, 32))) }
 	for i := 0; ; i++ {
-		hash := sha256.Sum256(fmt.Appendf(nil, "%s, %d", nobodys, i))
+		hash := sha256.Sum256(fmt.Appendf(nil, "%s, %d", noKeysSeed, i))
 		x := new(big.Int).SetBytes(hash[:])
 		if y := ordinate(x); y != nil {
-			return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"no-keys","x":"%s","y":"%s"}]}`, encode(x), encode(y))
+			return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"no-keys","x":"%s","y":"%s"}]}`,
+				encode(x), encode(y))
 		}
 	}
 })
 
-// ordinate solves y² = x³ - 3x + b of P-256; nil: there is no such point.
+// ordinate returns the y of a point of P-256 (y² = x³ - 3x + b), or nil if no point has this x.
 func ordinate(x *big.Int) *big.Int {
 	curve := elliptic.P256().Params()
 	if x.Cmp(curve.P) >= 0 {

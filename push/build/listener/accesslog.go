@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/push/build/telemetry"
 )
 
-// accessLog is the logs of requests and connections of one side, and what counts them where an access log does.
+// accessLog returns the access logs of the requests and connections of one side, and last the access log that only
+// counts them, where the proxy counts by an access log.
 func (c Common) accessLog(side telemetry.Side) []*accesslogv3.AccessLog {
 	logs := c.Telemetry.AccessLogs(c.mesh(), c.Caps)
 	if counts := c.Telemetry.Counts(c.mesh(), c.Caps, side); counts != nil {
@@ -15,7 +16,7 @@ func (c Common) accessLog(side telemetry.Side) []*accesslogv3.AccessLog {
 	return logs
 }
 
-// unmatchedLog is those of the connections that no filter chain took.
+// unmatchedLog returns the access logs of connections that no filter chain matches.
 func (c Common) unmatchedLog() []*accesslogv3.AccessLog {
 	return c.Telemetry.UnmatchedLogs(c.mesh(), c.Caps)
 }

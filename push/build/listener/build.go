@@ -23,7 +23,7 @@ const (
 	unixPrefix = "unix://"
 )
 
-// mesh is the mesh configuration; nil where there is none, which its getters read as the zero values.
+// mesh returns the mesh configuration, or nil without one: its getters then return zero values.
 func (c Common) mesh() *meshv1.MeshConfig {
 	if c.Mesh == nil {
 		return nil
@@ -31,7 +31,8 @@ func (c Common) mesh() *meshv1.MeshConfig {
 	return c.Mesh.Spec
 }
 
-// detectionTimeout is how long listener filters may wait for the first bytes. Istio's default is 0: for ever.
+// detectionTimeout returns the time that listener filters wait for the first bytes. Istio's default is 0: without
+// limit.
 func (c Common) detectionTimeout() *durationpb.Duration {
 	if t := c.mesh().GetProtocolDetectionTimeout(); t != nil {
 		return t
@@ -39,9 +40,12 @@ func (c Common) detectionTimeout() *durationpb.Duration {
 	return durationpb.New(0)
 }
 
-// finish patches a listener, checks it and encodes it. A listener that violates a constraint of Envoy's API is an error
-// here, because Envoy would refuse all listeners of the response with it (measured: LDS, PGV). The problems are the patches that it is drawn without.
-func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext) (*xds.Resource, []error, error) {
+// patchAndEncode applies the patches to a listener, validates the result and encodes it. The problems are the patches
+// that it leaves out. The error names the constraint of Envoy's API that the listener violates: Envoy would refuse all
+// listeners of the response together with it (measured: LDS, PGV).
+func (c Common) patchAndEncode(
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext,
+) (*xds.Resource, []error, error) {
 	name := l.Name
 	c.setBuffer(l)
 	var problems []error
@@ -49,18 +53,18 @@ func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_
 		l, problems = patch.Listener(l, context, c.Patches.All())
 	}
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
-		// Envoy refuses a listener without chains; one that ends nowhere says the same.
+		// Envoy refuses a listener without chains. A chain to the black hole has the same effect: connections are closed.
 		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}}
 	}
 	if err := l.ValidateAll(); err != nil {
 		return nil, problems, fmt.Errorf("listener %s: %w", name, err)
 	}
-	r, err := xds.Encode(xds.Listener, name, l, needsOf(l)...)
+	r, err := xds.Encode(xds.Listener, name, l, referencesOf(l)...)
 	return r, problems, err
 }
 
-// address is a TCP socket, or a Unix socket where bind is unix:// and a path. Unix sockets of Linux' abstract name space
-// are unix://@name.
+// address returns the TCP socket of an IP and port (1 to 65535), or the Unix socket of a bind "unix://path", which
+// ignores the port. A socket in the abstract namespace of Linux is "unix://@name". The error names bind or port.
 func address(bind string, port uint32) (*corev3.Address, error) {
 	if path, ok := strings.CutPrefix(bind, unixPrefix); ok {
 		if path == "" {
@@ -80,18 +84,18 @@ func address(bind string, port uint32) (*corev3.Address, error) {
 	}}}, nil
 }
 
-// also are the other addresses of a listener at this one (xds.Families).
-func (c Common) also(bind string, port uint32) (out []*listenerv3.AdditionalAddress) {
+// additionalAddresses returns the addresses in other IP families that a listener at bind listens on too (xds.Families).
+func (c Common) additionalAddresses(bind string, port uint32) (out []*listenerv3.AdditionalAddress) {
 	for _, other := range c.Families.Also(bind) {
-		if addr, err := address(other, port); err == nil { // of a port that is wrong the first address says so
+		if addr, err := address(other, port); err == nil { // a wrong port is already an error of the first address
 			out = append(out, &listenerv3.AdditionalAddress{Address: addr})
 		}
 	}
 	return out
 }
 
-// Build draws a listener that an EnvoyFilter adds. The resource has the name that the patch gives it.
-// An error, patch.Refused, names the patch whose listener Envoy would refuse.
+// Build encodes a listener that an EnvoyFilter adds. The resource is named after the listener in the patch's value. The
+// error names the EnvoyFilter, and the field of the value that does not decode or that Envoy would refuse.
 func (a Added) Build() (*xds.Resource, error) {
 	l := &listenerv3.Listener{}
 	if err := patch.Decode(a.Patch, l); err != nil {
@@ -104,5 +108,5 @@ func (a Added) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, patch.Refused(a.Patch, err)
 	}
-	return xds.Encode(xds.Listener, l.Name, l, needsOf(l)...)
+	return xds.Encode(xds.Listener, l.Name, l, referencesOf(l)...)
 }

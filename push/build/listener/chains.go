@@ -12,29 +12,33 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// pair is one thing that a TCP chain can match: a destination and a server name, each zero for all.
+// pair is one combination that a TCP chain matches: a destination and a server name. A zero value matches all.
 type pair struct {
 	destination netip.Prefix
 	name        string
 }
 
-// tcpChains draws the TCP chains of an outbound listener: those that match something, and the first that matches
-// everything (nil: none). Envoy has no order among chains and refuses a listener that matches one thing twice, so
-// what an earlier chain has is taken from the later ones.
+// tcpChains builds the TCP chains of an outbound listener. chains have a match. rest is the first chain without a
+// match, which receives all other connections, or nil. Envoy has no order among chains and refuses a listener in which
+// two chains have the same match, so a combination belongs to the first chain that matches it.
 func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain) {
-	taken := map[pair]bool{}
+	claimed := map[pair]bool{}
 	for _, ch := range o.TCP.All() {
 		destinations, ok := destinations(ch.CIDRs.All())
 		names, ok2 := serverNames(ch.SNI.All())
 		if !ok || !ok2 || (names != nil && !o.Caps.Has(xds.CapTLSInspector)) {
-			continue // it can match nothing
+			continue // the chain matches nothing
 		}
-		for _, m := range free(destinations, names, taken) {
-			drawn := &listenerv3.FilterChain{FilterChainMatch: m.draw(), Filters: append(o.bySNI(ch), o.outboundTCP(ch.proxy(), ch.Protocol)...), TransportSocketConnectTimeout: connectTimeout}
-			if drawn.FilterChainMatch == nil {
-				rest = drawn
+		for _, m := range unclaimed(destinations, names, claimed) {
+			built := &listenerv3.FilterChain{
+				FilterChainMatch:              m.filterChainMatch(),
+				Filters:                       append(o.bySNI(ch), o.outboundTCP(ch.proxy(), ch.Protocol)...),
+				TransportSocketConnectTimeout: connectTimeout,
+			}
+			if built.FilterChainMatch == nil {
+				rest = built
 			} else {
-				chains = append(chains, drawn)
+				chains = append(chains, built)
 			}
 		}
 	}
@@ -47,8 +51,9 @@ type match struct {
 	names        []string
 }
 
-// free takes what is not taken yet of a product, as products: one where all destinations keep the same names.
-func free(destinations []netip.Prefix, names []string, taken map[pair]bool) []match {
+// unclaimed returns the combinations of destinations and names that are not in claimed yet, and adds them to claimed.
+// The result is a list of products: neighbouring destinations with the same remaining names share one product.
+func unclaimed(destinations []netip.Prefix, names []string, claimed map[pair]bool) []match {
 	anyDestination, anyName := destinations, names
 	if len(anyDestination) == 0 {
 		anyDestination = []netip.Prefix{{}}
@@ -60,8 +65,8 @@ func free(destinations []netip.Prefix, names []string, taken map[pair]bool) []ma
 	for _, d := range anyDestination {
 		m := match{}
 		for _, n := range anyName {
-			if p := (pair{d, n}); !taken[p] {
-				taken[p] = true
+			if p := (pair{d, n}); !claimed[p] {
+				claimed[p] = true
 				m.names = append(m.names, n)
 			}
 		}
@@ -78,8 +83,8 @@ func free(destinations []netip.Prefix, names []string, taken map[pair]bool) []ma
 	return all
 }
 
-// draw is the match for Envoy; nil: everything.
-func (m match) draw() *listenerv3.FilterChainMatch {
+// filterChainMatch encodes the match; nil matches everything.
+func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 	out := &listenerv3.FilterChainMatch{}
 	for _, d := range m.destinations {
 		if d.IsValid() {
@@ -99,8 +104,8 @@ func (m match) draw() *listenerv3.FilterChainMatch {
 	return out
 }
 
-// destinations reads "ip" and "ip/length", sorted, each once, host bits cut; nil: all. False: there are some and none
-// can be read, so nothing matches.
+// destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. nil means all destinations.
+// Invalid entries are skipped. It returns false if every entry is invalid: the chain then matches nothing.
 func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	var out []netip.Prefix
 	for _, text := range cidrs {
@@ -129,8 +134,9 @@ func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	return slices.Compact(out), len(out) > 0 || len(cidrs) == 0
 }
 
-// serverNames reads SNI hosts, sorted, each once; nil: all. Envoy compares in lower case, and knows wildcards only as a
-// whole first label. False: there are some and none can match.
+// serverNames normalises SNI hosts to sorted, distinct names in lower case. nil means all names. Envoy supports a
+// wildcard only as the whole first label; other wildcards are skipped. It returns false if every host was skipped: the
+// chain then matches nothing.
 func serverNames(hosts []string) ([]string, bool) {
 	var out []string
 	for _, h := range hosts {

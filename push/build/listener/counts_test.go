@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// counts is a common part of proxies that count by Envoy's stats access logger.
+// counts is a Common for proxies that count by Envoy's stats access logger.
 func counts(t testing.TB) Common {
 	c := logged(t, func(m *meshv1.MeshConfig) {
 		m.DefaultProviders = &meshv1.MeshConfig_DefaultProviders{Metrics: []string{"prometheus"}}
@@ -21,7 +21,7 @@ func counts(t testing.TB) Common {
 	return c
 }
 
-// overridden is the same with overrides of metrics and tags.
+// overridden is counts with overrides of metrics and tags.
 func overridden(t testing.TB) Common {
 	c := counts(t)
 	c.Telemetry.Metrics = telemetry.Metrics{Said: true, Overrides: (&intern.Table[telemetry.Override]{}).List(
@@ -30,8 +30,8 @@ func overridden(t testing.TB) Common {
 	return c
 }
 
-// What counts requests stands beside the access logs of connection managers, what counts connections beside those of TCP proxies: where metrics are
-// asked for, and the proxy has the logger and not the filter istio.stats.
+// The counting access log is next to the access logs of connection managers and of TCP proxies, if metrics are on and
+// the proxy has the logger but not the filter istio.stats.
 func TestCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Common)
@@ -56,7 +56,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// BenchmarkCounts is what listeners cost whose proxies count by the stats access logger, and of others.
+// BenchmarkCounts measures the build of listeners for proxies with and without the counting access log.
 func BenchmarkCounts(b *testing.B) {
 	for name, c := range map[string]Common{"counted": counts(b), "not": logged(b, nil)} {
 		for kind, spec := range map[string]builder{

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// fold is a bootstrap that holds listeners, with these routes in place of their RDS, and clusters: name to port on
+// fold returns a bootstrap with listeners, with routes in place of their RDS, and with clusters: name to port on
 // loopback, 0 for no endpoint.
 func fold(t testing.TB, routes *routev3.RouteConfiguration, clusters map[string]int, listeners ...*listenerv3.Listener) envoytest.Bootstrap {
 	t.Helper()
@@ -55,7 +55,7 @@ func inline(t testing.TB, l *listenerv3.Listener, routes *routev3.RouteConfigura
 	return folded
 }
 
-// judge is Envoy's own judgement of a listener: "" or its first complaint.
+// judge validates a listener with Envoy itself, and returns "" or Envoy's first complaint.
 func judge(t testing.TB, envoy string, l *listenerv3.Listener) string {
 	t.Helper()
 	clusters := map[string]int{xds.BlackHole: 0, xds.Passthrough: 0, xds.InboundPassthrough: 0}
@@ -83,7 +83,7 @@ func TestEnvoyAccepts(t *testing.T) {
 	}
 }
 
-// The judge can refuse.
+// Envoy's validation can fail: a listener that it refuses is reported.
 func TestEnvoyRefuses(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	for name, spoil := range map[string]func(*listenerv3.Listener){

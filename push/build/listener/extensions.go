@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Phases of WasmPlugins and TrafficExtensions, in the order in which they come before Istio's own filters: authentication, authorization, and
-// statistics (istio pilot/pkg/networking/core/listener_builder.go).
+// Phases of WasmPlugins and TrafficExtensions, in the order of their filters. Each phase comes before Istio's own
+// filters of that name (istio: pilot/pkg/networking/core/listener_builder.go).
 const (
 	beforeAuthentication = extensionsv1.TrafficExtension_AUTHN
 	beforeAuthorization  = extensionsv1.TrafficExtension_AUTHZ
@@ -21,15 +21,22 @@ const (
 	beforeRouter         = extensionsv1.TrafficExtension_UNSPECIFIED
 )
 
-// What Envoy takes for a configuration that it asks for: the extension, and the RBAC filter that Istio's agent puts in the place of a module that it
-// cannot fetch.
+// The type URLs that Envoy accepts over ECDS for an extension. RBAC is among them because Istio's agent replaces a Wasm
+// module that it cannot fetch by an RBAC filter.
 var (
-	wasmHTTPTypes    = []string{"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm", "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"}
-	wasmNetworkTypes = []string{"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm", "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"}
-	luaTypes         = []string{"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"}
+	wasmHTTPTypes = []string{
+		"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+		"type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC",
+	}
+	wasmNetworkTypes = []string{
+		"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm",
+		"type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC",
+	}
+	luaTypes = []string{"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"}
 )
 
-// extensions are the filters of a kind and some phases on a port, in the order of the phases.
+// extensions returns the open filters of some phases on a port, in the order of the phases. onConnections selects
+// network filters, else HTTP filters.
 func (c Common) extensions(onConnections bool, port uint32, phases ...extension.Phase) (found []extension.Filter) {
 	if c.Extensions.Len() == 0 {
 		return nil
@@ -44,8 +51,9 @@ func (c Common) extensions(onConnections bool, port uint32, phases ...extension.
 	return found
 }
 
-// shut says whether an extension of a kind that the proxy cannot run closes a port.
-func (c Common) shut(onConnections bool, port uint32) bool {
+// closedByExtension reports whether an extension that the proxy cannot run closes a port. onConnections selects
+// extensions that are network filters, else those that are HTTP filters.
+func (c Common) closedByExtension(onConnections bool, port uint32) bool {
 	for _, f := range c.Extensions.All() {
 		if f.Closed && f.OnConnections == onConnections && f.On(port) {
 			return true
@@ -54,46 +62,50 @@ func (c Common) shut(onConnections bool, port uint32) bool {
 	return false
 }
 
-// httpExtensions are the HTTP filters of some phases on a port.
+// httpExtensions returns the HTTP filters of some phases on a port, in the order of the phases.
 func (c Common) httpExtensions(port uint32, phases ...extension.Phase) (filters []*hcmv3.HttpFilter) {
 	for _, f := range c.extensions(false, port, phases...) {
 		types := wasmHTTPTypes
 		if f.Lua {
 			types = luaTypes
 		}
-		filters = append(filters, &hcmv3.HttpFilter{Name: f.Name(), ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(types)}})
+		filters = append(filters, &hcmv3.HttpFilter{
+			Name: f.Name(), ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: extensionSource(types)}})
 	}
 	return filters
 }
 
-// networkExtensions are the network filters of some phases on a port; none says all.
+// networkExtensions returns the network filters of some phases on a port; without phases, of all phases.
 func (c Common) networkExtensions(port uint32, phases ...extension.Phase) (filters []*listenerv3.Filter) {
 	if len(phases) == 0 {
 		phases = []extension.Phase{beforeAuthentication, beforeAuthorization, beforeStatistics, beforeRouter}
 	}
 	for _, f := range c.extensions(true, port, phases...) {
-		filters = append(filters, &listenerv3.Filter{Name: f.Name(), ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovered(wasmNetworkTypes)}})
+		filters = append(filters, &listenerv3.Filter{
+			Name: f.Name(), ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: extensionSource(wasmNetworkTypes)}})
 	}
 	return filters
 }
 
-// discovered is ECDS over ADS. As with routes, the listener waits for the configuration for ever: the server answers every name.
-func discovered(types []string) *corev3.ExtensionConfigSource {
+// extensionSource returns the source of a filter's configuration: ECDS over ADS, with the accepted types. The listener
+// waits for the configuration without limit, as for routes: the server answers every name.
+func extensionSource(types []string) *corev3.ExtensionConfigSource {
 	return &corev3.ExtensionConfigSource{ConfigSource: adsSource(), TypeUrls: types}
 }
 
-// outboundHTTP is the filters of an outbound HTTP chain. Where an extension closes the port the connection manager answers 403; proxies without the
-// RBAC filter are left without one.
+// outboundHTTP returns the network filters of an outbound HTTP chain. If an extension closes the port, the connection
+// manager answers 403; a proxy without the RBAC filter closes the connections instead.
 func (c Common) outboundHTTP(h httpTraffic) []*listenerv3.Filter {
-	if h.closed = c.shut(false, h.port); h.closed && !c.Caps.Has(xds.CapRBACHTTP) {
+	if h.closed = c.closedByExtension(false, h.port); h.closed && !c.Caps.Has(xds.CapRBACHTTP) {
 		return []*listenerv3.Filter{blackHole()}
 	}
 	return []*listenerv3.Filter{c.connectionManager(h)}
 }
 
-// outboundTCP is the filters of an outbound TCP chain around its proxy. Where an extension closes the port the connection ends nowhere.
+// outboundTCP returns the network filters of an outbound TCP chain that ends in p. If an extension closes the port, the
+// connections are closed.
 func (o Outbound) outboundTCP(p *tcpv3.TcpProxy, protocol model.Protocol) []*listenerv3.Filter {
-	if o.shut(true, o.Port) {
+	if o.closedByExtension(true, o.Port) {
 		return []*listenerv3.Filter{blackHole()}
 	}
 	return append(o.networkExtensions(o.Port), o.tcpFilters(p, protocol, outbound)...)

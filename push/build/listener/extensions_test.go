@@ -22,7 +22,7 @@ var (
 // httpPort is the HTTP port of allPorts.
 const httpPort = 8000 + uint32(model.Protocol_PROTOCOL_HTTP)
 
-// extended has an extension of each phase, by its name, HTTP and network, for some ports.
+// extended has an extension of each phase, named by the phase: HTTP and network filters, for some ports.
 func extended(c Common, edit func(*extension.Filter), ports ...uint32) Common {
 	var all []extension.Filter
 	for _, onConnections := range []bool{false, true} {
@@ -39,7 +39,7 @@ func extended(c Common, edit func(*extension.Filter), ports ...uint32) Common {
 	return c
 }
 
-// short names extensions by their phases.
+// short returns the phases of extensions, as short names.
 func short(names []string) string {
 	return strings.ReplaceAll(strings.Join(names, " "), "extenstions.istio.io/wasmplugin/n.", "")
 }
@@ -51,7 +51,8 @@ func networkNames(c *listenerv3.FilterChain) (names []string) {
 	return names
 }
 
-// Filters of extensions stand around Istio's own by phase, whatever their order in the list, on the ports that they are for.
+// Filters of extensions are placed around Istio's own by their phase, whatever their order in the list, and only on
+// their ports.
 func TestExtensionsStandByPhase(t *testing.T) {
 	c := extended(stock(t), nil, 80, httpPort)
 	v := allPorts(c)
@@ -93,7 +94,7 @@ func TestExtensionsStandByPhase(t *testing.T) {
 	}
 }
 
-// A listener needs the configurations that its filters ask for.
+// A listener references the configurations of its extension filters.
 func TestExtensionsAreNeeded(t *testing.T) {
 	for kind, edit := range map[string]func(*extension.Filter){"wasm": nil, "lua": func(f *extension.Filter) { f.Lua = true }} {
 		r, l := build(t, Outbound{Common: extended(stock(t), edit), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80"})
@@ -108,7 +109,8 @@ func TestExtensionsAreNeeded(t *testing.T) {
 	}
 }
 
-// An extension that the proxy cannot run closes what it is for, and nothing else: HTTP by 403, or ending nowhere where the proxy has no RBAC filter.
+// An extension that the proxy cannot run closes its traffic and no other: HTTP by 403, or by the black hole if the
+// proxy has no RBAC filter.
 func TestExtensionsClose(t *testing.T) {
 	closing := func(onConnections bool) func(*extension.Filter) {
 		return func(f *extension.Filter) { f.Closed = f.OnConnections == onConnections }

@@ -31,10 +31,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// tproxyMark is the mark by which the iptables rules of TPROXY mode know the proxy's own connections (Istio's).
+// tproxyMark is the socket mark of the proxy's own connections in Istio's iptables rules for TPROXY mode.
 const tproxyMark = 1337
 
-// The configurations that never change, packed once. They are frozen: patches work on a copy of the listener.
+// The filter configurations that never change, encoded once. Nobody may change them: patches work on a copy of the
+// listener.
 var (
 	routerConfig    = xds.Any(&routerv3.Router{})
 	corsConfig      = xds.Any(&corsv3.Cors{})
@@ -44,7 +45,7 @@ var (
 		EmitFilterState:        true,
 		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
 	})
-	// Rules without policies: nothing is allowed.
+	// ALLOW rules without policies refuse everything.
 	denyHTTPConfig = xds.Any(&httprbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}})
 	denyTCPConfig  = xds.Any(&rbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}, StatPrefix: tcpStatistics})
 	alpnConfig     = xds.Any(&alpnv2.FilterConfig{AlpnOverride: []*alpnv2.FilterConfig_AlpnOverride{
@@ -54,26 +55,34 @@ var (
 	}})
 	peerDiscovery     = []any{map[string]any{"istio_headers": map[string]any{}}, map[string]any{"workload_discovery": map[string]any{}}}
 	peerPropagation   = []any{map[string]any{"istio_headers": map[string]any{}}}
-	peerInbound       = typed("io.istio.http.peer_metadata.Config", map[string]any{"downstream_discovery": peerDiscovery, "downstream_propagation": peerPropagation})
-	peerOutbound      = typed("io.istio.http.peer_metadata.Config", map[string]any{"upstream_discovery": peerDiscovery, "upstream_propagation": peerPropagation})
+	peerInbound       = peerMetadata("downstream", peerPropagation)
+	peerOutbound      = peerMetadata("upstream", peerPropagation)
 	requestIDConfig   = xds.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: wrapperspb.Bool(false)})
 	originalDstConfig = xds.Any(&originaldstv3.OriginalDst{})
 	originalSrcConfig = xds.Any(&originalsrcv3.OriginalSrc{Mark: tproxyMark})
 	httpInspection    = xds.Any(&httpinspectorv3.HttpInspector{})
-	// Envoy's default buffer is 64 KiB per connection; a client hello is seldom more than this.
+	// Envoy's default buffer is 64 KiB per connection; a client hello is seldom longer than 512 bytes.
 	tlsInspection = xds.Any(&tlsinspectorv3.TlsInspector{InitialReadBufferSize: wrapperspb.UInt32(512)})
 )
 
-// typed is the configuration of one of Istio's own extensions, whose messages no library of ours has.
+// peerMetadata encodes the configuration of Istio's peer metadata filter for one side, "downstream" or "upstream".
+func peerMetadata(side string, propagation []any) *anypb.Any {
+	return typed("io.istio.http.peer_metadata.Config",
+		map[string]any{side + "_discovery": peerDiscovery, side + "_propagation": propagation})
+}
+
+// typed encodes the configuration of one of Istio's own extensions as a TypedStruct: the Go libraries of this build do
+// not have those messages. name is the full name of the message.
 func typed(name string, fields map[string]any) *anypb.Any {
 	value, err := structpb.NewStruct(fields)
 	if err != nil {
-		panic(err) // the literals above
+		panic(err) // only literals of this package are encoded
 	}
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + name, Value: value})
 }
 
-// httpFilters is the HTTP filters of a connection manager in Istio's order, of those that the proxy has.
+// httpFilters returns the HTTP filters of a connection manager in Istio's order. Filters that the proxy does not have
+// are left out.
 func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	var filters []*hcmv3.HttpFilter
 	add := func(wanted bool, name string, config *anypb.Any) {
@@ -82,9 +91,9 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 		}
 	}
 	in, headers := h.routes != nil, c.headers()
-	stats := c.Telemetry.Stats(c.mesh(), c.Caps, in)
-	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peers(headers, in))
-	providers, tokens, rules := h.demanded()
+	stats := c.Telemetry.Stats(c.mesh(), c.Caps, in || h.server != nil)
+	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peerMetadataConfig(headers, in))
+	providers, tokens, rules := h.splitPolicyFilters()
 	filters = slices.Concat(filters, providers, c.httpExtensions(h.port, beforeAuthentication), tokens, c.httpExtensions(h.port, beforeAuthorization))
 	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), httpRBAC, denyHTTPConfig)
 	filters = append(filters, rules...)
@@ -105,7 +114,7 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	if h.unknown.ByName {
 		resolve(h.unknown.Cache(c.Families))
 	}
-	add(true, "envoy.filters.http.router", router(headers))
+	add(true, "envoy.filters.http.router", routerFilterConfig(headers))
 	return filters
 }
 
@@ -121,14 +130,15 @@ func httpInspector() *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.http_inspector", httpInspection)
 }
 
-// inspected says on which ports a listener filter is wanted that waits for a connection's first bytes. It stays off the
-// others: there the server may be the first to speak.
-type inspected struct {
+// inspectedPorts are the ports on which a listener filter waits for the first bytes of a connection. On other ports the
+// filter is disabled: there the server may be the first to send.
+type inspectedPorts struct {
 	on, off []uint32
-	rest    bool // on all other ports
+	rest    bool // whether the filter is on for the ports that are in neither list
 }
 
-func (i *inspected) add(port uint32, wanted bool) {
+// add records whether the filter is on for a port.
+func (i *inspectedPorts) add(port uint32, wanted bool) {
 	if wanted {
 		i.on = append(i.on, port)
 	} else {
@@ -136,8 +146,8 @@ func (i *inspected) add(port uint32, wanted bool) {
 	}
 }
 
-// by is the filter, where it is wanted at all.
-func (i *inspected) by(f *listenerv3.ListenerFilter) []*listenerv3.ListenerFilter {
+// restrict limits f to the inspected ports, and returns it as a list; without inspected ports it returns nil.
+func (i *inspectedPorts) restrict(f *listenerv3.ListenerFilter) []*listenerv3.ListenerFilter {
 	slices.Sort(i.on)
 	slices.Sort(i.off)
 	switch {
@@ -153,13 +163,13 @@ func (i *inspected) by(f *listenerv3.ListenerFilter) []*listenerv3.ListenerFilte
 	return []*listenerv3.ListenerFilter{f}
 }
 
-// anyPort matches connections to one of some ports; nil: there are none.
+// anyPort returns a predicate for connections to one of the ports, or nil without ports.
 func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
 	var rules []*listenerv3.ListenerFilterChainMatchPredicate
 	for _, port := range ports {
 		rules = append(rules, &listenerv3.ListenerFilterChainMatchPredicate{
 			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
-				DestinationPortRange: &typev3.Int32Range{Start: int32(port), End: int32(port) + 1}, // the end is outside
+				DestinationPortRange: &typev3.Int32Range{Start: int32(port), End: int32(port) + 1}, // End is exclusive
 			},
 		})
 	}

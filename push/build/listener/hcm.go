@@ -15,34 +15,35 @@ import (
 
 const hcmName = "envoy.filters.network.http_connection_manager"
 
-// statDelimiter ends the part of a statistic's name that is configured; Istio's bootstrap splits tags by it.
+// statDelimiter ends the configured part of a statistic's name; the tag expressions in Istio's bootstrap split by it.
 const statDelimiter = ";"
 
-// httpTraffic is what differs between connection managers.
+// httpTraffic holds the settings in which the connection managers of one listener differ.
 type httpTraffic struct {
-	statPrefix string
-	port       uint32                      // of the service, or of the workload; 0: any
-	rds        string                      // outbound: name of the route configuration
-	routes     *routev3.RouteConfiguration // inbound: the routes themselves
-	http2      bool                        // the clients are known to speak HTTP/2
-	grpcWeb    bool
-	dynamic    []string // outbound: wildcard hosts whose names are resolved as clients ask for them
-	unknown    dnscache.Unknown
-	closed     bool     // everything is refused
-	demands    *demands // what policies demand; nil: nothing
-	mtls       bool     // inbound: clients have shown a certificate, or were asked for one
+	statPrefix    string
+	port          uint32                      // outbound: of the service; inbound: of the workload; 0: any
+	rds           string                      // outbound: name of the route configuration
+	routes        *routev3.RouteConfiguration // inbound: the routes; nil: outbound
+	http2         bool                        // the clients are known to speak HTTP/2
+	grpcWeb       bool
+	dynamic       []string // outbound: wildcard hosts whose names are resolved as clients ask for them
+	unknown       dnscache.Unknown
+	closed        bool           // everything is refused
+	policyFilters *policyFilters // what policies demand; nil: nothing
+	mtls          bool           // inbound: clients have shown a certificate, or were asked for one
+	server        *serverTraffic // of a gateway; nil: of a sidecar
 }
 
-// connectionManager is the network filter that ends HTTP, with Istio's settings for sidecars.
+// connectionManager returns the HTTP connection manager, with Istio's settings for sidecars.
 func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	m := &hcmv3.HttpConnectionManager{
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:        h.statPrefix + statDelimiter,
 		HttpFilters:       c.httpFilters(h),
 		AccessLog:         c.accessLog(telemetry.Side{Inbound: h.routes != nil, HTTP: true}),
-		Tracing:           c.Telemetry.Tracing.Draw(c.mesh()),
+		Tracing:           c.Telemetry.Tracing.Build(c.mesh()),
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		StreamIdleTimeout: durationpb.New(0), // long polls and streams stay; route timeouts decide
+		StreamIdleTimeout: durationpb.New(0), // off, for long polls and streams: the timeouts of routes apply
 		UseRemoteAddress:  wrapperspb.Bool(false),
 		Proxy_100Continue: true,
 	}
@@ -61,6 +62,7 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	}
 	c.setHeaders(m, h)
 	c.setConnections(m)
+	c.serve(m, h.server)
 	if h.routes != nil {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: h.routes}
 	} else {
@@ -72,10 +74,10 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	return filter(hcmName, m)
 }
 
-// adsSource is RDS, or ECDS, over ADS. The fetch timeout is Istio's 0, which is for ever: a listener that changes waits with its
-// new form until the routes are there and serves in its old form meanwhile, and a proxy that starts is not ready before
-// it has its routes. With a timeout both would answer 404 after it (measured: "15 s, then 404"). For ever is safe
-// because the server answers every route name, unknown ones with an empty RouteConfiguration, and because Envoy
+// adsSource returns the source of routes (RDS) and filter configurations (ECDS): ADS, without a fetch timeout, as in
+// Istio. A changed listener serves its old form until its new routes arrive, and a proxy that starts is not ready
+// before it has its routes. With a timeout both would answer 404 once it expires (measured: "15 s, then 404"). To wait
+// without limit is safe: the server answers every route name, unknown ones with an empty RouteConfiguration, and Envoy
 // stops waiting when it refuses an answer.
 func adsSource() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
@@ -85,7 +87,7 @@ func adsSource() *corev3.ConfigSource {
 	}
 }
 
-// normalizePaths follows meshConfig.pathNormalization; the default is BASE
+// normalizePaths sets the path normalisation of meshConfig.pathNormalization; the default is BASE
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ProxyPathNormalization).
 func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
 	kind := c.mesh().GetPathNormalization().GetNormalization()
@@ -100,9 +102,10 @@ func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// inboundRoutes is the one route of an inbound port. No timeout: the caller's sidecar has it. The deadline that a gRPC client sends counts,
-// without an upper bound. The retries are Istio's: a request that the application's connection took with it before anything was sent is
-// safe to send again; with HTTP/2 Envoy's clients see that themselves.
+// inboundRoutes returns the route configuration of an inbound port: one route, for all requests, to a cluster. It has
+// no timeout, because the sidecar of the caller applies it. The deadline of a gRPC client applies, without an upper
+// bound. The retries are Istio's: a request is sent again if its connection to the application is reset before the
+// request was sent. HTTP/2 needs no such policy, because Envoy's own client retries there.
 func inboundRoutes(name, vhost, cluster, operation string, http2 bool) *routev3.RouteConfiguration {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
@@ -126,7 +129,7 @@ func inboundRoutes(name, vhost, cluster, operation string, http2 bool) *routev3.
 				Action:    &routev3.Route_Route{Route: action},
 			}},
 		}},
-		// Envoy would refuse a listener whose cluster comes a moment later.
+		// With validation, Envoy would refuse the listener while its cluster has not arrived.
 		ValidateClusters: wrapperspb.Bool(false),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
@@ -17,114 +18,123 @@ const (
 	inboundCatchAllChain     = xds.VirtualInbound
 	inboundCatchAllHTTPChain = "virtualInbound-catchall-http"
 
-	// acceptsPerEvent keeps one worker from taking all the connections of a burst (Istio's default).
+	// acceptsPerEvent is the number of connections that a worker accepts at once, so that the workers share a burst
+	// (Istio's default).
 	acceptsPerEvent = 1
 )
 
-// inboundTraffic is the traffic of one port, and how its chains are called.
+// inboundTraffic is the traffic of one port, with the names of its filter chains.
 type inboundTraffic struct {
 	InboundPort
 	httpChain, tcpChain string
 	statPrefix          string
 	// match is the destination port; 0: any.
-	match   uint32
-	closed  bool
-	demands *demands
-	left    *[]error // the patches that its routes are drawn without
-}
-
-func isHTTP(p model.Protocol) bool {
-	return p == model.Protocol_PROTOCOL_HTTP || p == model.Protocol_PROTOCOL_HTTP2 || isGRPC(p)
+	match         uint32
+	closed        bool
+	policyFilters *policyFilters
+	omitted       *[]error // collects the patches that the routes leave out
 }
 
 func isGRPC(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_GRPC || p == model.Protocol_PROTOCOL_GRPC_WEB
 }
 
-// detected says whether HTTP is found out at a port.
-func (c Common) detected(p model.Protocol) bool {
+// detectsHTTP reports whether the proxy detects HTTP on a port of this protocol.
+func (c Common) detectsHTTP(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
 }
 
-// sniffed says whether the HTTP inspector has to look at a port: where all is mTLS of the mesh, its ALPN says what is within.
-func (c Common) sniffed(p model.Protocol, m MTLS) bool { return c.detected(p) && m != Strict }
+// needsHTTPInspector reports whether the HTTP inspector inspects a port. With Strict mTLS the client's ALPN names the
+// protocol, without the inspector.
+func (c Common) needsHTTPInspector(p model.Protocol, m MTLS) bool {
+	return c.detectsHTTP(p) && m != Strict
+}
 
-// inboundHTTP is the filters of an HTTP chain, extensions that are network filters first. A closed one answers 403 by its RBAC filter, and its
-// route ends nowhere for proxies that have no such filter and against patches that take it away; its routes are not patched.
+// inboundHTTP returns the network filters of an HTTP chain: extensions, then the connection manager. mtls states that
+// clients may present a certificate. A closed chain answers 403 by an RBAC filter. Its route leads to the black hole,
+// for proxies without that filter and in case a patch removes the filter, and its routes are not patched.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
-	if c.shut(true, t.Port) {
+	if c.closedByExtension(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
 	}
-	t.closed = t.closed || t.demands.closedHTTP || c.shut(false, t.Port)
+	t.closed = t.closed || t.policyFilters.closedHTTP || c.closedByExtension(false, t.Port)
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
 	}
 	http2 := isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2
-	routes := inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster, fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), http2)
+	vhost, operation := fmt.Sprintf("inbound|http|%d", t.ServicePort), fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort)
+	routes := inboundRoutes(t.Cluster, vhost, cluster, operation, http2)
 	if !t.closed {
-		patched, left := patch.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
-		routes, *t.left = patched, append(*t.left, left...)
+		patched, omitted := patch.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
+		routes, *t.omitted = patched, append(*t.omitted, omitted...)
 	}
 	return append(c.networkExtensions(t.Port), c.connectionManager(httpTraffic{
-		statPrefix: t.statPrefix,
-		port:       t.Port,
-		routes:     routes,
-		http2:      http2,
-		grpcWeb:    t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
-		closed:     t.closed,
-		mtls:       mtls,
-		demands:    t.demands,
+		statPrefix:    t.statPrefix,
+		port:          t.Port,
+		routes:        routes,
+		http2:         http2,
+		grpcWeb:       t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
+		closed:        t.closed,
+		mtls:          mtls,
+		policyFilters: t.policyFilters,
 	}))
 }
 
-// inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
-// filter waits for the client's first bytes, and a server that speaks first would be heard.
+// inboundTCP is the filters of a TCP chain.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
-	t.closed = t.closed || t.demands.closedTCP || c.shut(true, t.Port)
-	if !t.closed {
-		providers, rules := t.demands.tcp[:t.demands.providersTCP], t.demands.tcp[t.demands.providersTCP:]
-		return slices.Concat(providers, c.networkExtensions(t.Port, beforeAuthentication, beforeAuthorization), rules,
-			c.networkExtensions(t.Port, beforeStatistics, beforeRouter), c.tcpFilters(proxyOf(t.Cluster), t.Protocol, inbound))
+	return c.policedTCP(t.Port, t.closed, t.policyFilters, c.tcpFilters(tcpProxyTo(t.Cluster), t.Protocol, inbound), inbound)
+}
+
+// policedTCP is the filters of a TCP chain: what policies and extensions demand, and then the rest. A closed chain ends
+// nowhere whether or not there is an RBAC filter: that filter waits for the client's first bytes, and a server that
+// speaks first would be heard.
+func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*listenerv3.Filter,
+	context networkingv1.EnvoyFilter_PatchContext,
+) []*listenerv3.Filter {
+	if !closed && !d.closedTCP && !c.closedByExtension(true, port) {
+		return slices.Concat(d.tcp[:d.providersTCP], c.networkExtensions(port, beforeAuthentication, beforeAuthorization), d.tcp[d.providersTCP:],
+			c.networkExtensions(port, beforeStatistics, beforeRouter), rest)
 	}
-	filters := c.proxyTo(xds.BlackHole, inbound)
+	filters := c.proxyTo(xds.BlackHole, context)
 	if c.Caps.Has(xds.CapRBACNetwork) {
-		filters = slices.Insert(filters, 0, packed(networkRBAC, denyTCPConfig))
+		filters = slices.Insert(filters, 0, packedFilter(networkRBAC, denyTCPConfig))
 	}
 	return filters
 }
 
-// Build draws the listener that connections to the workload are redirected to: a chain (or two) for each port, and
-// chains for all other ports. Envoy closes what arrives at a port that has chains of which none matches; the chains for
-// all ports do not take it (measured). An error: Envoy would refuse it; patches that it would refuse it for are left out.
+// Build encodes the listener that receives the redirected connections to the workload: one or two chains for each port,
+// and chains for all other ports. If a port has chains and none matches, Envoy closes the connection; the chains for
+// other ports do not receive it (measured). Patches that Envoy would refuse are left out. The error names the listener
+// and the reason why Envoy would refuse it without patches.
 func (v VirtualInbound) Build() (*xds.Resource, error) {
-	r, _, err := v.draw()
+	r, _, err := v.build()
 	return r, err
 }
 
-func (v VirtualInbound) draw() (*xds.Resource, []error, error) {
+func (v VirtualInbound) build() (*xds.Resource, []error, error) {
 	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
 	}
 	l := inboundListener(xds.VirtualInbound, addr, v.Common)
-	var left []error
-	policies := v.demanded(v.Policies, v.Authentications, v.Authorizers)
-	l.AdditionalAddresses = v.also(v.Families.Wildcard(), v.Port)
+	var omitted []error
+	policies := v.buildPolicyFilters(v.Policies, v.Authentications, v.Authorizers, false)
+	l.AdditionalAddresses = v.additionalAddresses(v.Families.Wildcard(), v.Port)
 	l.FilterChains = []*listenerv3.FilterChain{{
-		// Who dials the port itself would be passed on to it, again and again.
+		// A connection to the listener's own port would otherwise be forwarded to the listener itself, without end.
 		Name:             xds.InboundBlackHoleChain,
 		FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
 		Filters:          []*listenerv3.Filter{blackHole()},
 	}}
-	sniff, tls := inspected{off: []uint32{v.Port}}, inspected{off: []uint32{v.Port}}
+	sniff, tls := inspectedPorts{off: []uint32{v.Port}}, inspectedPorts{off: []uint32{v.Port}}
 	l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
 		InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
 		httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
-		statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies, left: &left,
+		statPrefix: xds.InboundPassthrough, closed: v.Closed, policyFilters: policies, omitted: &omitted,
 	})...)
-	sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO, v.Rest)
-	tls.rest = v.Rest.mesh()
+	sniff.rest = v.needsHTTPInspector(model.Protocol_PROTOCOL_AUTO, v.Rest)
+	tls.rest = v.Rest.terminatesMeshTLS()
 	seen := map[uint32]bool{0: true, v.Port: true}
 	for _, p := range v.Ports.All() {
 		if seen[p.Port] {
@@ -132,15 +142,16 @@ func (v VirtualInbound) draw() (*xds.Resource, []error, error) {
 		}
 		name := xds.ListenerName(v.Families.Wildcard(), p.Port)
 		chains := v.inboundChains(inboundTraffic{
-			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, demands: policies, left: &left,
+			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port,
+			closed: v.Closed, policyFilters: policies, omitted: &omitted,
 		})
 		if chains == nil {
 			continue
 		}
 		seen[p.Port] = true
 		l.FilterChains = append(l.FilterChains, chains...)
-		sniff.add(p.Port, v.sniffed(p.Protocol, p.MTLS))
-		tls.add(p.Port, v.inspectsTLS(p))
+		sniff.add(p.Port, v.needsHTTPInspector(p.Protocol, p.MTLS))
+		tls.add(p.Port, v.needsTLSInspector(p))
 	}
 	if v.Caps.Has(xds.CapOriginalDst) {
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
@@ -151,26 +162,27 @@ func (v VirtualInbound) draw() (*xds.Resource, []error, error) {
 			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", originalSrcConfig))
 		}
 	}
-	l.ListenerFilters = append(l.ListenerFilters, tls.by(tlsInspector())...)
-	l.ListenerFilters = append(l.ListenerFilters, sniff.by(httpInspector())...)
-	r, problems, err := v.finish(l, inbound)
-	return r, append(left, problems...), err
+	l.ListenerFilters = append(l.ListenerFilters, tls.restrict(tlsInspector())...)
+	l.ListenerFilters = append(l.ListenerFilters, sniff.restrict(httpInspector())...)
+	r, problems, err := v.patchAndEncode(l, inbound)
+	return r, append(omitted, problems...), err
 }
 
-// Build draws the listener of one ingress of a Sidecar that is not redirected to but binds its own address.
-// An error: Envoy would refuse it; patches that it would refuse it for are left out.
+// Build encodes the listener of one ingress of a Sidecar with captureMode NONE: it binds its own address and receives
+// no redirected connections. Patches that Envoy would refuse are left out. The error names the listener and the address
+// or field that is wrong without patches.
 func (i Ingress) Build() (*xds.Resource, error) {
-	r, _, err := i.draw()
+	r, _, err := i.build()
 	return r, err
 }
 
-func (i Ingress) draw() (*xds.Resource, []error, error) {
+func (i Ingress) build() (*xds.Resource, []error, error) {
 	addr, err := address(i.Bind, i.Inner.Port)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listener %s: %w", i.Name, err)
 	}
 	l := inboundListener(i.Name, addr, i.Common)
-	l.AdditionalAddresses = i.also(i.Bind, i.Inner.Port)
+	l.AdditionalAddresses = i.additionalAddresses(i.Bind, i.Inner.Port)
 	for _, ip := range i.Also.All() {
 		other, err := address(ip, i.Inner.Port)
 		if err != nil {
@@ -178,23 +190,23 @@ func (i Ingress) draw() (*xds.Resource, []error, error) {
 		}
 		l.AdditionalAddresses = append(l.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: other})
 	}
-	var left []error
+	var omitted []error
 	t := inboundTraffic{
 		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
-		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers), left: &left,
+		policyFilters: i.buildPolicyFilters(i.Policies, i.Authentications, i.Authorizers, false), omitted: &omitted,
 	}
 	if addr.GetSocketAddress() != nil { // connections to a Unix socket have no port
 		t.match = i.Inner.Port
 	}
 	l.FilterChains = i.inboundChains(t)
-	if i.inspectsTLS(i.Inner) {
+	if i.needsTLSInspector(i.Inner) {
 		l.ListenerFilters = append(l.ListenerFilters, tlsInspector())
 	}
-	if i.sniffed(i.Inner.Protocol, i.Inner.MTLS) {
+	if i.needsHTTPInspector(i.Inner.Protocol, i.Inner.MTLS) {
 		l.ListenerFilters = append(l.ListenerFilters, httpInspector())
 	}
-	r, problems, err := i.finish(l, inbound)
-	return r, append(left, problems...), err
+	r, problems, err := i.patchAndEncode(l, inbound)
+	return r, append(omitted, problems...), err
 }
 
 func inboundListener(name string, addr *corev3.Address, c Common) *listenerv3.Listener {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// uninspected is the ports on which the HTTP inspector is off; nil without it.
+// uninspected returns the ports on which the HTTP inspector is off; nil without the inspector.
 func uninspected(l *listenerv3.Listener) (off []int32) {
 	for _, f := range l.ListenerFilters {
 		if f.Name != "envoy.filters.listener.http_inspector" {
@@ -82,7 +82,7 @@ func TestVirtualInbound(t *testing.T) {
 	}
 }
 
-// A port is taken as its mode says.
+// The chains of a port follow from its mTLS mode.
 func TestInboundMTLS(t *testing.T) {
 	at := func(p model.Protocol, m MTLS) VirtualInbound {
 		return VirtualInbound{Ports: ports.List(InboundPort{Port: 80, Protocol: p, Cluster: "in", Host: "web", ServicePort: 80, MTLS: m})}

@@ -61,7 +61,7 @@ func rule(t testing.TB, text string) *model.DestinationRule {
 	return r.(*model.DestinationRule)
 }
 
-// envoyFilter is the patches of one EnvoyFilter, from the YAML of its configPatches.
+// envoyFilter returns the patches of one EnvoyFilter, from the YAML of its configPatches.
 func envoyFilter(t testing.TB, text string) []model.Patch {
 	t.Helper()
 	spec := &networkingv1.EnvoyFilter{}
@@ -88,7 +88,7 @@ func unyaml(t testing.TB, text string, into proto.Message) {
 	}
 }
 
-// build builds, and reads the body back.
+// build builds a listener and decodes its body.
 func build(t testing.TB, b builder) (*xds.Resource, *listenerv3.Listener) {
 	t.Helper()
 	r, err := b.Build()
@@ -105,7 +105,7 @@ func build(t testing.TB, b builder) (*xds.Resource, *listenerv3.Listener) {
 	return r, l
 }
 
-// manager is the connection manager that ends a chain; proxy is the TCP proxy that does.
+// manager returns the connection manager that ends a chain; proxy returns the TCP proxy that ends it.
 func manager(t testing.TB, c *listenerv3.FilterChain) *hcmv3.HttpConnectionManager {
 	t.Helper()
 	m := &hcmv3.HttpConnectionManager{}
@@ -144,7 +144,7 @@ func listenerFilterNames(l *listenerv3.Listener) (names []string) {
 	return names
 }
 
-// shape is a listener in one line per chain: what it matches and where it leads.
+// shape returns a listener as text, with one line per chain: its match and its destination.
 func shape(t testing.TB, l *listenerv3.Listener) []string {
 	t.Helper()
 	one := func(kind string, c *listenerv3.FilterChain) string {
@@ -213,7 +213,8 @@ func wantLines(t testing.TB, got, want []string) {
 	}
 }
 
-// Everything keeps the constraints of Envoy's API, also inside the Anys, with and without Istio's own extensions.
+// Every listener satisfies the constraints of Envoy's API, also inside the Anys, with and without Istio's own
+// extensions.
 func TestConstraints(t *testing.T) {
 	for name, b := range specs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +235,7 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// Equal Specs give equal bytes, made from records of their own each time.
+// Equal Specs make equal bytes, also from new copies of the records.
 func TestDeterminism(t *testing.T) {
 	first, again := specs(t), specs(t)
 	for name, b := range first {

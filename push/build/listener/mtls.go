@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What clients of the mesh offer by ALPN (Istio's), and what is answered.
+// The ALPN protocols that clients of the mesh offer, and those that the proxy answers with (Istio's).
 var (
 	meshHTTP  = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
 	meshTCP   = []string{"istio-peer-exchange", "istio"}
@@ -23,16 +23,17 @@ var (
 
 const tlsSocket = "envoy.transport_sockets.tls"
 
-// cipherSuites are those that servers take of TLS 1.2 (Istio's): with forward secrecy where the client can, and AES-GCM always.
+// cipherSuites are the TLS 1.2 suites that servers accept (Istio's): AES-GCM alone, with forward secrecy first.
 var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}
 
-// mesh says whether the proxy ends mTLS of the mesh, and so has to look for TLS.
-func (m MTLS) mesh() bool { return m == Permissive || m == Strict }
+// terminatesMeshTLS reports whether the proxy terminates mTLS of the mesh, and so needs to detect TLS.
+func (m MTLS) terminatesMeshTLS() bool { return m == Permissive || m == Strict }
 
-// inboundChains draws the chains of one port. Those of mTLS come first; a permissive port takes TLS of others too, where
-// HTTP is not stated: the application ends it. Where no TLS is looked for, the transport is always raw_buffer: without
-// a TLS inspector Envoy says so of every connection. A port that ends TLS of its own takes nothing else.
+// inboundChains returns the chains of one port, those for mTLS first; none for UDP. A Permissive port that is not
+// stated to be HTTP also accepts other TLS, which the application terminates. A port with TLS of its own (Ended)
+// accepts nothing else. Without a TLS inspector Envoy reports raw_buffer for every connection, so plain chains match
+// that.
 func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Protocol == model.Protocol_PROTOCOL_UDP {
 		return nil
@@ -47,29 +48,30 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 		}
 		chain := &listenerv3.FilterChain{FilterChainMatch: m, TransportSocket: socket}
 		if http {
-			chain.Name, chain.Filters = t.httpChain, c.inboundHTTP(t, socket != nil && (!t.Ended.ends() || t.Ended.asksClients()))
+			mtls := socket != nil && (!t.Ended.terminates() || t.Ended.requestsClientCertificate())
+			chain.Name, chain.Filters = t.httpChain, c.inboundHTTP(t, mtls)
 		} else {
 			chain.Name, chain.Filters = t.tcpChain, c.inboundTCP(t)
 		}
 		chains = append(chains, chain)
 	}
-	if t.Ended.ends() {
+	if t.Ended.terminates() {
 		transport := "tls"
 		if !c.Caps.Has(xds.CapTLSInspector) {
-			transport = "" // nobody says of a connection that it is TLS
+			transport = "" // nothing detects TLS, so a match on it would match no connection
 		}
-		add(isHTTP(t.Protocol), transport, nil, c.serverTLS(t.Ended))
+		add(t.Protocol.IsHTTP(), transport, nil, tlsOf(c.serverTLS(t.Ended, httpReply)))
 		chains[0].TransportSocketConnectTimeout = connectTimeout
 		return chains
 	}
-	only := func(alpn []string) []string { // strict: all TLS is the mesh's
+	only := func(alpn []string) []string { // with Strict every TLS connection is the mesh's, whatever its ALPN
 		if mode == Strict {
 			return nil
 		}
 		return alpn
 	}
-	http, sniffed := isHTTP(t.Protocol), c.detected(t.Protocol)
-	if mode.mesh() {
+	http, sniffed := t.Protocol.IsHTTP(), c.detectsHTTP(t.Protocol)
+	if mode.terminatesMeshTLS() {
 		switch {
 		case http:
 			add(true, "tls", only(meshAny), c.meshTLS(httpReply))
@@ -93,9 +95,16 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	return chains
 }
 
-// meshTLS ends mTLS: clients must have an identity of the mesh's trust domains. What meshMTLS says is for servers, as with Istio's control plane.
+// tlsOf returns the transport socket that terminates TLS by a context.
+func tlsOf(context *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
+	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(context)}}
+}
+
+// meshTLS returns the transport socket that terminates mTLS of the mesh and answers with the ALPN protocols. Clients
+// need an identity of the mesh's trust domains. MeshConfig.meshMTLS applies to servers alone, as in Istio.
 func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
-	context := identity.Context(alpn, &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(c.mesh()))})
+	context := identity.Context(alpn, &tlsv3.CertificateValidationContext{
+		MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(c.mesh()))})
 	if c.mesh().GetMeshMTLS().GetMinProtocolVersion() == meshv1.MeshConfig_TLSConfig_TLSV1_3 {
 		context.TlsParams.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
 	}

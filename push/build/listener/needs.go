@@ -12,34 +12,41 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// needs is what a listener asks for over ADS: route configurations, and configurations of filters, each once, in order.
-type needs struct {
+// references collects the resources that a listener requests over ADS: route configurations and filter configurations,
+// each once, in the order of the listener.
+type references struct {
 	refs []xds.Ref
 	seen map[xds.Ref]bool
 }
 
-// needsOf is what a listener asks for.
-func needsOf(l *listenerv3.Listener) []xds.Ref {
-	n := needs{seen: map[xds.Ref]bool{}}
+// referencesOf returns the resources that a listener requests over ADS.
+func referencesOf(l *listenerv3.Listener) []xds.Ref {
+	n := references{seen: map[xds.Ref]bool{}}
 	for _, chain := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
 		for _, f := range chain.GetFilters() {
 			n.add(xds.Extension, f.GetName(), f.GetConfigDiscovery().GetConfigSource())
 			if f.GetTypedConfig().MessageIs((*hcmv3.HttpConnectionManager)(nil)) {
-				n.manager(f.GetTypedConfig().GetValue())
+				n.addManager(f.GetTypedConfig().GetValue())
 			}
 		}
 	}
 	return n.refs
 }
 
-func (n *needs) add(t xds.Type, name string, from *corev3.ConfigSource) {
-	if ref := (xds.Ref{Type: t, Name: name}); name != "" && from.GetAds() != nil && !n.seen[ref] {
+func (n *references) add(t xds.Type, name string, from *corev3.ConfigSource) {
+	if name != "" && from.GetAds() != nil {
+		n.once(xds.Ref{Type: t, Name: name})
+	}
+}
+
+func (n *references) once(ref xds.Ref) {
+	if !n.seen[ref] {
 		n.seen[ref] = true
 		n.refs = append(n.refs, ref)
 	}
 }
 
-// Fields by which a connection manager asks for something.
+// The fields by which a connection manager references other resources.
 var (
 	rdsField       = numberOf(&hcmv3.HttpConnectionManager{}, "rds")
 	filtersField   = numberOf(&hcmv3.HttpConnectionManager{}, "http_filters")
@@ -50,13 +57,14 @@ func numberOf(m proto.Message, field protoreflect.Name) protowire.Number {
 	return m.ProtoReflect().Descriptor().Fields().ByName(field).Number()
 }
 
-// manager adds what an encoded connection manager asks for, its routes first. It is long, and may have its routes in it: only the fields that ask
-// are decoded. Of bytes that are no message only the beginning is read.
-func (n *needs) manager(encoded []byte) {
+// addManager adds the references of an encoded connection manager, its routes first. Only the fields with references
+// are decoded, because a connection manager is long and may contain its routes. Bytes that are not a message are read
+// up to the first error.
+func (n *references) addManager(encoded []byte) {
 	var filters [][]byte
 	_ = protowalk.Each(encoded, func(f protowalk.Field) error {
 		switch {
-		case f.Number == filtersField && has(f.Bytes, discoveryField):
+		case f.Number == filtersField && hasField(f.Bytes, discoveryField):
 			filters = append(filters, f.Bytes)
 		case f.Number == rdsField:
 			rds := &hcmv3.Rds{}
@@ -74,8 +82,8 @@ func (n *needs) manager(encoded []byte) {
 	}
 }
 
-// has says whether an encoded message has a field.
-func has(encoded []byte, field protowire.Number) (found bool) {
+// hasField reports whether an encoded message has a field.
+func hasField(encoded []byte, field protowire.Number) (found bool) {
 	_ = protowalk.Each(encoded, func(f protowalk.Field) error {
 		found = found || f.Number == field
 		return nil

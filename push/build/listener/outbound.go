@@ -14,22 +14,23 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// plaintextHTTP is what the HTTP inspector says of HTTP/1.1 and of HTTP/2 without TLS. HTTP/1.0 is left to TCP: the
-// connection manager refuses it.
+// plaintextHTTP are the protocols that the HTTP inspector reports for HTTP/1.1 and for HTTP/2 without TLS. HTTP/1.0
+// goes to TCP chains, because the connection manager refuses it.
 var plaintextHTTP = []string{"http/1.1", "h2c"}
 
 const rawBuffer = "raw_buffer"
 
-// connectTimeout is how long clients may take to agree on TLS, where a patch has a chain end it (Istio's).
+// connectTimeout is the limit of TLS handshakes, for chains that terminate TLS by their Spec or by a patch (Istio's).
 var connectTimeout = durationpb.New(15 * time.Second)
 
-// Build draws an outbound listener. The error names the listener and what of its address is wrong.
+// Build encodes an outbound listener. Patches that Envoy would refuse are left out. The error names the listener, and
+// the address or the constraint of Envoy's API that is wrong without patches.
 func (o Outbound) Build() (*xds.Resource, error) {
-	r, _, err := o.draw()
+	r, _, err := o.build()
 	return r, err
 }
 
-func (o Outbound) draw() (*xds.Resource, []error, error) {
+func (o Outbound) build() (*xds.Resource, []error, error) {
 	addr, err := address(o.Bind, o.Port)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listener %s: %w", o.Name, err)
@@ -37,7 +38,7 @@ func (o Outbound) draw() (*xds.Resource, []error, error) {
 	l := &listenerv3.Listener{
 		Name:                             o.Name,
 		Address:                          addr,
-		AdditionalAddresses:              o.also(o.Bind, o.Port),
+		AdditionalAddresses:              o.additionalAddresses(o.Bind, o.Port),
 		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
 		ContinueOnListenerFiltersTimeout: true,
 	}
@@ -48,26 +49,28 @@ func (o Outbound) draw() (*xds.Resource, []error, error) {
 	if len(chains) == 0 && rest != nil {
 		chains, rest = []*listenerv3.FilterChain{rest}, nil
 	}
-	// What matches everything is the default chain: Envoy does not go back from a chain that matched in part.
+	// A chain that matches everything must be the default chain: Envoy does not backtrack from a partial match.
 	l.FilterChains, l.DefaultFilterChain = chains, rest
-	o.inspect(l, sniffed)
-	return o.finish(l, outbound)
+	o.addInspectors(l, sniffed)
+	return o.patchAndEncode(l, outbound)
 }
 
-// chains is the chains that match something, the one for the rest (nil: it is closed), and whether the HTTP inspector
-// has to tell them apart.
+// chains returns the chains with a match, the chain for all other connections, and whether the HTTP inspector is needed
+// to tell them apart. If rest is nil, other connections are closed.
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
 		http := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout, Filters: o.outboundHTTP(httpTraffic{
-			statPrefix: "outbound_" + o.Name, port: o.Port, rds: o.Route, grpcWeb: o.GRPCWeb, dynamic: o.Dynamic.All(), unknown: o.Unknown})}
+			statPrefix: "outbound_" + o.Name, port: o.Port, rds: o.Route, grpcWeb: o.GRPCWeb,
+			dynamic: o.Dynamic.All(), unknown: o.Unknown,
+		})}
 		others := len(chains) > 0 || rest != nil || o.Fallback != ""
 		switch {
 		case (o.Sniff || others) && o.Caps.Has(xds.CapHTTPInspector):
 			http.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: plaintextHTTP}
 			chains, sniffed = append(chains, http), true
 		case o.Sniff && others:
-			// Nothing tells HTTP from the rest: TCP carries both.
+			// Without an HTTP inspector nothing detects HTTP, so the TCP chains receive HTTP too.
 		default:
 			rest = http
 		}
@@ -78,9 +81,9 @@ func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.F
 	return chains, rest, sniffed
 }
 
-// inspect adds the listener filters. The TLS inspector comes with the HTTP inspector, which looks at plain text only,
-// and Envoy would otherwise add one of its own (https://github.com/envoyproxy/envoy/issues/13601).
-func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
+// addInspectors adds the listener filters. The HTTP inspector reads plain text only, so it comes with a TLS inspector;
+// Envoy would otherwise add one itself (https://github.com/envoyproxy/envoy/issues/13601).
+func (o Outbound) addInspectors(l *listenerv3.Listener, sniffed bool) {
 	names := false
 	for _, c := range l.FilterChains {
 		names = names || len(c.GetFilterChainMatch().GetServerNames()) > 0
@@ -95,14 +98,15 @@ func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
 	}
 }
 
-// Build draws the listener that redirected connections arrive at; it hands them to the listener of their original
-// destination, and keeps those that have none. An error: Envoy would refuse it; patches that it would refuse it for are left out.
+// Build encodes the listener that receives redirected outbound connections. It passes each connection to the listener
+// of its original destination, and forwards or closes a connection that has no such listener. Patches that Envoy would
+// refuse are left out. The error names the listener and the reason why Envoy would refuse it without patches.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
-	r, _, err := v.draw()
+	r, _, err := v.build()
 	return r, err
 }
 
-func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
+func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listener %s: %w", xds.VirtualOutbound, err)
@@ -114,12 +118,12 @@ func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
 	l := &listenerv3.Listener{
 		Name:                xds.VirtualOutbound,
 		Address:             addr,
-		AdditionalAddresses: v.also(v.Families.Wildcard(), v.Port), // redirection takes connections of both families
+		AdditionalAddresses: v.additionalAddresses(v.Families.Wildcard(), v.Port), // connections of both families arrive here
 		TrafficDirection:    corev3.TrafficDirection_OUTBOUND,
 		AccessLog:           v.unmatchedLog(),
 		FilterChains: []*listenerv3.FilterChain{
 			{
-				// Who dials the port itself would be passed on to it, again and again.
+				// A connection to the listener's own port would otherwise be forwarded to the listener itself, without end.
 				Name:             xds.OutboundBlackHoleChain,
 				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
 				Filters:          []*listenerv3.Filter{blackHole()},
@@ -128,7 +132,7 @@ func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
 		},
 	}
 	if v.ByName {
-		v.byName(l)
+		v.addHTTPByHost(l)
 	}
 	if v.Caps.Has(xds.CapOriginalDst) { // Envoy adds the listener filter itself
 		l.UseOriginalDst = wrapperspb.Bool(true)
@@ -136,15 +140,17 @@ func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
 	if v.Transparent {
 		l.Transparent = wrapperspb.Bool(true)
 	}
-	return v.finish(l, outbound)
+	return v.patchAndEncode(l, outbound)
 }
 
-// speaks is how long the listener waits for the first bytes of a connection where it tells HTTP from the rest, and the mesh says no other time
-// (protocolDetectionTimeout): all redirected connections come by it, those too in which the server is the first to speak.
-var speaks = durationpb.New(100 * time.Millisecond)
+// defaultDetectionTimeout is the time that virtualOutbound waits for the first bytes of a connection to detect HTTP,
+// unless the mesh sets protocolDetectionTimeout. It is short because every redirected connection waits, also one in
+// which the server is the first to send.
+var defaultDetectionTimeout = durationpb.New(100 * time.Millisecond)
 
-// byName has plain HTTP to where no listener is go by its host. The rest matches nothing, so it is the default chain's.
-func (v VirtualOutbound) byName(l *listenerv3.Listener) {
+// addHTTPByHost routes plain HTTP by its host if the destination has no listener. The former last chain becomes the
+// default chain, for all other connections.
+func (v VirtualOutbound) addHTTPByHost(l *listenerv3.Listener) {
 	rest := l.FilterChains[len(l.FilterChains)-1]
 	l.DefaultFilterChain = rest
 	l.FilterChains[len(l.FilterChains)-1] = &listenerv3.FilterChain{
@@ -152,12 +158,14 @@ func (v VirtualOutbound) byName(l *listenerv3.Listener) {
 		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: plaintextHTTP},
 		Filters:          v.outboundHTTP(httpTraffic{statPrefix: xds.OutboundCatchAllHTTP, rds: xds.AllowAny, unknown: v.Unknown}),
 	}
-	if v.Caps.Has(xds.CapOriginalDst) { // first: Envoy's own comes last, and not at all where the others wait in vain, as for servers that speak first
+	if v.Caps.Has(xds.CapOriginalDst) {
+		// This filter comes first. Envoy's own would come last, and would not run at all if the inspectors run into their
+		// timeout, as they do when the server is the first to send.
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
 	}
 	l.ListenerFilters = append(l.ListenerFilters, tlsInspector(), httpInspector())
 	l.ContinueOnListenerFiltersTimeout = true
 	if l.ListenerFiltersTimeout = v.detectionTimeout(); l.ListenerFiltersTimeout.AsDuration() == 0 {
-		l.ListenerFiltersTimeout = speaks
+		l.ListenerFiltersTimeout = defaultDetectionTimeout
 	}
 }

@@ -210,7 +210,8 @@ func TestVirtualOutbound(t *testing.T) {
 	}
 }
 
-// subsetOf returns the rule and the place of a subset, as traffic.Effective takes them; nil: the rule has no subset of the name.
+// subsetOf returns the rule and the place of a subset, the arguments of traffic.Effective. It returns nil if the rule
+// has no subset of the name.
 func subsetOf(rule *model.DestinationRule, name string) (*model.DestinationRule, int) {
 	if rule != nil {
 		for i, s := range rule.Spec.GetSubsets() {

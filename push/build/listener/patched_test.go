@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	// What the patches of these tests name.
+	// The names that the patches of these tests match.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
@@ -26,7 +26,7 @@ const luaBeforeRouter = `
     value: {name: lua, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua, default_source_code: {inline_string: "function envoy_on_request(h) end"}}}
 `
 
-// Patches are part of the Spec, in each of the builders; what comes of them is to Envoy's liking.
+// Patches are part of the Spec of each builder, and Envoy accepts the patched listeners.
 func TestPatched(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	all := specs(t)
@@ -64,7 +64,7 @@ func TestPatched(t *testing.T) {
 	}
 }
 
-// The operations as a user writes them, on a listener as Navarch draws it: Envoy takes every result.
+// Each operation, as users write it, on a listener that Navarch builds: Envoy accepts every result.
 func TestEnvoyAcceptsPatched(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	value := map[string]string{

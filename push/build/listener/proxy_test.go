@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Requests to the HTTP proxy through a real Envoy: by the name and the port that they name, port 80 where they name none.
+// Requests to the HTTP proxy through a real Envoy are routed by the host and port in them; port 80 is the default.
 func TestHTTPProxyThroughEnvoy(t *testing.T) {
 	clusters := map[string]int{xds.BlackHole: 0}
 	routes := &routev3.RouteConfiguration{Name: xds.HTTPProxy}

@@ -12,16 +12,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// inboundServer is the server header that clients outside the mesh see, where nobody says another.
+// inboundServer is the server header of inbound responses, unless proxyHeaders sets another (Istio's).
 const inboundServer = "istio-envoy"
 
-// What proxyHeaders and connectionSettings of a ProxyConfig mean to Envoy (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig;
-// istio: pilot/pkg/networking/util, GetProxyHeadersFromProxyConfig; pilot/pkg/networking/core, applyConnectionSettingsToHCM).
+// Values and tables that translate proxyHeaders and connectionSettings of a ProxyConfig to Envoy
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig; istio: pilot/pkg/networking/util,
+// GetProxyHeadersFromProxyConfig; pilot/pkg/networking/core, applyConnectionSettingsToHCM).
 var (
 	quietRouterConfig = xds.Any(&routerv3.Router{SuppressEnvoyHeaders: true})
-	// peerOutboundMesh is peerOutbound that says nothing of the proxy to servers outside of the mesh.
-	peerOutboundMesh = typed("io.istio.http.peer_metadata.Config", map[string]any{"upstream_discovery": peerDiscovery,
-		"upstream_propagation": []any{map[string]any{"istio_headers": map[string]any{"skip_external_clusters": true}}}})
+	// peerOutboundMesh is peerOutbound that sends no metadata of the proxy to servers outside the mesh.
+	peerOutboundMesh = peerMetadata("upstream", []any{map[string]any{"istio_headers": map[string]any{"skip_external_clusters": true}}})
 
 	forwardings = map[meshv1.ForwardClientCertDetails]hcmv3.HttpConnectionManager_ForwardClientCertDetails{
 		meshv1.ForwardClientCertDetails_UNDEFINED:           hcmv3.HttpConnectionManager_APPEND_FORWARD,
@@ -31,11 +31,11 @@ var (
 		meshv1.ForwardClientCertDetails_SANITIZE_SET:        hcmv3.HttpConnectionManager_SANITIZE_SET,
 		meshv1.ForwardClientCertDetails_ALWAYS_FORWARD_ONLY: hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY,
 	}
-	underscores = map[meshv1.ProxyConfig_ConnectionSettings_HeadersWithUnderscoresAction]corev3.HttpProtocolOptions_HeadersWithUnderscoresAction{
+	underscores = map[istioUnderscores]corev3.HttpProtocolOptions_HeadersWithUnderscoresAction{
 		meshv1.ProxyConfig_ConnectionSettings_HEADERS_WITH_UNDERSCORES_REJECT_REQUEST: corev3.HttpProtocolOptions_REJECT_REQUEST,
 		meshv1.ProxyConfig_ConnectionSettings_HEADERS_WITH_UNDERSCORES_DROP_HEADER:    corev3.HttpProtocolOptions_DROP_HEADER,
 	}
-	escapedSlashes = map[meshv1.ProxyConfig_ConnectionSettings_PathWithEscapedSlashesAction]hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction{
+	escapedSlashes = map[istioEscapedSlashes]hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction{
 		meshv1.ProxyConfig_ConnectionSettings_KEEP_UNCHANGED:        hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
 		meshv1.ProxyConfig_ConnectionSettings_REJECT_REQUEST:        hcmv3.HttpConnectionManager_REJECT_REQUEST,
 		meshv1.ProxyConfig_ConnectionSettings_UNESCAPE_AND_REDIRECT: hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT,
@@ -43,25 +43,33 @@ var (
 	}
 )
 
-// headers is proxyHeaders, nil where nothing is stated, and connections connectionSettings.
+// Short names of two types of Istio's ProxyConfig.
+type (
+	istioUnderscores    = meshv1.ProxyConfig_ConnectionSettings_HeadersWithUnderscoresAction
+	istioEscapedSlashes = meshv1.ProxyConfig_ConnectionSettings_PathWithEscapedSlashesAction
+)
+
+// headers returns proxyHeaders of the ProxyConfig, or nil if it is not set.
 func (c Common) headers() *meshv1.ProxyConfig_ProxyHeaders {
 	return c.Proxy.Headers.Config().GetProxyHeaders()
 }
 
+// connections returns connectionSettings of the ProxyConfig, or nil if it is not set.
 func (c Common) connections() *meshv1.ProxyConfig_ConnectionSettings {
 	return c.Proxy.Connections.Config().GetConnectionSettings()
 }
 
-// router is the configuration of the filter that ends the HTTP filters.
-func router(h *meshv1.ProxyConfig_ProxyHeaders) *anypb.Any {
+// routerFilterConfig returns the configuration of the router, which is the last HTTP filter.
+func routerFilterConfig(h *meshv1.ProxyConfig_ProxyHeaders) *anypb.Any {
 	if h.GetEnvoyDebugHeaders().GetDisabled().GetValue() {
 		return quietRouterConfig
 	}
 	return routerConfig
 }
 
-// peers is the configuration of the filter that says to the other proxy whose this one is, for one direction.
-func peers(h *meshv1.ProxyConfig_ProxyHeaders, inbound bool) *anypb.Any {
+// peerMetadataConfig returns the configuration of Istio's filter that exchanges workload metadata with the peer's
+// proxy, for one direction.
+func peerMetadataConfig(h *meshv1.ProxyConfig_ProxyHeaders, inbound bool) *anypb.Any {
 	switch {
 	case inbound:
 		return peerInbound
@@ -71,10 +79,10 @@ func peers(h *meshv1.ProxyConfig_ProxyHeaders, inbound bool) *anypb.Any {
 	return peerOutbound
 }
 
-// setHeaders sets which headers the connection manager adds, changes and takes away.
+// setHeaders sets the headers that the connection manager adds, changes and removes.
 func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	h, in := c.headers(), t.routes != nil
-	if in {
+	if in || t.server != nil {
 		m.ServerName = inboundServer
 	}
 	switch {
@@ -95,19 +103,21 @@ func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	}
 	forward := forwardings[h.GetForwardedClientCert()]
 	if !in || !t.mtls && forward != hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY {
-		return // Envoy takes the header x-forwarded-client-cert away
+		return // Envoy's default removes the header x-forwarded-client-cert
 	}
 	m.ForwardClientCertDetails = forward
 	if forward == hcmv3.HttpConnectionManager_APPEND_FORWARD || forward == hcmv3.HttpConnectionManager_SANITIZE_SET {
 		d := h.GetSetCurrentClientCertDetails()
-		usual := func(stated *wrapperspb.BoolValue) bool { return stated == nil || stated.GetValue() }
-		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: wrapperspb.Bool(usual(d.GetSubject())),
-			Uri: usual(d.GetUri()), Dns: usual(d.GetDns()), Cert: d.GetCert().GetValue(), Chain: d.GetChain().GetValue()}
+		defaultTrue := func(stated *wrapperspb.BoolValue) bool { return stated == nil || stated.GetValue() }
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+			Subject: wrapperspb.Bool(defaultTrue(d.GetSubject())),
+			Uri:     defaultTrue(d.GetUri()), Dns: defaultTrue(d.GetDns()), Cert: d.GetCert().GetValue(), Chain: d.GetChain().GetValue(),
+		}
 	}
 }
 
-// setConnections sets how connections of clients are kept, and what of paths and names of headers is refused, in place of what the mesh and the node's
-// IDLE_TIMEOUT say.
+// setConnections sets connectionSettings of the ProxyConfig: timeouts, HTTP/2 limits, and the treatment of paths and of
+// header names. They replace the settings of the mesh and of the node's IDLE_TIMEOUT.
 func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	s := c.connections()
 	if s == nil {
@@ -122,16 +132,19 @@ func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	}
 	common.MaxConnectionDuration, common.MaxStreamDuration = s.HttpMaxConnectionDuration, s.HttpMaxStreamDuration
 	common.HeadersWithUnderscoresAction = underscores[s.HttpHeadersWithUnderscoresAction]
-	if common.IdleTimeout != nil || common.MaxConnectionDuration != nil || common.MaxStreamDuration != nil || common.HeadersWithUnderscoresAction != 0 {
+	if common.IdleTimeout != nil || common.MaxConnectionDuration != nil || common.MaxStreamDuration != nil ||
+		common.HeadersWithUnderscoresAction != 0 {
 		m.CommonHttpProtocolOptions = common
 	}
-	m.DrainTimeout, m.RequestTimeout, m.RequestHeadersTimeout = s.HttpDrainTimeout, s.HttpRequestTimeout, s.HttpRequestHeadersTimeout
+	m.DrainTimeout = s.HttpDrainTimeout
+	m.RequestTimeout, m.RequestHeadersTimeout = s.HttpRequestTimeout, s.HttpRequestHeadersTimeout
 	if s.HttpStreamIdleTimeout != nil {
 		m.StreamIdleTimeout = s.HttpStreamIdleTimeout
 	}
 	if s.HttpMaxConcurrentStreams != nil || s.Http2InitialStreamWindowSize != nil || s.Http2InitialConnectionWindowSize != nil {
 		m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{MaxConcurrentStreams: unsigned(s.HttpMaxConcurrentStreams),
-			InitialStreamWindowSize: unsigned(s.Http2InitialStreamWindowSize), InitialConnectionWindowSize: unsigned(s.Http2InitialConnectionWindowSize)}
+			InitialStreamWindowSize:     unsigned(s.Http2InitialStreamWindowSize),
+			InitialConnectionWindowSize: unsigned(s.Http2InitialConnectionWindowSize)}
 	}
 	if s.HttpMergeSlashes != nil {
 		m.MergeSlashes = s.HttpMergeSlashes.GetValue()
@@ -141,12 +154,12 @@ func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// setBuffer sets how much the listener buffers for a connection.
+// setBuffer sets the limit of the buffer of each connection, in bytes.
 func (c Common) setBuffer(l *listenerv3.Listener) {
 	l.PerConnectionBufferLimitBytes = unsigned(c.connections().GetListenerPerConnectionBufferLimitBytes())
 }
 
-// unsigned is a number that is not negative (store/proxyconfig); nil of nil.
+// unsigned converts a number that store/proxyconfig ensures is not negative; nil stays nil.
 func unsigned(n *wrapperspb.Int32Value) *wrapperspb.UInt32Value {
 	if n == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// collector takes spans by OTLP and access logs by Envoy's gRPC service.
+// collector receives spans by OTLP and access logs by Envoy's gRPC service.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	accesslogv3.UnimplementedAccessLogServiceServer
@@ -62,7 +62,7 @@ func (c *collector) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamA
 	}
 }
 
-// next is what a channel gives within a minute.
+// next returns the next value of a channel, or fails the test after a minute.
 func next[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,8 +75,8 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
-// A real Envoy reports requests to real collectors: of its access logs what the CEL expression holds for, and spans with their tags, of the
-// service that its node names.
+// A real Envoy reports requests to real collectors: the access logs for which the CEL expression holds, and spans with
+// their tags, under the service name of its node.
 func TestReports(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/missing" {

@@ -22,22 +22,34 @@ const (
 	networkRBAC = "envoy.filters.network.rbac"
 )
 
-// What the names of statistics of dry runs begin with (Istio's).
-var dryRunPrefix = map[configrbacv3.RBAC_Action]string{configrbacv3.RBAC_ALLOW: "istio_dry_run_allow_", configrbacv3.RBAC_DENY: "istio_dry_run_deny_"}
-
-// demands is what policies demand of what comes in: the filters, drawn once for all chains of a listener.
-type demands struct {
-	http                  []*hcmv3.HttpFilter
-	tcp                   []*listenerv3.Filter
-	providers, tokens     int  // filters of http that ask providers, and those up to the tokens: extensions stand between
-	providersTCP          int  // of tcp, the same
-	closedHTTP, closedTCP bool // the proxy has not all the filters that the policies need
+// dryRunPrefix holds the prefixes of the statistics of dry runs, by action (Istio's).
+var dryRunPrefix = map[configrbacv3.RBAC_Action]string{
+	configrbacv3.RBAC_ALLOW: "istio_dry_run_allow_",
+	configrbacv3.RBAC_DENY:  "istio_dry_run_deny_",
 }
 
-// demanded draws policies, in the order in which Istio has them asked: providers of external authorization, tokens, rules.
-func (c Common) demanded(policies, authentications intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer]) *demands {
-	s := &demands{}
-	http := authz.Draw(policies.All(), c.mesh(), true)
+// policyFilters are the filters that enforce the security policies of inbound traffic. They are built once and shared
+// by all chains of a listener.
+type policyFilters struct {
+	http                  []*hcmv3.HttpFilter
+	tcp                   []*listenerv3.Filter
+	providers, tokens     int  // http[:providers] request external authorization, http[providers:tokens] verify tokens
+	providersTCP          int  // tcp[:providersTCP] request external authorization
+	closedHTTP, closedTCP bool // traffic is refused: the proxy lacks a filter that the policies need
+}
+
+// buildPolicyFilters builds the filters of policies in Istio's order: providers of external authorization, tokens,
+// rules. routed means that requests are routed by their host, and by claims of tokens: at a gateway.
+func (c Common) buildPolicyFilters(
+	policies, authentications intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
+	routed bool,
+) *policyFilters {
+	s := &policyFilters{}
+	requests := authz.Requests
+	if routed {
+		requests = authz.GatewayRequests
+	}
+	http := authz.Build(policies.All(), c.mesh(), requests)
 	for _, custom := range http.Custom {
 		s.closedHTTP = s.closedHTTP || !c.Caps.Has(xds.CapRBACHTTP)
 		config := extauthz.HTTP(c.mesh(), authorizerOf(authorizers, custom.Provider))
@@ -49,7 +61,7 @@ func (c Common) demanded(policies, authentications intern.List[*model.Policy], a
 		s.addHTTP(extauthz.HTTPFilter, config)
 	}
 	s.providers = len(s.http)
-	if tokens := jwt.Filter(authentications.All()); tokens != nil {
+	if tokens := jwt.Filter(authentications.All(), routed); tokens != nil {
 		s.closedHTTP = s.closedHTTP || !c.Caps.Has(xds.CapJWT)
 		s.addHTTP(jwt.FilterName, tokens)
 	}
@@ -58,27 +70,31 @@ func (c Common) demanded(policies, authentications intern.List[*model.Policy], a
 		switch {
 		case f == nil:
 		case c.Caps.Has(xds.CapRBACHTTP):
-			s.addHTTP(httpRBAC, &httprbacv3.RBAC{Rules: f.Rules, ShadowRules: f.Shadow, ShadowRulesStatPrefix: dryRunPrefix[f.Shadow.GetAction()]})
+			s.addHTTP(httpRBAC, &httprbacv3.RBAC{
+				Rules: f.Rules, ShadowRules: f.Shadow, ShadowRulesStatPrefix: dryRunPrefix[f.Shadow.GetAction()]})
 		case f != http.Audit && f.Rules != nil:
 			s.closedHTTP = true
 		}
 	}
-	c.demandedTCP(s, policies, authorizers)
+	c.addTCPPolicyFilters(s, policies, authorizers)
 	return s
 }
 
-// demanded is the filters of policies, in three parts between which extensions stand: providers of external authorization, tokens, rules. A closed
-// connection manager has none.
-func (h httpTraffic) demanded() (providers, tokens, rules []*hcmv3.HttpFilter) {
-	if s := h.demands; s != nil && !h.closed {
+// splitPolicyFilters returns the filters of policies in three parts, between which extensions are inserted: providers
+// of external authorization, tokens, rules. All parts are empty for a closed connection manager.
+func (h httpTraffic) splitPolicyFilters() (providers, tokens, rules []*hcmv3.HttpFilter) {
+	if s := h.policyFilters; s != nil && !h.closed {
 		return s.http[:s.providers], s.http[s.providers:s.tokens], s.http[s.tokens:]
 	}
 	return nil, nil, nil
 }
 
-// demandedTCP draws them for connections that are not HTTP: there are no tokens, and a provider that speaks HTTP is not asked, as with Istio's control plane.
-func (c Common) demandedTCP(s *demands, policies intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer]) {
-	tcp := authz.Draw(policies.All(), c.mesh(), false)
+// addTCPPolicyFilters adds the filters for connections that are not HTTP. They verify no tokens, and send no requests
+// to a provider that speaks HTTP, as in Istio.
+func (c Common) addTCPPolicyFilters(
+	s *policyFilters, policies intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
+) {
+	tcp := authz.Build(policies.All(), c.mesh(), authz.Connections)
 	for _, custom := range tcp.Custom {
 		by := authorizerOf(authorizers, custom.Provider)
 		if by.Wrong == "" && extauthz.SpeaksHTTP(c.mesh(), custom.Provider) {
@@ -90,7 +106,8 @@ func (c Common) demandedTCP(s *demands, policies intern.List[*model.Policy], aut
 			s.addTCP(networkRBAC, &rbacv3.RBAC{Rules: custom.Refused(), StatPrefix: tcpStatistics})
 			continue
 		}
-		s.addTCP(networkRBAC, &rbacv3.RBAC{ShadowRules: custom.Rules, ShadowRulesStatPrefix: extauthz.ShadowPrefix, StatPrefix: tcpStatistics})
+		s.addTCP(networkRBAC, &rbacv3.RBAC{
+			ShadowRules: custom.Rules, ShadowRulesStatPrefix: extauthz.ShadowPrefix, StatPrefix: tcpStatistics})
 		s.addTCP(extauthz.NetworkFilter, config)
 	}
 	s.providersTCP = len(s.tcp)
@@ -98,25 +115,28 @@ func (c Common) demandedTCP(s *demands, policies intern.List[*model.Policy], aut
 		switch {
 		case f == nil:
 		case c.Caps.Has(xds.CapRBACNetwork):
-			s.addTCP(networkRBAC, &rbacv3.RBAC{Rules: f.Rules, ShadowRules: f.Shadow, ShadowRulesStatPrefix: dryRunPrefix[f.Shadow.GetAction()], StatPrefix: tcpStatistics})
+			s.addTCP(networkRBAC, &rbacv3.RBAC{
+				Rules: f.Rules, ShadowRules: f.Shadow, ShadowRulesStatPrefix: dryRunPrefix[f.Shadow.GetAction()],
+				StatPrefix: tcpStatistics})
 		case f != tcp.Audit && f.Rules != nil:
 			s.closedTCP = true
 		}
 	}
 }
 
-// tcpStatistics is what the names of statistics of network RBAC filters begin with (Istio's).
+// tcpStatistics is the prefix of the statistics of network RBAC filters (Istio's).
 const tcpStatistics = "tcp."
 
-func (s *demands) addHTTP(name string, config proto.Message) {
+func (s *policyFilters) addHTTP(name string, config proto.Message) {
 	s.http = append(s.http, &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: xds.Any(config)}})
 }
 
-func (s *demands) addTCP(name string, config proto.Message) {
+func (s *policyFilters) addTCP(name string, config proto.Message) {
 	s.tcp = append(s.tcp, filter(name, config))
 }
 
-// authorizerOf is what was found of a provider; of one that nobody looked for it is as if it were not there.
+// authorizerOf returns the entry of a provider in all. A provider without an entry is returned as one that is wrong, so
+// that its requests are refused.
 func authorizerOf(all intern.List[extauthz.Authorizer], provider string) extauthz.Authorizer {
 	for _, a := range all.All() {
 		if a.Provider == provider {

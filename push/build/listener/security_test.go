@@ -33,7 +33,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// policyOf is a policy of namespace shop.
+// policyOf returns a policy of the namespace shop.
 func policyOf(t testing.TB, kind model.Kind, name string, dry model.DryRun, text string) *model.Policy {
 	t.Helper()
 	var m proto.Message = &securityv1.AuthorizationPolicy{}
@@ -93,7 +93,7 @@ func (i issuer) token(claims map[string]any) string {
 	return text
 }
 
-// asked is what a request is answered with: status and body.
+// asked sends a request and returns the status and body of the response.
 func asked(t testing.TB, port uint32, path, token string) string {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
@@ -113,7 +113,7 @@ func asked(t testing.TB, port uint32, path, token string) string {
 	return fmt.Sprintf("%d %s", answer.StatusCode, body)
 }
 
-// judgeOf answers over gRPC who may connect: nobody, once it is told so.
+// judgeOf is a gRPC authorization server that reads each decision from a channel: true refuses the connection.
 type judgeOf struct {
 	authv3.UnimplementedAuthorizationServer
 	refuses chan bool
@@ -127,8 +127,8 @@ func (j *judgeOf) Check(context.Context, *authv3.CheckRequest) (*authv3.CheckRes
 	return &authv3.CheckResponse{Status: &status.Status{Code: code}}, nil
 }
 
-// guarded is two ports of a real Envoy before which policies stand: one of HTTP, with tokens of an issuer, rules, a dry run, and CUSTOM policies of a
-// provider that is asked over HTTP and of one that is not there; one of TCP, with a provider that is asked over gRPC.
+// guarded is a real Envoy with policies for two ports. The HTTP port has tokens of an issuer, rules, a dry run, and
+// CUSTOM policies of an HTTP provider and of a provider that does not exist. The TCP port has a gRPC provider.
 type guarded struct {
 	web, tcp uint32
 	required uint32    // where a token is required
@@ -208,8 +208,9 @@ func guard(t *testing.T, us issuer) guarded {
 	return g
 }
 
-// Policies before a real Envoy: a token is verified, and its claims decide; a provider is asked about what a CUSTOM policy matches, over HTTP and gRPC; one
-// that cannot be asked refuses; a dry run refuses nothing, and is counted.
+// Policies in a real Envoy: a token is verified, and rules use its claims; a provider authorises the requests of a
+// CUSTOM policy over HTTP and gRPC; a provider that cannot be reached refuses; a dry run refuses nothing and is
+// counted.
 func TestPoliciesThroughEnvoy(t *testing.T) {
 	us, them := newIssuer(t), newIssuer(t)
 	g := guard(t, us)

@@ -1,4 +1,4 @@
-// Package listener draws listeners: a Spec in, an encoded Listener out.
+// Package listener builds listeners: a Spec in, an encoded Listener out.
 //
 // Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
 package listener
@@ -18,145 +18,161 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
-// push/inspect compares them with the code.
+// MeshFields lists the fields of MeshConfig that the builders of this package read. The mesh configuration of a Spec
+// contains no other fields. A test of push/inspect compares the list with the code.
 var MeshFields = []protoreflect.Name{
 	"access_log_file", "access_log_format", "access_log_encoding", "disable_envoy_listener_log", "protocol_detection_timeout",
 	"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases", "mesh_mTLS",
 }
 
-// Common is what every listener may depend on beside its own traffic.
+// Common holds the inputs that every kind of listener has.
 type Common struct {
-	Mesh *model.Mesh
-	Caps xds.Caps
+	Mesh *model.Mesh // nil: Istio's defaults
+	Caps xds.Caps    // of the proxy; filters that the proxy lacks are left out
 	xds.Listening
-	Telemetry telemetry.Spec           // of its direction
-	Patches   intern.List[model.Patch] // that may match this listener, or the routes within it (inbound)
-	// Extensions are the filters of WasmPlugins and TrafficExtensions on this side of the proxy, by priority.
+	Telemetry telemetry.Spec           // for the direction of the listener
+	Patches   intern.List[model.Patch] // that may match this listener or, inbound, the routes inside it
+	// Extensions are the filters of WasmPlugins and TrafficExtensions for the direction of the listener, by priority.
 	Extensions intern.List[extension.Filter]
-	// Proxy is what its ProxyConfig, or the mesh's, says of headers and connections, and HeaderCase whether names of HTTP/1 headers keep their case.
-	Proxy      proxyconfig.Listeners
+	// Proxy holds the settings of headers and connections, from the proxy's ProxyConfig or else the mesh's.
+	Proxy proxyconfig.Listeners
+	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
 }
 
-// Outbound is all that one outbound listener can depend on: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a
-// Sidecar's egress.
+// Outbound is the input of one outbound listener: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a Sidecar's egress.
 type Outbound struct {
 	Common
 	Name       string
 	Bind       string // an IP, or unix://path
 	Port       uint32
-	BindToPort bool // false: reached from virtualOutbound by original destination
-	// Route is the name of the route configuration that HTTP goes to (RDS over ADS); empty: no HTTP here.
+	BindToPort bool // false: virtualOutbound passes connections to it by their original destination
+	// Route is the name of the route configuration for HTTP (RDS over ADS); empty: the listener has no HTTP chain.
 	Route string
-	// Sniff: the protocol is not known, so HTTP is what the HTTP inspector finds and the rest goes to TCP or Fallback.
-	// False with a Route: the port is HTTP, and what is not goes to Fallback.
+	// Sniff states that the protocol of a port with a Route is unknown: the HTTP inspector detects HTTP, and other
+	// connections go to TCP or Fallback. Without Sniff the inspector detects HTTP only if TCP or Fallback is set;
+	// otherwise all connections are HTTP. A proxy without the inspector treats the port as TCP with Sniff, and as HTTP
+	// without Sniff.
 	Sniff bool
-	// TCP are the chains for what is no HTTP, the first that matches wins.
+	// TCP are the chains for connections that are not HTTP; the first that matches receives the connection.
 	TCP intern.List[Chain]
-	// Fallback is the cluster for what matches nothing; empty: the connection is closed.
+	// Fallback is the cluster for connections that no chain matches; empty: they are closed.
 	Fallback string
-	GRPCWeb  bool // a service that HTTP goes to speaks gRPC-Web
-	// Dynamic are the wildcard hosts among those that HTTP goes to whose names are resolved as clients ask for them, sorted.
-	Dynamic intern.List[string]
-	dnscache.Unknown
+	GRPCWeb  bool // a service behind Route speaks gRPC-Web
+	// Dynamic are the wildcard hosts of Route, sorted. The proxy resolves a name below them when a client requests it.
+	Dynamic          intern.List[string]
+	dnscache.Unknown // for requests by Route to unknown hosts
 }
 
-// Chain is one TCP filter chain. Empty matches match everything.
+// Chain is one TCP filter chain. Empty SNI and CIDRs match every connection.
 type Chain struct {
 	SNI        intern.List[string]
 	CIDRs      intern.List[string] // destination, "ip" or "ip/length"
-	Targets    intern.List[Target] // one, or several by weight
-	StatPrefix string              // the cluster's name, as a rule
+	Targets    intern.List[Target] // one, or several by weight; empty: connections are closed
+	StatPrefix string              // of statistics; empty: the name of the cluster
 	Protocol   model.Protocol      // of the port
-	// Dynamic is the wildcard host that the one target is for, where names are resolved as clients ask for them (by SNI), and DynamicPort the port
-	// there; empty: the target has its endpoints.
+	// Dynamic is a wildcard host, for a chain with one target: the proxy resolves the name in the client's SNI, and
+	// connects to DynamicPort. Empty: the target's cluster has endpoints.
 	Dynamic     string
 	DynamicPort uint32
-	Rule        *model.DestinationRule // of the host; nil: none applies
-	Policy      traffic.Ref            // idle timeout, hashing
+	Rule        *model.DestinationRule // of the host; nil: no rule applies
+	Policy      traffic.Ref            // idle timeout, hashing and tunnel of the target
 }
 
 // Target is one cluster of a TCP chain.
 type Target struct {
 	Cluster string
-	Weight  uint32 // of the sum of all; 0 where there is one target
+	Weight  uint32 // share of the sum of all weights; ignored if the chain has one target
 }
 
-// VirtualOutbound is all that the listener virtualOutbound can depend on.
+// VirtualOutbound is the input of the listener virtualOutbound.
 type VirtualOutbound struct {
 	Common
 	Port             uint32 // 15001
-	Passthrough      bool   // ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS: unknown destinations pass; else they end in the black hole
-	EgressProxy      string // cluster that takes what passes through; empty: it goes where it was sent
+	Passthrough      bool   // ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS; false: connections to unknown destinations are closed
+	EgressProxy      string // cluster for passed-through connections; empty: their original destination
 	Transparent      bool   // TPROXY
-	dnscache.Unknown        // with ByName plain HTTP goes to the route configuration xds.AllowAny
+	dnscache.Unknown        // if ByName is set, plain HTTP goes to the route configuration xds.AllowAny
 }
 
-// VirtualInbound is all that the listener virtualInbound can depend on.
+// VirtualInbound is the input of the listener virtualInbound.
 type VirtualInbound struct {
 	Common
 	Port        uint32 // 15006
 	Ports       intern.List[InboundPort]
-	Transparent bool
-	Closed      bool                       // a policy that could not be understood selects the workload: nothing comes in
-	Rest        MTLS                       // of ports that no service names
+	Transparent bool                       // TPROXY: connections to the application keep the client's address
+	Closed      bool                       // all traffic is refused: a policy that does not parse selects the workload
+	Rest        MTLS                       // of the ports that are not in Ports
 	Policies    intern.List[*model.Policy] // AuthorizationPolicies that select the workload
-	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the oldest first.
+	// Authentications are the RequestAuthentications that select the workload: those of the root namespace first, and the
+	// oldest first within each namespace.
 	Authentications intern.List[*model.Policy]
-	Authorizers     intern.List[extauthz.Authorizer] // the providers that its CUSTOM policies name
+	Authorizers     intern.List[extauthz.Authorizer] // the providers that the CUSTOM policies name
 }
 
-// MTLS is how connections to a port are taken.
+// MTLS is the mode in which the proxy accepts connections to a port.
 type MTLS uint8
 
-// The ways of MTLS. Permissive and Strict are for proxies that have a certificate of the mesh, and a TLS inspector.
+// The modes of MTLS. Permissive and Strict require a proxy with a certificate of the mesh and a TLS inspector.
 const (
-	Plain      MTLS = iota // as they come: TLS is the application's
-	Permissive             // mTLS of the mesh, and as they come
+	Plain      MTLS = iota // bytes pass unchanged; the application terminates TLS
+	Permissive             // mTLS of the mesh, or as Plain
 	Strict                 // mTLS of the mesh alone
-	Refused                // not at all
+	Refused                // every connection is refused
 )
 
 // InboundPort is the traffic of one port of the workload.
 type InboundPort struct {
-	Port     uint32 // it arrives at
-	Protocol model.Protocol
-	Cluster  string // inbound|port||
-	Host     string // of the service, for the virtual host's name; empty: none
-	// ServicePort names the virtual host inbound|http|port.
+	Port     uint32         // of the connection's destination
+	Protocol model.Protocol // AUTO: detected
+	Cluster  string         // inbound|port||
+	Host     string         // of the service, for the names of spans; empty: no service has the port
+	// ServicePort is the port of the service, in the name of the virtual host: inbound|http|port.
 	ServicePort uint32
 	MTLS        MTLS
-	Ended       ServerTLS // with MTLS Plain alone
+	Ended       ServerTLS // TLS that the proxy terminates with its own files; only with MTLS Plain
 }
 
-// ServerTLS is TLS that ends at a port with certificates of files, not those of the mesh, as an ingress listener of a Sidecar says. Comparable; the
-// zero ServerTLS is none. Protocols of such a port are those within TLS.
+// ServerTLS holds the settings of TLS termination at a Sidecar's ingress listener or a Gateway's server. It is
+// comparable. The zero ServerTLS terminates no TLS. The Protocol of a port with TLS is the protocol inside TLS.
 type ServerTLS struct {
-	Mode             networkingv1.ServerTLSSettings_TLSmode // SIMPLE, MUTUAL or OPTIONAL_MUTUAL
-	Certificate, Key string                                 // files of the proxy
-	Authorities      string                                 // file of those that clients' certificates are from; of MUTUAL and OPTIONAL_MUTUAL
-	Revoked          string                                 // file with their revocation lists; empty: none
-	Ciphers, Curves  intern.List[string]                    // empty: Envoy's own
-	// Least and Most are versions of TLS; TLS_AUTO: Envoy's own.
+	// Mode is SIMPLE, MUTUAL, OPTIONAL_MUTUAL or ISTIO_MUTUAL. Only ISTIO_MUTUAL uses the mesh's certificates.
+	Mode             networkingv1.ServerTLSSettings_TLSmode
+	Certificate, Key string // files of the proxy
+	// Certificate2 and Key2 are the files of a second certificate, with another type of key (RSA or ECDSA). Each client
+	// receives a certificate that it can verify. Empty: there is no second certificate.
+	Certificate2, Key2 string
+	Secrets            intern.List[Secret] // one or two certificates over SDS, in place of the files above
+	Authorities        string              // file with the CAs of clients' certificates, for MUTUAL and OPTIONAL_MUTUAL
+	Trust              Secret              // the same CAs over SDS, in place of the file
+	Revoked            string              // file with the revocation lists of these CAs; empty: no lists
+	// Clients are the accepted names in clients' certificates; empty: all names are accepted.
+	Clients    intern.List[string]
+	Unverified bool // clients' certificates of every CA are accepted
+	// Keys (SHA-256 of the public key, base64) and Hashes (SHA-256 of the certificate, hexadecimal) pin the certificates
+	// of clients. A certificate must match one element of Keys or Hashes; both empty: certificates are not pinned.
+	Keys, Hashes    intern.List[string]
+	Ciphers, Curves intern.List[string] // empty: Envoy's defaults
+	ALPN            intern.List[string] // protocols that the proxy negotiates; empty: those of the port's Protocol
+	// Least and Most are the minimum and maximum version of TLS; TLS_AUTO: Envoy's default.
 	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
 }
 
-// Ingress is all that the listener of one Sidecar ingress with captureMode NONE can depend on.
+// Ingress is the input of the listener of one Sidecar ingress with captureMode NONE.
 type Ingress struct {
 	Common
 	Name   string
-	Bind   string
-	Also   intern.List[string] // IPs beside Bind
-	Inner  InboundPort
-	Closed bool
-	// As of VirtualInbound.
+	Bind   string              // an IP, or unix://path
+	Also   intern.List[string] // further IPs of the listener
+	Inner  InboundPort         // its Port is also the port of the listener
+	Closed bool                // as in VirtualInbound
+	// Policies, Authentications and Authorizers have the same meaning as in VirtualInbound.
 	Policies        intern.List[*model.Policy]
 	Authentications intern.List[*model.Policy]
 	Authorizers     intern.List[extauthz.Authorizer]
 }
 
-// Added is a listener that an EnvoyFilter adds.
+// Added is the input of a listener that an EnvoyFilter adds (LISTENER ADD).
 type Added struct {
 	Patch model.Patch
 }

@@ -13,15 +13,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// specs is a broad set of Specs: the tests of constraints, of determinism and Envoy's own judgement run over all.
+// specs is a broad set of Specs: the tests of constraints, of determinism and of Envoy's own validation run over all.
 func specs(t testing.TB) map[string]builder {
 	all := outboundSpecs(t)
 	maps.Copy(all, virtualSpecs(t))
 	maps.Copy(all, ingressSpecs(t))
+	maps.Copy(all, serverSpecs(t))
 	return all
 }
 
-// logged is what a mesh says that logs, and what else edit makes of it; edit may be nil.
+// logged returns a mesh with access logs, after the changes of edit, which may be nil.
 func logged(t testing.TB, edit func(*meshv1.MeshConfig)) Common {
 	c := stock(t)
 	c.Mesh = mesh(t, func(m *meshv1.MeshConfig) {
@@ -33,7 +34,7 @@ func logged(t testing.TB, edit func(*meshv1.MeshConfig)) Common {
 	return c
 }
 
-// chainTo has a chain lead to clusters in equal parts.
+// chainTo returns a chain to clusters in equal parts.
 func chainTo(c Chain, clusters ...string) Chain {
 	var to []Target
 	for _, name := range clusters {
@@ -54,7 +55,7 @@ func allPorts(c Common) VirtualInbound {
 	return VirtualInbound{Common: c, Port: 15006, Ports: ports.List(list...)}
 }
 
-// secured is allPorts where all ports want the same of certificates.
+// secured is allPorts with one mTLS mode for all ports.
 func secured(t testing.TB, m MTLS) VirtualInbound {
 	v := allPorts(stock(t))
 	v.Caps |= xds.CapIdentity
@@ -66,7 +67,7 @@ func secured(t testing.TB, m MTLS) VirtualInbound {
 	return v
 }
 
-// normalising is a listener of a mesh that normalises paths.
+// normalising returns a listener of a mesh that normalises paths.
 func normalising(t testing.TB, n meshv1.MeshConfig_ProxyPathNormalization_NormalizationType) Outbound {
 	return Outbound{Common: logged(t, func(m *meshv1.MeshConfig) {
 		m.AccessLogEncoding = meshv1.MeshConfig_JSON
@@ -74,7 +75,7 @@ func normalising(t testing.TB, n meshv1.MeshConfig_ProxyPathNormalization_Normal
 	}), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80", Fallback: xds.Passthrough}
 }
 
-// noCaps is a mesh's for proxies without any capability.
+// noCaps is a Common for proxies without any capability.
 func noCaps(t testing.TB) Common {
 	c := stock(t)
 	c.Caps = 0

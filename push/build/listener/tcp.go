@@ -23,30 +23,35 @@ import (
 
 const tcpProxyName = "envoy.filters.network.tcp_proxy"
 
+// filter returns a network filter with a configuration that it encodes.
 func filter(name string, config proto.Message) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-func packed(name string, config *anypb.Any) *listenerv3.Filter {
+// packedFilter returns a network filter with a configuration that is already encoded.
+func packedFilter(name string, config *anypb.Any) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
 }
 
-// blackHole ends connections: its cluster has no endpoints. Like Istio's, it does not log.
+// blackHole returns the filter that closes connections: its cluster has no endpoints. It writes no access log, like
+// Istio's.
 func blackHole() *listenerv3.Filter {
-	return filter(tcpProxyName, proxyOf(xds.BlackHole))
+	return filter(tcpProxyName, tcpProxyTo(xds.BlackHole))
 }
 
-// proxyTo is the network filters of a TCP chain that ends in one cluster.
+// proxyTo returns the network filters of a TCP chain that ends in one cluster.
 func (c Common) proxyTo(cluster string, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
-	return c.tcpFilters(proxyOf(cluster), model.Protocol_PROTOCOL_AUTO, context)
+	return c.tcpFilters(tcpProxyTo(cluster), model.Protocol_PROTOCOL_AUTO, context)
 }
 
-func proxyOf(cluster string) *tcpv3.TcpProxy {
+// tcpProxyTo returns the configuration of a TCP proxy to one cluster.
+func tcpProxyTo(cluster string) *tcpv3.TcpProxy {
 	return &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 }
 
-// mongo is the filter that counts what is said in MongoDB's protocol, before the proxy; none where the proxy does not have it
-// (Istio's PILOT_ENABLE_MONGO_FILTER, which is on; those of MySQL and Redis are off there).
+// mongo returns the filter that counts the operations of MongoDB's protocol, for ports of that protocol; none for a
+// proxy that does not have the filter. It corresponds to Istio's PILOT_ENABLE_MONGO_FILTER, which is on by default.
+// Istio's filters for MySQL and Redis are off by default.
 func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter {
 	if p != model.Protocol_PROTOCOL_MONGO || !c.Caps.Has(xds.CapMongo) {
 		return nil
@@ -54,38 +59,44 @@ func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter 
 	return []*listenerv3.Filter{filter("envoy.filters.network.mongo_proxy", &mongov3.MongoProxy{StatPrefix: statPrefix})}
 }
 
-// bySNI is the filter that resolves the name which a client asks for by SNI, before the proxy of a target that is for all names of a wildcard.
+// bySNI returns the filter that resolves the name in a client's SNI, for a chain whose target is a wildcard host; none
+// for other chains and for proxies without the filter.
 func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
 	if ch.Dynamic == "" || !c.Caps.Has(xds.CapDynamicForward) {
 		return nil
 	}
 	return []*listenerv3.Filter{filter("envoy.extensions.filters.network.sni_dynamic_forward_proxy", &sniforwardv3.FilterConfig{
-		DnsCacheConfig: dnscache.Config(ch.Dynamic, c.Families), PortSpecifier: &sniforwardv3.FilterConfig_PortValue{PortValue: ch.DynamicPort},
+		DnsCacheConfig: dnscache.Config(ch.Dynamic, c.Families),
+		PortSpecifier:  &sniforwardv3.FilterConfig_PortValue{PortValue: ch.DynamicPort},
 	})}
 }
 
-// tcpFilters is the network filters of a TCP chain around its proxy.
-func (c Common) tcpFilters(p *tcpv3.TcpProxy, protocol model.Protocol, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
+// tcpFilters returns the network filters of a TCP chain that ends in p, and sets the access logs and the idle timeout
+// of p.
+func (c Common) tcpFilters(
+	p *tcpv3.TcpProxy, protocol model.Protocol, context networkingv1.EnvoyFilter_PatchContext,
+) []*listenerv3.Filter {
 	p.AccessLog = c.accessLog(telemetry.Side{Inbound: context == inbound})
 	if p.IdleTimeout == nil && c.Idle > 0 {
 		p.IdleTimeout = durationpb.New(c.Idle)
 	}
 	var filters []*listenerv3.Filter
-	if stats := c.Telemetry.Stats(c.mesh(), c.Caps, context == inbound); stats != nil {
-		filters = append(filters, packed("istio.stats", stats))
+	if stats := c.Telemetry.Stats(c.mesh(), c.Caps, context != outbound); stats != nil {
+		filters = append(filters, packedFilter("istio.stats", stats))
 	}
 	filters = append(filters, c.mongo(protocol, p.StatPrefix)...)
 	return append(filters, filter(tcpProxyName, p))
 }
 
-// proxy is the TCP proxy of one outbound chain. Among several targets one of weight 0 gets nothing; a chain without
-// targets ends its connections. Those to one target go through its tunnel, where its rule has one: the target is then the proxy that is asked for it
+// proxy returns the TCP proxy of one outbound chain. Targets of weight 0 among several receive nothing. A chain without
+// targets closes its connections. If the rule of a single target has a tunnel, the target is an HTTP proxy: Envoy
+// requests the tunnel's host from it
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
 	if pool := ch.Policy.Get().Pool.GetTcp(); pool != nil {
 		p.IdleTimeout = pool.GetIdleTimeout()
-		if d := pool.GetMaxConnectionDuration(); d.AsDuration() >= time.Millisecond { // Envoy's least
+		if d := pool.GetMaxConnectionDuration(); d.AsDuration() >= time.Millisecond { // Envoy's minimum
 			p.MaxDownstreamConnectionDuration = d
 		}
 	}
@@ -112,13 +123,15 @@ func (ch Chain) proxy() *tcpv3.TcpProxy {
 	}
 	if t := ch.Policy.Get().Tunnel; t != nil && len(weighted) < 2 {
 		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{
-			Hostname: net.JoinHostPort(t.GetTargetHost(), strconv.FormatUint(uint64(t.GetTargetPort()), 10)), UsePost: t.GetProtocol() == "POST",
+			Hostname: net.JoinHostPort(t.GetTargetHost(), strconv.FormatUint(uint64(t.GetTargetPort()), 10)),
+			UsePost:  t.GetProtocol() == "POST",
 		}
 	}
 	return p
 }
 
-// hashPolicy keeps the connections of one source address on one endpoint where the policy says consistentHash with useSourceIp.
+// hashPolicy returns the policy that sends all connections of one source address to one endpoint, if the rule sets
+// consistentHash.useSourceIp.
 func (ch Chain) hashPolicy() []*typev3.HashPolicy {
 	if !ch.Policy.Get().Balancer.GetConsistentHash().GetUseSourceIp() {
 		return nil

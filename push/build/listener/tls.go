@@ -10,60 +10,87 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ends says whether there is TLS to end.
-func (s ServerTLS) ends() bool { return s != ServerTLS{} }
+// terminates reports whether the settings are set, so that the proxy terminates TLS.
+func (s ServerTLS) terminates() bool { return s != ServerTLS{} }
 
-// asksClients says whether clients are asked for a certificate.
-func (s ServerTLS) asksClients() bool {
-	return s.Mode == networkingv1.ServerTLSSettings_MUTUAL || s.Mode == networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
+// requestsClientCertificate reports whether the proxy requests a certificate from clients.
+func (s ServerTLS) requestsClientCertificate() bool {
+	return s.terminates() && s.Mode != networkingv1.ServerTLSSettings_SIMPLE
 }
 
-// inspectsTLS says whether the TLS inspector has to look at a port.
-func (c Common) inspectsTLS(p InboundPort) bool {
-	return p.MTLS.mesh() || p.Ended.ends() && c.Caps.Has(xds.CapTLSInspector)
+// requiresClientCertificate reports whether connections without a client certificate are refused.
+func (s ServerTLS) requiresClientCertificate() bool {
+	return s.requestsClientCertificate() && s.Mode != networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
 }
 
-// serverTLS ends TLS with the certificate of files, which the proxy's agent reads where it does that (xds.CapFileSecrets), and reads again as they
-// change, or else Envoy itself.
-func (c Common) serverTLS(s ServerTLS) *corev3.TransportSocket {
-	var params *tlsv3.TlsParameters
-	if s.Ciphers.Len()+s.Curves.Len()+int(s.Least)+int(s.Most) > 0 {
-		params = &tlsv3.TlsParameters{ // versions have the same numbers as Envoy's
-			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Least), TlsMaximumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Most),
-			CipherSuites: s.Ciphers.All(), EcdhCurves: s.Curves.All(),
-		}
+// needsTLSInspector reports whether the TLS inspector inspects a port.
+func (c Common) needsTLSInspector(p InboundPort) bool {
+	return p.MTLS.terminatesMeshTLS() || p.Ended.terminates() && c.Caps.Has(xds.CapTLSInspector)
+}
+
+// serverTLS ends TLS, and answers by ALPN with what is stated, or else alpn. Certificates come by SDS, or from files,
+// which the proxy's agent reads where it does that (xds.CapFileSecrets), and reads again as they change, or else Envoy
+// itself. Where clients are not asked for a certificate, nothing is said of how it is verified: Envoy refuses names of
+// clients without authorities.
+func (c Common) serverTLS(s ServerTLS, alpn []string) *tlsv3.DownstreamTlsContext {
+	if s.ALPN.Len() > 0 {
+		alpn = s.ALPN.All()
 	}
-	clients := &tlsv3.CertificateValidationContext{}
-	revoked := ""
+	var common *tlsv3.CommonTlsContext
+	if s.Mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL {
+		common = identity.Context(alpn, s.clients())
+		common.TlsParams = s.params()
+	} else {
+		common = c.ownTLS(s)
+		common.AlpnProtocols = alpn
+	}
+	return &tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(s.requiresClientCertificate())}
+}
+
+// params are the versions, ciphers and curves; nil: Envoy's own.
+func (s ServerTLS) params() *tlsv3.TlsParameters {
+	if s.Ciphers.Len()+s.Curves.Len()+int(s.Least)+int(s.Most) == 0 {
+		return nil
+	}
+	return &tlsv3.TlsParameters{ // versions have the same numbers as Envoy's
+		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Least), TlsMaximumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Most),
+		CipherSuites: s.Ciphers.All(), EcdhCurves: s.Curves.All(),
+	}
+}
+
+// ownTLS is TLS with certificates that are not those of the mesh.
+func (c Common) ownTLS(s ServerTLS) *tlsv3.CommonTlsContext {
+	clients, revoked := s.clients(), ""
 	switch {
-	case c.Caps.Has(xds.CapFileSecrets | xds.CapFileLists):
+	case s.Authorities != "" && c.Caps.Has(xds.CapFileSecrets|xds.CapFileLists):
 		revoked = s.Revoked
 	case s.Revoked != "":
-		clients.Crl = file(s.Revoked)
+		clients.Crl = fileSource(s.Revoked)
 	}
-	var own, authorities *tlsv3.SdsSecretConfig
-	if c.Caps.Has(xds.CapFileSecrets) {
-		own = identity.OfAgent(xds.FileCertificate(s.Certificate, s.Key))
-		if s.asksClients() {
-			authorities = identity.OfAgent(xds.FileAuthorities(s.Authorities, revoked))
+	var authorities *tlsv3.SdsSecretConfig
+	switch {
+	case !s.requestsClientCertificate():
+	case s.Trust != Secret{}:
+		authorities = s.Trust.draw()
+	case c.Caps.Has(xds.CapFileSecrets):
+		authorities = identity.OfAgent(xds.FileAuthorities(s.Authorities, revoked))
+	}
+	common := identity.Secrets(s.params(), nil, authorities, clients)
+	common.TlsCertificateSdsSecretConfigs = c.certificates(s)
+	if common.TlsCertificateSdsSecretConfigs == nil {
+		for _, pair := range s.files() {
+			own := &tlsv3.TlsCertificate{CertificateChain: fileSource(pair[0]), PrivateKey: fileSource(pair[1])}
+			common.TlsCertificates = append(common.TlsCertificates, own)
 		}
 	}
-	common := identity.Secrets(params, own, authorities, clients)
-	common.AlpnProtocols = httpReply
-	if own == nil {
-		common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(s.Certificate), PrivateKey: file(s.Key)}}
-		if s.asksClients() {
-			clients.TrustedCa = file(s.Authorities)
-			common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: clients}
-		}
+	if s.requestsClientCertificate() && authorities == nil {
+		clients.TrustedCa = fileSource(s.Authorities)
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: clients}
 	}
-	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{
-		TypedConfig: xds.Any(&tlsv3.DownstreamTlsContext{
-			CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(s.Mode == networkingv1.ServerTLSSettings_MUTUAL),
-		}),
-	}}
+	return common
 }
 
-func file(path string) *corev3.DataSource {
+// fileSource returns a data source that Envoy reads from a file.
+func fileSource(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }

@@ -35,7 +35,8 @@ const (
 	optional = networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
 )
 
-// A port that ends TLS has one chain, for TLS; the agent's secrets where it reads files, and else files; a certificate of clients as the mode says.
+// A port that terminates TLS has one chain, for TLS. It uses secrets of the agent if the agent reads files, and files
+// otherwise. The mode decides whether clients need a certificate.
 func TestServerTLS(t *testing.T) {
 	all := ServerTLS{Mode: mutual, Certificate: "/c", Key: "/k", Authorities: "/ca", Revoked: "/crl", Ciphers: strs.List("AES128-SHA"), Curves: strs.List("P-256"),
 		Least: networkingv1.ServerTLSSettings_TLSV1_2, Most: networkingv1.ServerTLSSettings_TLSV1_3}
@@ -99,7 +100,7 @@ func TestServerTLS(t *testing.T) {
 	}
 }
 
-// authority is a certificate authority whose certificates stand in files.
+// authority is a certificate authority with its certificates in files.
 type authority struct {
 	t      *testing.T
 	folder string
@@ -139,7 +140,7 @@ func (a authority) write(name, kind string, raw []byte) {
 
 func (a authority) file(name string) string { return filepath.Join(a.folder, name) }
 
-// issue makes a certificate for a name, in files NAME and NAME.key.
+// issue writes a certificate for a name to files NAME and NAME.key.
 func (a authority) issue(name string) tls.Certificate {
 	key := a.newKey()
 	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -156,8 +157,8 @@ func (a authority) issue(name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
-// Calls through a real Envoy that ends TLS at ports of the workload: clients in the clear are not heard, those of MUTUAL have to show a certificate of the
-// authorities, and who has shown one is told to the application.
+// Calls through a real Envoy that terminates TLS at ports of the workload: plain-text clients are refused, clients of a
+// MUTUAL port need a certificate of the authorities, and the application is informed of the client's identity.
 func TestTLSEndsAtEnvoy(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "app ", r.Header.Get("X-Forwarded-Client-Cert") != "")

@@ -22,7 +22,7 @@ import (
 
 func freePort(t *testing.T) uint32 { return uint32(loopback.PortFor(t)) }
 
-// serve runs a TCP server on loopback for the time of the test.
+// serve runs a TCP server on loopback until the test ends.
 func serve(t *testing.T, handle func(net.Conn)) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,7 +45,7 @@ func serve(t *testing.T, handle func(net.Conn)) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// exchange sends text and reads n bytes, or fewer where the other side ends the connection.
+// exchange sends text and reads n bytes, or fewer if the peer closes the connection.
 func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 	t.Helper()
 	if err != nil {
@@ -64,7 +64,7 @@ func exchange(t *testing.T, c net.Conn, err error, text string, n int) string {
 	return string(got[:read])
 }
 
-// get is the status, the server and the body of an answer; or the error.
+// get returns the status, the server header and the body of a response, or the error.
 func get(p uint32) string {
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/x//y", p))
@@ -76,8 +76,8 @@ func get(p uint32) string {
 	return fmt.Sprintf("%d %s %s", r.StatusCode, r.Header.Get("Server"), body)
 }
 
-// Traffic through a real Envoy: HTTP is told from TLS and from the rest on one port, an ingress reaches its
-// application, and what is closed lets nothing in.
+// Traffic through a real Envoy: HTTP, TLS and other protocols are told apart on one port, an ingress reaches its
+// application, and a closed port accepts nothing.
 func TestTraffic(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "app ", r.URL.Path) }))
 	defer app.Close()
@@ -122,7 +122,7 @@ func TestTraffic(t *testing.T) {
 		{"HTTP by way of the outbound listener and the ingress", get(mixed), "200 envoy app /x//y"},
 		{"HTTP to the ingress", get(open), "200 istio-envoy app /x//y"},
 		{"HTTP to a closed ingress", get(shut), "403 istio-envoy RBAC: access denied"},
-		// Five bytes at least: the TLS inspector waits for the head of a record.
+		// At least five bytes are needed: the TLS inspector waits for the header of a record.
 		{"bytes that are no HTTP", raw(mixed, "\x00\x01\x02\x03\x04", 5), "\x00\x01\x02\x03\x04"},
 		{"TLS with the name of a chain", exchange(t, conn, err, "GET / HTTP/1.0\r\n\r\n", 8), "HTTP/1.0"},
 		{"a server that speaks first", raw(bannerServer, "", 9), "220 hello"},

@@ -7,7 +7,7 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Each value of an enum of ProxyConfig is Envoy's of the same name, but for those that leave Envoy's default.
+// Each value of an enum of ProxyConfig maps to Envoy's value of the same name, except values that keep Envoy's default.
 func TestValuesOfProxyConfig(t *testing.T) {
 	same := func(istios, envoys string) {
 		t.Helper()

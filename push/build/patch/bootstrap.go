@@ -13,18 +13,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// MergesBootstrap says whether a patch merges something into the bootstrap. Its context says nothing, and no other operation is for it, as in istiod
-// (pilot/pkg/xds/bootstrapds.go).
+// MergesBootstrap reports whether a patch merges its value into the bootstrap. Its context is ignored, and no operation
+// but MERGE applies to the bootstrap, as in istiod (pilot/pkg/xds/bootstrapds.go).
 func MergesBootstrap(p model.Patch) bool {
-	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP && operation(p) == networkingv1.EnvoyFilter_Patch_MERGE
+	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP &&
+		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE
 }
 
-// agentsClusters are the clusters by which Envoy speaks to its agent.
-var agentsClusters = []string{"xds-grpc", xds.SDSCluster, "prometheus_stats"}
+// agentClusters are the names of the clusters through which Envoy connects to its agent.
+var agentClusters = []string{"xds-grpc", xds.SDSCluster, "prometheus_stats"}
 
-// agentsOwn says what a patch states of the bootstrap that is its agent's alone; nil: nothing. By these the agent, and the control plane, know whom they
-// speak to. Another author could not be kept from more: who writes the EnvoyFilters of a proxy decides what it does.
-func agentsOwn(p model.Patch, b *bootstrapv3.Bootstrap) error {
+// validateBootstrap returns an error for a field of the bootstrap that only the agent may set: the proxy's identity,
+// its admin address, and the sources of its configuration. The agent and the control plane identify the proxy by them.
+// Other fields are not checked, because the author of a proxy's EnvoyFilters decides on its behaviour anyway.
+func validateBootstrap(p model.Patch, b *bootstrapv3.Bootstrap) error {
 	own := func(field, what string) error {
 		return faultOf(p, problem.NotSupported, "patch.value."+field, errors.New(what+": the agent's own, which patches leave as it is"))
 	}
@@ -37,7 +39,7 @@ func agentsOwn(p model.Patch, b *bootstrapv3.Bootstrap) error {
 		return own("dynamic_resources", "where configuration comes from")
 	}
 	for i, c := range b.GetStaticResources().GetClusters() {
-		if slices.Contains(agentsClusters, c.GetName()) {
+		if slices.Contains(agentClusters, c.GetName()) {
 			return own(fmt.Sprintf("static_resources.clusters[%d].name", i), c.GetName())
 		}
 	}

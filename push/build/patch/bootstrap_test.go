@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBootstrapOfTheAgent: what a patch may not state of the bootstrap; everything else it may.
+// TestBootstrapOfTheAgent: patches cannot set the fields of the bootstrap that belong to the agent, and can set all
+// others.
 func TestBootstrapOfTheAgent(t *testing.T) {
 	for value, want := range map[string]string{
 		"{node: {id: other}}": "patch.value.node",

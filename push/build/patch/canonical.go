@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unmarshal reads a value as a message, as istiod does: durations are what time.ParseDuration takes ("250ms"), where protojson wants "0.250s".
-// lenient passes over what the message has no field for.
+// unmarshal decodes a value into a message, as istiod does: durations are in the notation of time.ParseDuration
+// ("250ms") instead of protojson's ("0.250s"). With lenient, unknown fields are ignored. The error names the field.
 func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 	tree, err := canonical(value.AsMap(), into.ProtoReflect().Descriptor())
 	if err != nil {
@@ -36,8 +36,9 @@ func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 	return nil
 }
 
-// canonical is a tree of JSON with durations as protojson takes them. It is an error where an enumeration has no such value, or an Any no type:
-// protojson passes over both where it passes over unknown fields. What else does not fit is left for protojson to say.
+// canonical returns a JSON tree, changed in place, with durations in protojson's notation. The error is an unknown
+// value of an enumeration, or an Any without a type: protojson ignores both when it ignores unknown fields. Other
+// values that do not fit the message are left for protojson to refuse.
 func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	fields, is := v.(map[string]any)
 	switch name := md.FullName(); {
@@ -78,6 +79,7 @@ func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	return fields, nil
 }
 
+// canonicalField is canonical for the value of a field: a map, a list or a single value.
 func canonicalField(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	if entries, is := v.(map[string]any); is && fd.IsMap() {
 		for key, of := range entries {
@@ -102,6 +104,7 @@ func canonicalField(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	return canonicalValue(v, fd)
 }
 
+// canonicalValue is canonical for a single value of a field, or one entry of a map or list.
 func canonicalValue(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	switch {
 	case fd.Message() != nil && !fd.IsMap():
@@ -114,7 +117,7 @@ func canonicalValue(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	return v, nil
 }
 
-// duration is left as it is where it is none.
+// duration converts a duration to protojson's notation. Values that are not durations are returned unchanged.
 func duration(v any) any {
 	text, is := v.(string)
 	if !is {

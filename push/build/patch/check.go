@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Check says what of a message violates the constraints of Envoy's API, inside its Anys too. Anys of types that this
-// build does not know (Istio's own extensions) are passed over. nil: nothing. An error names message and field.
+// Check validates a message against the constraints of Envoy's API, including the messages in its Anys. Anys of types
+// that this build does not link (Istio's own extensions) are skipped. The error names message and field.
 func Check(m proto.Message) error {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -20,8 +20,8 @@ func Check(m proto.Message) error {
 	return checkAnys(m.ProtoReflect())
 }
 
-// checkAnys checks what stands in the Anys below a message. Only the fields that can hold one are looked at: most of a cluster (addresses,
-// durations, metadata) cannot.
+// checkAnys validates the messages in the Anys below a message. Only fields that may contain an Any are visited: most
+// fields of a cluster (addresses, durations, metadata) may not.
 func checkAnys(m protoreflect.Message) error {
 	if holder, ok := m.Interface().(*anypb.Any); ok {
 		return checkAny(holder)
@@ -50,10 +50,11 @@ func checkAnys(m protoreflect.Message) error {
 	return nil
 }
 
+// checkAny validates the message in an Any.
 func checkAny(holder *anypb.Any) error {
 	inner, err := holder.UnmarshalNew()
 	if err != nil {
-		return nil // of a type that is not known here
+		return nil // of a type that is not linked in
 	}
 	if err := Check(inner); err != nil {
 		return fmt.Errorf("%s: %w", holder.MessageName(), err)
@@ -61,9 +62,11 @@ func checkAny(holder *anypb.Any) error {
 	return nil
 }
 
-// fieldsWithAnys are, for each message type that was asked for, the fields below which an Any can stand. Types are few and never change.
+// fieldsWithAnys caches, for each message type, the fields below which an Any is possible. Types are few and never
+// change, so that nothing is evicted.
 var fieldsWithAnys sync.Map // protoreflect.MessageDescriptor -> []protoreflect.FieldDescriptor
 
+// anyFields returns the fields of a message type below which an Any is possible.
 func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	if known, ok := fieldsWithAnys.Load(of); ok {
 		return known.([]protoreflect.FieldDescriptor)
@@ -78,8 +81,8 @@ func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor
 	return out
 }
 
-// holdsAny says whether an Any can stand in a field or below it. Types that were seen on the way are not looked at again: they may hold
-// themselves.
+// holdsAny reports whether an Any is possible in a field or below it. seen has the types that were visited already:
+// recursive types end there.
 func holdsAny(fd protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if fd.IsMap() {
 		fd = fd.MapValue()

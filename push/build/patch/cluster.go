@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// ClusterMatches says whether a patch of CLUSTER (one that merges, or REMOVE) is for a cluster, by the context and the name. hosts
-// are the services' hosts behind an inbound cluster, whose name has none; for the others they are not looked at. A match
-// with a name looks at nothing else. The static clusters have no host, port and subset: a match of one of these passes
-// them over (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
+// ClusterMatches reports whether a patch of CLUSTER (MERGE or REMOVE) matches a cluster by its context and name. hosts
+// are the hosts of the services behind an inbound cluster, whose name has no host; they are ignored for other clusters.
+// If the match states a name, its other fields are ignored. Static clusters have no host, port and subset, so a match
+// on one of these never matches them
+// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
 func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	c := p.Config()
 	if c.GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || !inContext(p, context) || c.GetMatch().GetListener() != nil ||
@@ -36,49 +37,52 @@ func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext
 		(m.GetService() == "" || slices.Contains(hosts, m.GetService()))
 }
 
-// RemovesCluster says whether a patch removes what it matches.
+// RemovesCluster reports whether a patch removes the clusters that it matches.
 func RemovesCluster(p model.Patch) bool {
-	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER && operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
+	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER &&
+		operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
 }
 
-// AddsCluster says whether a patch adds a cluster to sidecars or gateways, and its name: one without a context adds to
-// the outbound side, once. A patch whose value is no cluster with a name adds nothing (see Problem).
+// AddsCluster reports whether a patch adds a cluster to sidecars or gateways, and returns the cluster's name. A patch
+// without a context adds one cluster, to the outbound side. A patch whose value is not a valid cluster adds nothing
+// (see Problem).
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
 		return "", false
 	}
-	c, err := whole[*clusterv3.Cluster](p)
+	c, err := wholeValue[*clusterv3.Cluster](p)
 	return c.GetName(), err == nil
 }
 
+// inContext reports whether a patch is for a context, or for any.
 func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) bool {
 	c := p.Config().GetMatch().GetContext()
 	return c == networkingv1.EnvoyFilter_ANY || c == context
 }
 
-// Cluster merges patches into a cluster, in order; the cluster it was given is not changed. What does not apply, or
-// makes
-// a cluster that violates Envoy's API, is skipped and reported (Left). The name stands: a resource is known by it. The
-// settings of EDS go where a patch changes the type.
+// Cluster returns a copy of a cluster into which the patches of CLUSTER MERGE are merged, in order. A patch that does
+// not decode, or whose result violates Envoy's API, is left out, and so is a new name: the name identifies the
+// resource. The errors list the patches that are left out (Left) and the names. A patch that changes the type removes
+// the EDS settings.
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	if !slices.ContainsFunc(patches, merges) {
 		return c, nil
 	}
-	l := leaving{resource: "cluster " + c.Name}
-	merged := keep(&l, patches, func(some []model.Patch) (*clusterv3.Cluster, []error) {
-		drawn, next := leaving{resource: l.resource}, proto.CloneOf(c)
+	l := omissions{resource: "cluster " + c.Name}
+	merged := applyAccepted(&l, patches, func(some []model.Patch) (*clusterv3.Cluster, []error) {
+		omitted, next := omissions{resource: l.resource}, proto.CloneOf(c)
 		for _, p := range some {
 			if !merges(p) {
 				continue
 			}
-			next = mergedInto(&drawn, p, next)
-			drawn.faults = append(drawn.faults, keepName(p, "cluster", &next.Name, c.Name)...)
+			next = mergedInto(&omitted, p, next)
+			omitted.faults = append(omitted.faults, keepName(p, "cluster", &next.Name, c.Name)...)
 			if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
 				next.EdsClusterConfig = nil
 			}
 		}
-		return next, drawn.faults
+		return next, omitted.faults
 	})
 	return merged, l.faults
 }

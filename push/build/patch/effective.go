@@ -8,10 +8,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lists are the lists of patches that Effective draws with; weak, so nothing is held once it has drawn.
+// lists interns the lists of patches that Effective builds with. Its entries are weak.
 var lists intern.Table[model.Patch]
 
-// VersionOf is what draw of Effective returns of a resource. The error is passed on.
+// VersionOf returns the version of a resource, or the error: the result of a build function for Effective.
 func VersionOf(r *xds.Resource, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -19,12 +19,16 @@ func VersionOf(r *xds.Resource, err error) (string, error) {
 	return r.Version, nil
 }
 
-// Effective is those of the patches of a Spec that change what is drawn of it: by each one, it is another than with those before it alone, or than with
-// all others. One that would make what is there already changes nothing. draw gives the version of what is drawn with some of the patches; its error
-// counts as a version of its own. It draws once more than there are patches, and once for each that seems to change nothing.
-func Effective(patches intern.List[model.Patch], draw func(intern.List[model.Patch]) (version string, err error)) (effective []model.Patch) {
+// Effective returns the patches of a Spec that change the resource that is built from it, in order. A patch changes the
+// resource if the version differs with it from the version with only the patches before it, or from the version with
+// all other patches. build returns the version of the resource with some of the patches; an error of build counts as a
+// version. With n patches, Effective calls build n+1 times, and once more for each patch without a difference to the
+// patches before it.
+func Effective(
+	patches intern.List[model.Patch], build func(intern.List[model.Patch]) (version string, err error),
+) (effective []model.Patch) {
 	version := func(some []model.Patch) string {
-		v, err := draw(lists.List(some...))
+		v, err := build(lists.List(some...))
 		if err != nil {
 			return "error: " + err.Error()
 		}

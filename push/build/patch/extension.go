@@ -6,8 +6,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// AddsExtension says whether a patch adds the configuration of a filter. Its context says nothing, as in istiod: Envoy asks by their names for
-// those that its listeners name. No other operation is for these.
+// AddsExtension reports whether a patch adds the configuration of a filter (EXTENSION_CONFIG ADD, the only operation).
+// Its context is ignored, as in istiod: Envoy requests configurations by the names that are in its listeners.
 func AddsExtension(p model.Patch) bool {
-	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_EXTENSION_CONFIG && operation(p) == networkingv1.EnvoyFilter_Patch_ADD
+	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_EXTENSION_CONFIG &&
+		operation(p) == networkingv1.EnvoyFilter_Patch_ADD
 }

@@ -12,24 +12,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// InboundRoutes is what patches are matched with of the routes to an inbound cluster, which stand in its listener and have its name. Its port is that
-// of the name: inbound|8080|| has 8080, InboundPassthroughCluster none (istio: pilot/pkg/networking/core/envoyfilter/rc_patch.go).
+// InboundRoutes returns the description, for matches, of the routes to an inbound cluster. These routes are part of the
+// listener and are named after the cluster. The port is the one in the name: 8080 for inbound|8080||, and 0 for
+// InboundPassthroughCluster (istio: pilot/pkg/networking/core/envoyfilter/rc_patch.go).
 func InboundRoutes(cluster string) RouteConfig {
 	_, port, _, _, _ := xds.ParseCluster(cluster)
 	return RouteConfig{Name: cluster, Port: port, Context: networkingv1.EnvoyFilter_SIDECAR_INBOUND}
 }
 
-// RouteConfiguration applies the patches of ROUTE_CONFIGURATION, VIRTUAL_HOST and HTTP_ROUTE that are for it to a route configuration as a whole, in
-// Istio's order: it, each virtual host and its routes, and then the virtual hosts that are added. It must be no one else's: it may be changed. A patch
-// that does not decode, or that makes of it what Envoy would refuse, is left out, and so is a name that an earlier virtual host has: Envoy would refuse the
-// listener. The errors are the patches that are left out, each a Left, and the names that patches state.
-func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
-	patches = only(patches, func(p model.Patch) bool { return RouteConfigMatches(p, of) })
+// RouteConfiguration applies the patches that match a whole route configuration, and returns the result. The order is
+// Istio's: ROUTE_CONFIGURATION, then VIRTUAL_HOST and HTTP_ROUTE for each virtual host, then the added virtual hosts.
+// rc may be changed, so the caller must own it. A patch that does not decode, or whose result Envoy would refuse, is
+// left out. A domain that an earlier virtual host has is left out too, because Envoy would refuse the listener. The
+// errors list the patches that are left out (Left), and the patches that state a name, which is ignored.
+func RouteConfiguration(
+	rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch,
+) (*routev3.RouteConfiguration, []error) {
+	patches = filterPatches(patches, func(p model.Patch) bool { return RouteConfigMatches(p, of) })
 	if len(patches) == 0 {
 		return rc, nil
 	}
 	rc, faults := ApplyRouteConfig(rc, patches)
-	l := leaving{resource: "route configuration " + of.Name}
+	l := omissions{resource: "route configuration " + of.Name}
 	var hosts []*routev3.VirtualHost
 	for _, vh := range rc.VirtualHosts {
 		vh, more := ApplyVirtualHost(vh, patches)
@@ -42,7 +46,7 @@ func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches 
 		if !AddsVirtualHost(p, of) {
 			continue
 		}
-		if vh, err := whole[*routev3.VirtualHost](p); !l.out(p, err) {
+		if vh, err := wholeValue[*routev3.VirtualHost](p); !l.omit(p, err) {
 			hosts = append(hosts, proto.CloneOf(vh))
 		}
 	}

@@ -19,7 +19,7 @@ func TestInboundRoutes(t *testing.T) {
 	}
 }
 
-// The route configuration of a port as a whole: what is for it is applied in order, and nothing is left that Envoy would refuse.
+// The patches of a whole route configuration are applied in order, and the result is valid for Envoy.
 func TestRouteConfiguration(t *testing.T) {
 	const match = "match: {context: SIDECAR_INBOUND, routeConfiguration: {name: 'inbound|8080||'"
 	one := func(apply, of, patch string) string {

@@ -9,57 +9,59 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is a patch that a resource is drawn without. It reads as the Problem that it is: object, field and why.
+// Left is the error of a patch that is left out of a resource. Its text is that of its Problem: object, field and
+// reason.
 type Left struct {
 	model.Problem
-	Resource string // kind and name, as Envoy has it: "listener 0.0.0.0_80"
+	Resource string // kind and Envoy's name: "listener 0.0.0.0_80"
 }
 
-// Unwrap is the Problem.
+// Unwrap returns the Problem.
 func (l Left) Unwrap() error { return l.Problem }
 
-// left says that a patch is left out of a resource, and why; what names no field of the patch is wrong with its value.
+// left returns the error of a patch that is left out of a resource. An err without a field is a fault of patch.value.
 func left(p model.Patch, resource string, err error) error {
 	return Left{Problem: model.ProblemOf(fault(p, "patch.value", err), p.Filter.Key), Resource: resource}
 }
 
-// leaving is the patches that one resource is drawn without.
-type leaving struct {
+// omissions collects the patches that are left out of one resource.
+type omissions struct {
 	resource string
 	faults   []error
 }
 
-// out notes that a patch is left out, and says whether it is; nil: it is not.
-func (l *leaving) out(p model.Patch, err error) bool {
+// omit records that a patch is left out because of err, and reports whether err is not nil.
+func (l *omissions) omit(p model.Patch, err error) bool {
 	if err != nil {
 		l.faults = append(l.faults, left(p, l.resource, err))
 	}
 	return err != nil
 }
 
-// keep is a resource as draw makes it with all of the patches, or, where Envoy would refuse that, with those that are
-// not to blame. The others are found by halving, so that a few cost little; each is tried with the patches before it that
-// are kept. draw makes another resource each time, and returns the faults of patches that it passed over.
-func keep[M proto.Message](l *leaving, patches []model.Patch, draw func(some []model.Patch) (M, []error)) M {
-	drawn, faults := draw(patches)
-	err := Check(drawn)
+// applyAccepted returns the resource that build makes with all patches. If Envoy would refuse that, it leaves out the
+// patches that cause it and records them in l. They are found by bisection, which is cheap for a few: each patch is
+// tried together with the accepted patches before it. build returns a new resource at each call, and the faults of
+// patches that it skipped.
+func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
+	built, faults := build(patches)
+	err := Check(built)
 	if err == nil {
 		l.faults = append(l.faults, faults...)
-		return drawn
+		return built
 	}
 	var kept []model.Patch
 	var refused []error
 	var search func(some []model.Patch, err error)
 	try := func(some []model.Patch) {
 		with := slices.Concat(kept, some)
-		drawn, _ := draw(with)
-		if err := Check(drawn); err == nil {
+		built, _ := build(with)
+		if err := Check(built); err == nil {
 			kept = with
 		} else {
 			search(some, err)
 		}
 	}
-	search = func(some []model.Patch, err error) { // with err Envoy would refuse what they make
+	search = func(some []model.Patch, err error) { // err: why Envoy would refuse the resource with these patches
 		if len(some) == 1 {
 			refused = append(refused, left(some[0], l.resource, err))
 			return
@@ -70,12 +72,12 @@ func keep[M proto.Message](l *leaving, patches []model.Patch, draw func(some []m
 	if len(patches) > 0 {
 		search(patches, err)
 	}
-	drawn, faults = draw(kept)
+	built, faults = build(kept)
 	l.faults = append(append(l.faults, faults...), refused...)
-	return drawn
+	return built
 }
 
-// keepName gives a resource its name back, and says so where the patch states another: resources are known by their names.
+// keepName restores the name of a resource, which identifies it, and returns an error if the patch changed it.
 func keepName(p model.Patch, kind string, name *string, was string) []error {
 	if *name == was {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// TestLeft: a patch of any kind that makes what Envoy would refuse, or that does not decode, is left out, and told by its place, the resource and why; the
-// patch behind it is not.
+// TestLeft: a patch of any kind that does not decode, or whose result Envoy would refuse, is left out. It is reported
+// with its place, the resource and the reason, and the patch after it is applied.
 func TestLeft(t *testing.T) {
 	fault := `typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault, headers: [{name: ""}]}`
 	listener := func(patches []model.Patch) []error {
@@ -71,7 +71,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// Names stand: resources are known by them.
+// Names of resources cannot be patched.
 func TestNamesStand(t *testing.T) {
 	patches := func(apply string) []model.Patch {
 		return routePatches(t, "[{applyTo: "+apply+", patch: {operation: MERGE, value: {name: other}}}]")

@@ -15,12 +15,13 @@ import (
 )
 
 // The rules of this file and of listener_filters.go are those of
-// https://istio.io/latest/docs/reference/config/networking/envoy-filter/, and where that is silent, what Istio does.
+// https://istio.io/latest/docs/reference/config/networking/envoy-filter/, and Istio's behaviour for details that the
+// page does not specify.
 
-// ListenerMatches says whether a patch may change a listener of this name and port in this direction (SIDECAR_INBOUND
-// or SIDECAR_OUTBOUND): what the plan puts into the listener's Spec. Only what can be told of the listener as a whole is
-// looked at; its chains and filters are looked at as the patch is applied. Listeners on Unix sockets have port 0.
-// Patches that add or remove whole listeners change none: see AddsListener and RemovesListener.
+// ListenerMatches reports whether a patch may change the listener with a name and port in one direction
+// (SIDECAR_INBOUND or SIDECAR_OUTBOUND), and so belongs into its Spec. Only properties of the whole listener are
+// compared; its chains and filters are compared when the patch is applied. Listeners on Unix sockets have port 0. It
+// returns false for patches that add or remove whole listeners: see AddsListener and RemovesListener.
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	switch c.GetApplyTo() {
@@ -36,15 +37,16 @@ func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 	return matchesListener(c, context, name, port)
 }
 
-// RemovesListener says whether a patch removes the listener of this name and port in this direction.
+// RemovesListener reports whether a patch removes the listener with a name and port in one direction.
 func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
-		c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE && matchesListener(c, context, name, port)
+		c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE &&
+		matchesListener(c, context, name, port)
 }
 
-// AddsListener says whether a patch adds a listener to a sidecar or gateway. A patch for ANY context adds one, not one per
-// direction.
+// AddsListener reports whether a patch adds a listener to a sidecar or gateway. A patch for the context ANY adds one
+// listener, not one per direction.
 func AddsListener(p model.Patch) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -54,9 +56,11 @@ func AddsListener(p model.Patch) bool {
 
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }
 
-// matchesListener compares context, name and port. The port of a match on the virtual listeners is that of a chain,
-// except for LISTENER patches: chains are compared later.
-func matchesListener(c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
+// matchesListener compares context, name and port. For the virtual listeners the port of a match is the port of a
+// chain, except for LISTENER patches; matchesChain compares it.
+func matchesListener(
+	c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32,
+) bool {
 	if in := c.GetMatch().GetContext(); in != context && in != networkingv1.EnvoyFilter_ANY {
 		return false
 	}
@@ -70,61 +74,70 @@ func matchesListener(c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context
 	return m.GetPortNumber() == port
 }
 
-// Listener is a copy of the listener with the patches applied in Istio's order: LISTENER, LISTENER_FILTER, then for each
-// chain FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER, then the chains that are added. What does not match is passed over. A
-// patch whose value does not decode is skipped, and so is one that would make the listener violate Envoy's API: Envoy
-// would refuse it together with every other listener of the response. The errors are these patches, each a Left, and the names that patches state: a
-// resource is known by its name, which stands.
-func Listener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) (*listenerv3.Listener, []error) {
-	left := leaving{resource: "listener " + l.Name}
-	patched := keep(&left, patches, func(some []model.Patch) (*listenerv3.Listener, []error) { return applyToListener(l, context, some) })
-	return patched, left.faults
+// Listener returns a copy of a listener with the patches that match. The order is Istio's: LISTENER, LISTENER_FILTER,
+// then FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER for each chain, then the added chains. A patch that does not
+// decode, or whose result violates Envoy's API, is left out: Envoy would refuse every listener of the response. The
+// errors list the patches that are left out (Left), and the patches that state a name, which is ignored because it
+// identifies the listener.
+func Listener(
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
+) (*listenerv3.Listener, []error) {
+	omitted := omissions{resource: "listener " + l.Name}
+	patched := applyAccepted(&omitted, patches, func(some []model.Patch) (*listenerv3.Listener, []error) {
+		return applyToListener(l, context, some)
+	})
+	return patched, omitted.faults
 }
 
-// listenerPatches is the patches on their way through one listener.
+// listenerPatches is the state of applying patches to one listener.
 type listenerPatches struct {
 	listener *listenerv3.Listener
 	context  networkingv1.EnvoyFilter_PatchContext
 	patches  []model.Patch
-	leaving
+	omissions
 }
 
-func applyToListener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) (*listenerv3.Listener, []error) {
+// applyToListener returns a copy of a listener with the patches, without validating the result. The errors list the
+// patches that do not decode, and the names.
+func applyToListener(
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
+) (*listenerv3.Listener, []error) {
 	name := l.Name
 	l = proto.Clone(l).(*listenerv3.Listener)
-	s := &listenerPatches{listener: l, context: context, patches: patches, leaving: leaving{resource: "listener " + name}}
-	for p := range s.of(networkingv1.EnvoyFilter_LISTENER) {
+	s := &listenerPatches{listener: l, context: context, patches: patches, omissions: omissions{resource: "listener " + name}}
+	for p := range s.matching(networkingv1.EnvoyFilter_LISTENER) {
 		if merges(p) {
-			s.out(p, Merge(p, l))
+			s.omit(p, Merge(p, l))
 			s.faults = append(s.faults, keepName(p, "listener", &l.Name, name)...)
 		}
 	}
-	for p := range s.of(networkingv1.EnvoyFilter_LISTENER_FILTER) {
-		anchor := anchor{p.Config().GetMatch().GetListener().GetListenerFilter(), p.Config().GetMatch().GetListener().GetListenerFilter() != ""}
-		filters, err := edit(p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
+	for p := range s.matching(networkingv1.EnvoyFilter_LISTENER_FILTER) {
+		filter := p.Config().GetMatch().GetListener().GetListenerFilter()
+		anchor := anchor{name: filter, stated: filter != ""}
+		filters, err := editFilters(p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
 		l.ListenerFilters = filters
-		s.out(p, err)
+		s.omit(p, err)
 		for _, f := range l.ListenerFilters {
-			s.out(p, mergeFilter(p, f, anchor))
+			s.omit(p, mergeFilter(p, f, anchor))
 		}
 	}
-	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !s.chain(c) })
-	if l.DefaultFilterChain != nil && !s.chain(l.DefaultFilterChain) {
+	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !s.patchChain(c) })
+	if l.DefaultFilterChain != nil && !s.patchChain(l.DefaultFilterChain) {
 		l.DefaultFilterChain = nil
 	}
-	for p := range s.of(networkingv1.EnvoyFilter_FILTER_CHAIN) {
+	for p := range s.matching(networkingv1.EnvoyFilter_FILTER_CHAIN) {
 		if operation(p) != networkingv1.EnvoyFilter_Patch_ADD {
 			continue
 		}
-		if c := (&listenerv3.FilterChain{}); !s.out(p, Decode(p, c)) {
+		if c := (&listenerv3.FilterChain{}); !s.omit(p, Decode(p, c)) {
 			l.FilterChains = append(l.FilterChains, c)
 		}
 	}
 	return l, s.faults
 }
 
-// of is the patches of one kind that match the listener as a whole, in order.
-func (s *listenerPatches) of(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[model.Patch] {
+// matching iterates over the patches of one kind that match the listener as a whole, in order.
+func (s *listenerPatches) matching(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[model.Patch] {
 	return func(yield func(model.Patch) bool) {
 		for _, p := range s.patches {
 			port := s.listener.GetAddress().GetSocketAddress().GetPortValue()
@@ -135,9 +148,9 @@ func (s *listenerPatches) of(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[mod
 	}
 }
 
-// chain applies what matches one chain to it; false: it is removed.
-func (s *listenerPatches) chain(c *listenerv3.FilterChain) bool {
-	for p := range s.of(networkingv1.EnvoyFilter_FILTER_CHAIN) {
+// patchChain applies the patches that match one chain. It returns false if a patch removes the chain.
+func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
+	for p := range s.matching(networkingv1.EnvoyFilter_FILTER_CHAIN) {
 		if !s.matchesChain(p, c) {
 			continue
 		}
@@ -145,7 +158,7 @@ func (s *listenerPatches) chain(c *listenerv3.FilterChain) bool {
 			return false
 		}
 		if merges(p) {
-			s.out(p, Merge(p, c))
+			s.omit(p, Merge(p, c))
 		}
 	}
 	s.networkFilters(c)
@@ -155,7 +168,8 @@ func (s *listenerPatches) chain(c *listenerv3.FilterChain) bool {
 // rawBuffer is the transport socket of a chain that names none.
 const rawBuffer = "envoy.transport_sockets.raw_buffer"
 
-// matchesChain compares a match's port (on the virtual listeners) and filterChain with a chain.
+// matchesChain reports whether the match of a patch matches a chain: its filterChain, and its port for the virtual
+// listeners.
 func (s *listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain) bool {
 	m, has := p.Config().GetMatch().GetListener(), c.GetFilterChainMatch()
 	port := has.GetDestinationPort().GetValue()

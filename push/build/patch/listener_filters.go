@@ -13,34 +13,37 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// named is a filter of any of the three lists: listener filters, network filters, HTTP filters.
+// named is a filter of one of three kinds: listener filter, network filter or HTTP filter.
 type named interface {
 	proto.Message
 	GetName() string
 	GetTypedConfig() *anypb.Any
 }
 
-// anchor is the filter that a patch stands by.
+// anchor is the filter that a match names, beside which a patch inserts its value.
 type anchor struct {
 	name   string
-	stated bool
+	stated bool // whether the match has a filter at all
 }
 
+// networkAnchor returns the network filter of a match.
 func networkAnchor(p model.Patch) anchor {
 	f := p.Config().GetMatch().GetListener().GetFilterChain().GetFilter()
 	return anchor{f.GetName(), f != nil}
 }
 
+// httpAnchor returns the HTTP filter of a match.
 func httpAnchor(p model.Patch) anchor {
 	f := p.Config().GetMatch().GetListener().GetFilterChain().GetFilter().GetSubFilter()
 	return anchor{f.GetName(), f != nil}
 }
 
-// edit applies one patch to a list of filters, all operations but those that merge. `fresh` is an empty filter, for the value;
-// `ends` says which filters must be last (nil: none): what is added goes before it, where Istio would add it behind and
-// Envoy refuse the listener. Without an anchor INSERT_BEFORE and INSERT_AFTER mean first and last, and REPLACE and
-// REMOVE nothing. The error: the value does not decode, and the list is as it was.
-func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool) ([]F, error) {
+// editFilters applies one patch to a list of filters, by each operation except those that merge, and returns the list.
+// fresh is an empty filter into which the value is decoded. isTerminal reports the filters that must be last; it may be
+// nil. A value is inserted before them, although Istio would append it, because Envoy would refuse the listener.
+// Without an anchor INSERT_BEFORE means first, INSERT_AFTER last, and REPLACE and REMOVE have no effect. The error is a
+// value that does not decode; the list is then unchanged.
+func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	at := slices.IndexFunc(list, func(f F) bool { return a.stated && f.GetName() == a.name })
 	op := operation(p)
 	if op == networkingv1.EnvoyFilter_Patch_REMOVE {
@@ -62,7 +65,7 @@ func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool
 		at++
 	case (op == networkingv1.EnvoyFilter_Patch_INSERT_BEFORE || op == networkingv1.EnvoyFilter_Patch_REPLACE) && at >= 0:
 	default:
-		return list, nil // nothing to stand by, or no operation on lists
+		return list, nil // the anchor is missing, or the operation is not for lists
 	}
 	if err := Decode(p, fresh); err != nil {
 		return list, err
@@ -71,14 +74,14 @@ func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool
 		list[at] = fresh
 		return list, nil
 	}
-	if last := len(list) - 1; at == len(list) && last >= 0 && ends != nil && ends(list[last]) {
+	if last := len(list) - 1; at == len(list) && last >= 0 && isTerminal != nil && isTerminal(list[last]) {
 		at = last
 	}
 	return slices.Insert(list, at, fresh), nil
 }
 
-// mergeFilter applies one patch that merges to one filter. A patch that names no filter merges into those of its own type:
-// configurations of two types do not merge. The error: the value does not decode, and the filter is as it was.
+// mergeFilter merges one patch into one filter, if it matches. A patch without an anchor merges into filters with the
+// same type of configuration. The error is a value that does not decode; the filter is then unchanged.
 func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil
@@ -87,7 +90,7 @@ func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 		return nil
 	}
 	if !a.stated {
-		value, err := shared[F](p)
+		value, err := sharedValue[F](p)
 		if err != nil {
 			return err
 		}
@@ -100,17 +103,17 @@ func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 
 // networkFilters applies NETWORK_FILTER and HTTP_FILTER patches to one chain.
 func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
-	for p := range s.of(networkingv1.EnvoyFilter_NETWORK_FILTER) {
+	for p := range s.matching(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 		if s.matchesChain(p, c) {
-			filters, err := edit(p, c.Filters, networkAnchor(p), &listenerv3.Filter{}, endsConnection)
+			filters, err := editFilters(p, c.Filters, networkAnchor(p), &listenerv3.Filter{}, isTerminalNetworkFilter)
 			c.Filters = filters
-			s.out(p, err)
+			s.omit(p, err)
 		}
 	}
 	for _, f := range c.Filters {
-		for p := range s.of(networkingv1.EnvoyFilter_NETWORK_FILTER) {
+		for p := range s.matching(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 			if s.matchesChain(p, c) {
-				s.out(p, mergeFilter(p, f, networkAnchor(p)))
+				s.omit(p, mergeFilter(p, f, networkAnchor(p)))
 			}
 		}
 		s.httpFilters(c, f)
@@ -121,7 +124,7 @@ func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	m := &hcmv3.HttpConnectionManager{}
 	var matching []model.Patch
-	for p := range s.of(networkingv1.EnvoyFilter_HTTP_FILTER) {
+	for p := range s.matching(networkingv1.EnvoyFilter_HTTP_FILTER) {
 		if a := networkAnchor(p); s.matchesChain(p, c) && (!a.stated || a.name == f.Name) {
 			matching = append(matching, p)
 		}
@@ -130,19 +133,20 @@ func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.F
 		return
 	}
 	for _, p := range matching {
-		filters, err := edit(p, m.HttpFilters, httpAnchor(p), &hcmv3.HttpFilter{}, endsRequest)
+		filters, err := editFilters(p, m.HttpFilters, httpAnchor(p), &hcmv3.HttpFilter{}, isTerminalHTTPFilter)
 		m.HttpFilters = filters
-		s.out(p, err)
+		s.omit(p, err)
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range matching {
-			s.out(p, mergeFilter(p, h, httpAnchor(p)))
+			s.omit(p, mergeFilter(p, h, httpAnchor(p)))
 		}
 	}
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}
 }
 
-func endsConnection(f *listenerv3.Filter) bool {
+// isTerminalNetworkFilter reports whether Envoy requires a network filter to be the last of its chain.
+func isTerminalNetworkFilter(f *listenerv3.Filter) bool {
 	switch f.GetTypedConfig().MessageName() {
 	case "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
 		"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager":
@@ -151,6 +155,7 @@ func endsConnection(f *listenerv3.Filter) bool {
 	return false
 }
 
-func endsRequest(f *hcmv3.HttpFilter) bool {
+// isTerminalHTTPFilter reports whether an HTTP filter is the router, which must be the last.
+func isTerminalHTTPFilter(f *hcmv3.HttpFilter) bool {
 	return f.GetTypedConfig().MessageName() == "envoy.extensions.filters.http.router.v3.Router"
 }

@@ -29,7 +29,7 @@ const (
 	out = networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 )
 
-// patchesOf reads an EnvoyFilter from the YAML of its configPatches.
+// patchesOf decodes an EnvoyFilter from the YAML of its configPatches.
 func patchesOf(t *testing.T, text string) []model.Patch {
 	t.Helper()
 	j, err := yaml.YAMLToJSON([]byte("configPatches:\n" + text))
@@ -75,7 +75,7 @@ func manager() *listenerv3.Filter {
 	})
 }
 
-// webListener has a chain for HTTP, one for TLS by name, and a default; inboundListener chains for two ports.
+// webListener has a chain for HTTP, one for TLS by name, and a default chain; inboundListener has chains for two ports.
 func webListener(name string, port uint32) *listenerv3.Listener {
 	return &listenerv3.Listener{
 		Name: name,
@@ -92,8 +92,8 @@ func webListener(name string, port uint32) *listenerv3.Listener {
 	}
 }
 
-// drawn is a listener on one line: [listener filters] chain{network filters} with the HTTP filters in brackets. Of a
-// name the last part is shown, and of a configuration what the patches of the tests may set in it.
+// drawn returns a listener as one line: [listener filters] chain{network filters}, with HTTP filters in brackets. Names
+// are shown by their last part, and configurations by the fields that the patches of the tests set.
 func drawn(t *testing.T, l *listenerv3.Listener) string {
 	t.Helper()
 	short := func(name string) string { return name[strings.LastIndex(name, ".")+1:] }
@@ -142,7 +142,7 @@ const (
 	byTCP    = `match: {listener: {filterChain: {filter: {name: envoy.filters.network.tcp_proxy}}}}`
 )
 
-// one is one patch: what it applies to, its match and its patch.
+// one returns one patch: its applyTo, its match and its patch.
 func one(applyTo, match, patch string, operation ...any) string {
 	s := "- applyTo: " + applyTo + "\n"
 	if match != "" {
@@ -151,7 +151,7 @@ func one(applyTo, match, patch string, operation ...any) string {
 	return s + "  " + fmt.Sprintf(patch, operation...) + "\n"
 }
 
-// edits of a listener with three chains, and what it looks like then.
+// edits are changes of a listener with three chains, with the expected result.
 var edits = []struct{ name, patches, want string }{
 	{"LISTENER MERGE", one("LISTENER", "", `patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: 1}}`),
 		strings.Replace(untouched, "L ", "L' ", 1)},
@@ -228,7 +228,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// Which chains a patch finds: a chain is named in the answer where the patch reached it.
+// The chains that a patch matches: the case names each chain that the patch changed.
 func TestListenerMatchesChains(t *testing.T) {
 	for _, c := range []struct{ listener, match, want string }{
 		{"L", "", "web tls rest"},
@@ -299,7 +299,7 @@ func TestListenerMatches(t *testing.T) {
 			t.Errorf("adds %v, want %v:\n%s", got, c.adds, c.patch)
 		}
 	}
-	// On the virtual listeners the port is a chain's, so the listener as a whole may match; not so for LISTENER.
+	// For the virtual listeners the port is that of a chain, so the listener as a whole may match; LISTENER compares it.
 	if !ListenerMatches(patchesOf(t, one("HTTP_FILTER", "match: {listener: {portNumber: 8080}}", "patch: {operation: ADD}"))[0], in, xds.VirtualInbound, 15006) {
 		t.Error("a filter patch for a port does not match virtualInbound")
 	}
@@ -308,7 +308,7 @@ func TestListenerMatches(t *testing.T) {
 	}
 }
 
-// Check looks into Anys within Anys.
+// Check validates Anys inside Anys.
 func TestCheck(t *testing.T) {
 	l := webListener("L", 80)
 	if err := Check(l); err != nil {

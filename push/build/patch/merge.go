@@ -1,6 +1,8 @@
-// Package patch applies the patches of EnvoyFilters to what the builders draw, and says which patches match what.
+// Package patch applies the patches of EnvoyFilters to the messages that the builders make, and matches patches with
+// resources.
 //
-// Owns: nothing; the functions are pure.  Reads: the patches it is given.  Never: the snapshot; a finished resource.
+// Owns: nothing; the functions are pure.  Reads: the patches of its arguments.  Never: the snapshot; an encoded
+// resource.
 package patch
 
 import (
@@ -18,28 +20,35 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// position matches the position in the JSON text at the start of protojson's errors.
 var position = regexp.MustCompile(`^proto:\s*(syntax error )?\(line \d+:\d+\): `)
 
-// readable takes out of protobuf's errors what says nothing to users: positions in a JSON that they never saw, and
-// no-break spaces, which are there so that nobody compares the text.
+// readable returns an error of protojson without the parts that users cannot use: positions in generated JSON, and the
+// no-break spaces with which protobuf prevents comparisons of its texts.
 func readable(err error) error {
 	return errors.New(position.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
 
-// merges says whether a patch merges its value into what it matches, of whatever it is for (istio: isMergeOperation of
-// pilot/pkg/networking/core/envoyfilter/util.go). Merge tells MERGE from MERGE_AND_REPLACE_LIST.
+// merges reports whether a patch merges its value into the objects that it matches: MERGE or MERGE_AND_REPLACE_LIST
+// (istio: isMergeOperation of pilot/pkg/networking/core/envoyfilter/util.go).
 func merges(p model.Patch) bool {
 	op := operation(p)
 	return op == networkingv1.EnvoyFilter_Patch_MERGE || op == networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST
 }
 
-// Merge merges the patch's value into a message as Istio's MERGE does: fields that the value does not state stay;
-// messages are merged field by field, except durations, timestamps and wrappers, which are one value each; lists are
-// appended (MERGE_AND_REPLACE_LIST: replaced, inside an Any too, https://github.com/istio/istio/pull/61269); map entries are replaced; an Any is merged with one of
-// the same type, else replaced (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-Patch-Operation).
-// Unlike Istio, a value with a transport_socket is merged whole, not its transport_socket alone. After an error `into` is
-// as it was, unless an Any in it has bytes that are not of its type. What the two have in common afterwards is never
-// changed: entries of maps.
+// Merge merges the patch's value into a message by the rules of Istio's MERGE
+// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-Patch-Operation):
+//
+//   - Fields that the value does not state are unchanged.
+//   - Messages are merged field by field. Durations, timestamps, percentages and wrappers are replaced as one value.
+//   - Lists are appended. MERGE_AND_REPLACE_LIST replaces them, also inside an Any
+//     (https://github.com/istio/istio/pull/61269).
+//   - Entries of maps are replaced.
+//   - An Any is merged with an Any of the same type, and replaced otherwise.
+//
+// A value with a transport_socket is merged whole; Istio merges only its transport_socket. The message and the value
+// then share the entries of maps, which nobody may change. The error is a value that does not decode, or an Any in the
+// message whose bytes do not; in the latter case the message may be merged in part.
 func Merge(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {
@@ -60,13 +69,14 @@ type field struct {
 	entries []entry // of a map
 }
 
+// entry is one entry of a map.
 type entry struct {
 	key   protoreflect.MapKey
 	value protoreflect.Value
 }
 
-// fieldsOf are the fields that a message states. To look for them takes longer than to merge them, so it is done once
-// for each value.
+// fieldsOf returns the fields that a message states. To find them costs more than to merge them, so it is done once for
+// each value.
 func fieldsOf(m protoreflect.Message) (all []field) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f := field{FieldDescriptor: fd, value: v}
@@ -86,11 +96,13 @@ func fieldsOf(m protoreflect.Message) (all []field) {
 	return all
 }
 
+// isAny reports whether a field is an Any.
 func isAny(fd protoreflect.FieldDescriptor) bool { return fd.Message().FullName() == anyName }
 
+// merger merges values by the rules of Merge.
 type merger struct{ replaceLists bool }
 
-// message merges in place.
+// message merges the fields of a value into dst.
 func (m merger) message(dst protoreflect.Message, src []field) error {
 	for _, f := range src {
 		var err error
@@ -103,7 +115,7 @@ func (m merger) message(dst protoreflect.Message, src []field) error {
 				to.Set(e.key, e.value)
 			}
 		case f.Message() == nil, !dst.Has(f.FieldDescriptor), isValue(f.Message()):
-			dst.Set(f.FieldDescriptor, own(f.value))
+			dst.Set(f.FieldDescriptor, copyOf(f.value))
 		case isAny(f.FieldDescriptor):
 			err = m.any(dst, f.FieldDescriptor, f.value)
 		default:
@@ -116,25 +128,26 @@ func (m merger) message(dst protoreflect.Message, src []field) error {
 	return nil
 }
 
-// own is a copy of a message, into which other patches may be merged, and any other value itself.
-func own(v protoreflect.Value) protoreflect.Value {
+// copyOf returns a copy of a message, because later patches may be merged into it, and any other value unchanged.
+func copyOf(v protoreflect.Value) protoreflect.Value {
 	if m, is := v.Interface().(protoreflect.Message); is {
 		return protoreflect.ValueOfMessage(proto.Clone(m.Interface()).ProtoReflect())
 	}
 	return v
 }
 
+// list appends src to dst, or replaces dst by it.
 func (m merger) list(dst, src protoreflect.List) {
 	if m.replaceLists {
 		dst.Truncate(0)
 	}
 	for i := range src.Len() {
-		dst.Append(own(src.Get(i)))
+		dst.Append(copyOf(src.Get(i)))
 	}
 }
 
-// isValue says whether a message is one value: merged field by field, 1 s over 500 ms would be 1.5 s, and false over
-// true would be true (https://github.com/golang/protobuf/issues/1359).
+// isValue reports whether a message is replaced as one value. Merged field by field, 1 s over 500 ms would be 1.5 s,
+// and false over true would be true (https://github.com/golang/protobuf/issues/1359).
 func isValue(d protoreflect.MessageDescriptor) bool {
 	switch d.FullName() {
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "envoy.type.v3.Percent":
@@ -143,10 +156,11 @@ func isValue(d protoreflect.MessageDescriptor) bool {
 	return d.ParentFile().Path() == "google/protobuf/wrappers.proto"
 }
 
+// any merges an Any into the field fd of holder, or replaces the field if the types differ.
 func (m merger) any(holder protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) error {
 	dst, src := holder.Get(fd).Message().Interface().(*anypb.Any), v.Message().Interface().(*anypb.Any)
 	if dst.MessageName() != src.MessageName() || dst.MessageName() == "" {
-		holder.Set(fd, own(v))
+		holder.Set(fd, copyOf(v))
 		return nil
 	}
 	inner, err := dst.UnmarshalNew()

@@ -28,7 +28,7 @@ func fromYAML(t testing.TB, text string, into proto.Message) {
 	}
 }
 
-// filter is an EnvoyFilter of one patch.
+// filter returns an EnvoyFilter of one patch.
 func filter(t testing.TB, config string) model.Patch {
 	t.Helper()
 	spec := &networkingv1.EnvoyFilter{}
@@ -105,7 +105,7 @@ func TestMergeReplacesLists(t *testing.T) {
 	}
 }
 
-// What is wrong is said with the object and the field, and what was to be patched stays as it was.
+// An error names the object and the field, and the target of the patch is unchanged.
 func TestProblems(t *testing.T) {
 	const at = "EnvoyFilter shop/f: spec.configPatches[0]."
 	for _, c := range []struct{ name, config, want string }{
@@ -142,7 +142,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Every kind of patch that people use decodes: the types are linked in.
+// Every kind of patch in common use decodes: its types are linked in.
 func TestKnownTypes(t *testing.T) {
 	for _, name := range []string{
 		"filters.http.lua.v3.Lua", "filters.http.wasm.v3.Wasm", "filters.http.ext_authz.v3.ExtAuthz", "filters.http.ext_proc.v3.ExternalProcessor",
@@ -222,7 +222,7 @@ func TestAddsCluster(t *testing.T) {
 	}
 }
 
-// Whatever a user writes: an error or a message, no panic; the same bytes give the same answer.
+// Every value makes an error or a message and never a panic; equal bytes make an equal result.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"a","connect_timeout":"1s"}`, `{"type":"EDS","lb_policy":9}`, `{"transport_socket":{"name":"x","typed_config":{` + tlsType + `}}}`,
@@ -252,8 +252,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Values are read as istiod reads them: durations in Go's notation, inside of an Any too. An unknown value of an enumeration, and an Any without
-// a type, cannot be read, where fields are passed over that Envoy does not have.
+// Values decode as in istiod: durations in Go's notation, also inside an Any. An unknown value of an enumeration and an
+// Any without a type are errors even if unknown fields are ignored.
 func TestValuesAreReadAsIstiodReadsThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		applyTo networkingv1.EnvoyFilter_ApplyTo
@@ -280,7 +280,7 @@ func TestValuesAreReadAsIstiodReadsThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			refused, _ := Judge(record.(*model.EnvoyFilter))
+			refused, _ := Validate(record.(*model.EnvoyFilter))
 			if c.wrong == "" && len(refused) > 0 || c.wrong != "" && (len(refused) != 1 || !strings.Contains(refused[0].Error(), c.wrong)) {
 				t.Errorf("refused for %v, want %q", refused, c.wrong)
 			}

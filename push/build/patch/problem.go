@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// messages makes what the value of a patch is, by what it applies to. What is not here is not applied by this version.
+// messages has a constructor of the message that the value of a patch is, by its applyTo. Patches with another applyTo
+// are not supported.
 var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_LISTENER:            func() proto.Message { return &listenerv3.Listener{} },
 	networkingv1.EnvoyFilter_LISTENER_FILTER:     func() proto.Message { return &listenerv3.ListenerFilter{} },
@@ -32,14 +33,13 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
-// Problem says why a patch cannot be applied, whatever it would be applied to; nil: nothing is wrong with it in itself.
-// Builders skip a patch with a problem and draw the rest; whoever shows problems to users calls this for every patch of
-// an EnvoyFilter. A value that is merged may be a part of a message, so only values that are added or put in the place of
-// another are held against the constraints of Envoy's API. The error names the EnvoyFilter and the field.
+// Problem returns the reason why a patch cannot be applied to any resource, or nil. The error is a model.Problem of the
+// EnvoyFilter and the field. Builders skip a patch with a problem. Only values that are added or that replace another
+// are validated against the constraints of Envoy's API: a value that is merged may be an incomplete message.
 func Problem(p model.Patch) error {
 	message := messages[p.Config().GetApplyTo()]
 	if message == nil {
-		return nil // the normaliser says so (store/normal/fields), and no builder applies it
+		return nil // the normaliser reports it (store/normal/fields), and no builder applies it
 	}
 	value := valueOf(p, message().ProtoReflect().Type())
 	switch op := operation(p); {
@@ -51,7 +51,7 @@ func Problem(p model.Patch) error {
 		return value.err
 	case merges(p):
 		if b, is := value.message.(*bootstrapv3.Bootstrap); is {
-			return agentsOwn(p, b)
+			return validateBootstrap(p, b)
 		}
 		return nil
 	}
@@ -61,9 +61,10 @@ func Problem(p model.Patch) error {
 	return nil
 }
 
-// unreadable says why the value of a patch is no message of Envoy's: a field has another type there, or an Any is of a type that is not known.
-// What Envoy has no field for, and what its API does not allow, is passed over: Problem says that. nil: it can be read, or there is none.
-func unreadable(p model.Patch) error {
+// validateType returns an error if the value of a patch does not have the types of Envoy's message: a field of another
+// type, or an Any of an unknown type. Unknown fields and violated constraints are ignored here: Problem reports them. A
+// patch without a value is valid.
+func validateType(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
 	if message == nil || value == nil || valueOf(p, message().ProtoReflect().Type()).err == nil {
 		return nil
@@ -74,11 +75,12 @@ func unreadable(p model.Patch) error {
 	return nil
 }
 
-// Judge looks at every patch of an EnvoyFilter: refused are those whose value is unreadable, warned the other Problems.
-func Judge(f *model.EnvoyFilter) (refused, warned []error) {
+// Validate validates every patch of an EnvoyFilter. refused lists the values that do not have the types of Envoy's
+// message, for which the object is refused. warned lists the other Problems.
+func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
-		if err := unreadable(p); err != nil {
+		if err := validateType(p); err != nil {
 			refused = append(refused, err)
 		} else if err := Problem(p); err != nil {
 			warned = append(warned, err)
@@ -87,16 +89,17 @@ func Judge(f *model.EnvoyFilter) (refused, warned []error) {
 	return refused, warned
 }
 
-// fault says which field of which patch is wrong.
+// fault returns the error of an invalid field of a patch.
 func fault(p model.Patch, field string, err error) error {
 	return faultOf(p, problem.Invalid, field, err)
 }
 
+// faultOf is fault with another code.
 func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }
 
-// Refused is the problem of a patch whose value was read, and makes what Envoy refuses.
+// Refused returns the problem of a patch whose value decodes, but whose result Envoy refuses because of err.
 func Refused(p model.Patch, err error) error {
 	return fault(p, "patch.value", err)
 }

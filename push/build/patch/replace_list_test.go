@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// TestMergeAndReplaceList: of whatever a patch is for, MERGE adds to a list and MERGE_AND_REPLACE_LIST puts its own in the place of it.
+// TestMergeAndReplaceList: for every applyTo, MERGE appends to a list and MERGE_AND_REPLACE_LIST replaces it.
 func TestMergeAndReplaceList(t *testing.T) {
 	listener := func(patches []model.Patch) proto.Message {
 		l, faults := Listener(webListener("L", 80), out, patches)

@@ -2,29 +2,34 @@ package patch
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
-// RouteConfig is what patches are matched with of a route configuration.
+// RouteConfig describes a route configuration for the matches of patches. It is comparable.
 type RouteConfig struct {
 	Name    string
-	Port    uint32                                // of its listener; 0: there is no one port
+	Port    uint32                                // of its listener; 0: it has no single port
 	Context networkingv1.EnvoyFilter_PatchContext // SIDECAR_OUTBOUND, SIDECAR_INBOUND or GATEWAY
+	// ServerPorts are the ports that the servers of a gateway state, where Services translate them to Port.
+	ServerPorts intern.List[uint32]
 }
 
-// RouteConfigMatches says whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE is for a route configuration. What a match
-// says of gateways is not looked at
+// RouteConfigMatches reports whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE is for a route
+// configuration. At gateways it compares portName and gateway with the name of the route configuration, too
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
 func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	config := p.Config()
 	switch config.GetApplyTo() {
-	case networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, networkingv1.EnvoyFilter_VIRTUAL_HOST, networkingv1.EnvoyFilter_HTTP_ROUTE:
+	case networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, networkingv1.EnvoyFilter_VIRTUAL_HOST,
+		networkingv1.EnvoyFilter_HTTP_ROUTE:
 	default:
 		return false
 	}
@@ -32,11 +37,31 @@ func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 		return false
 	}
 	m := config.GetMatch().GetRouteConfiguration()
-	return (m.GetPortNumber() == 0 || m.GetPortNumber() == rc.Port) && (m.GetName() == "" || m.GetName() == rc.Name)
+	if port := m.GetPortNumber(); port != 0 && port != rc.Port && !slices.Contains(rc.ServerPorts.All(), port) {
+		return false
+	}
+	if m.GetName() != "" && m.GetName() != rc.Name {
+		return false
+	}
+	if rc.Context != networkingv1.EnvoyFilter_GATEWAY {
+		return true
+	}
+	portName, gateway := serverOf(rc.Name)
+	return (m.GetPortName() == "" || m.GetPortName() == portName) && (m.GetGateway() == "" || m.GetGateway() == gateway)
 }
 
-// VirtualHostMatches says whether a patch of VIRTUAL_HOST (one that merges, REMOVE, REPLACE) or HTTP_ROUTE is for a virtual host in
-// such a route configuration, and so belongs into its Spec.
+// serverOf parses https.PORT.PORTNAME.GATEWAY.NAMESPACE: the name of the port, and the Gateway as "namespace/name".
+// Both are empty of all other names, as with Istio's control plane: also of names with a bind or with a Gateway that
+// has dots.
+func serverOf(name string) (portName, gateway string) {
+	if parts := strings.Split(name, "."); len(parts) == 5 && parts[0] == "https" {
+		return parts[2], parts[4] + "/" + parts[3]
+	}
+	return "", ""
+}
+
+// VirtualHostMatches reports whether a patch of VIRTUAL_HOST (MERGE, REMOVE or REPLACE) or HTTP_ROUTE is for a virtual
+// host of a route configuration, and so belongs into its Spec.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
@@ -50,61 +75,61 @@ func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	return RouteConfigMatches(p, rc) && namesVirtualHost(p, vhostName)
 }
 
-// AddsVirtualHost says whether a patch adds a virtual host to such a route configuration.
+// AddsVirtualHost reports whether a patch adds a virtual host to a route configuration.
 func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST &&
 		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rc)
 }
 
-// MergesRouteConfig says whether a patch is merged into the head of such a route configuration.
+// MergesRouteConfig reports whether a patch is merged into the head of a route configuration.
 func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
 		merges(p) && RouteConfigMatches(p, rc)
 }
 
-// ApplyRouteConfig merges the patches of ROUTE_CONFIGURATION, in order, and keeps the name: Envoy asked for it. A patch
-// that does not decode, or that makes of it what Envoy would refuse, is left out. The errors are these patches, each a Left, and the names that
-// patches state.
+// ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order; rc itself
+// if there are no such patches. The name is unchanged, because Envoy requested it. A patch that does not decode, or
+// whose result Envoy would refuse, is left out. The errors list the patches that are left out (Left), and the patches
+// that state a name.
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
-	patches = only(patches, func(p model.Patch) bool {
+	patches = filterPatches(patches, func(p model.Patch) bool {
 		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p)
 	})
 	if len(patches) == 0 {
 		return rc, nil
 	}
-	l := leaving{resource: "route configuration " + rc.GetName()}
-	merged := keep(&l, patches, func(some []model.Patch) (*routev3.RouteConfiguration, []error) {
-		drawn, next := leaving{resource: l.resource}, proto.CloneOf(rc)
+	l := omissions{resource: "route configuration " + rc.GetName()}
+	merged := applyAccepted(&l, patches, func(some []model.Patch) (*routev3.RouteConfiguration, []error) {
+		omitted, next := omissions{resource: l.resource}, proto.CloneOf(rc)
 		for _, p := range some {
-			next = mergedInto(&drawn, p, next)
-			drawn.faults = append(drawn.faults, keepName(p, "route configuration", &next.Name, rc.GetName())...)
+			next = mergedInto(&omitted, p, next)
+			omitted.faults = append(omitted.faults, keepName(p, "route configuration", &next.Name, rc.GetName())...)
 		}
-		return next, drawn.faults
+		return next, omitted.faults
 	})
 	return merged, l.faults
 }
 
-// ApplyVirtualHost applies the patches of VIRTUAL_HOST and then those of HTTP_ROUTE that name this virtual host, in
-// order; nil where one of them removes it. What is given must be no one else's: it may be changed. A patch that does not
-// decode, or that makes of it what Envoy would refuse, is left out: the errors are these patches, each a Left.
+// ApplyVirtualHost applies the patches of VIRTUAL_HOST, then those of HTTP_ROUTE that match the virtual host, in order.
+// It returns nil if one of them removes the virtual host. vh may be changed, so the caller must own it. A patch that
+// does not decode, or whose result Envoy would refuse, is left out; the errors list these patches (Left).
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
-	l := &leaving{resource: "virtual host " + vh.GetName()}
-	itself := only(patches, func(p model.Patch) bool { return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST })
-	if len(itself) > 0 {
-		vh = keep(l, itself, func(some []model.Patch) (*routev3.VirtualHost, []error) {
-			return changeVirtualHost(vh, l.resource, some)
-		})
+	l := &omissions{resource: "virtual host " + vh.GetName()}
+	if itself := filterPatches(patches, changesHost); len(itself) > 0 {
+		vh = applyToHost(l, vh, itself)
 	}
 	if vh != nil {
-		vh.Routes = applyRoutes(l, vh, patches)
+		vh.Routes = applyRoutes(routesOf(l, vh, patches), vh.GetRoutes())
 	}
 	return vh, l.faults
 }
 
-// changeVirtualHost is a copy of a virtual host with the patches of VIRTUAL_HOST that are for it; nil where one removes
-// it.
-func changeVirtualHost(vh *routev3.VirtualHost, resource string, patches []model.Patch) (*routev3.VirtualHost, []error) {
-	l := leaving{resource: resource}
+// changeVirtualHost returns a copy of a virtual host with the patches of VIRTUAL_HOST that match it, or nil if one
+// removes it.
+func changeVirtualHost(
+	vh *routev3.VirtualHost, resource string, patches []model.Patch,
+) (*routev3.VirtualHost, []error) {
+	l := omissions{resource: resource}
 	vh = proto.CloneOf(vh)
 	for _, p := range patches {
 		if !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh) {
@@ -116,7 +141,7 @@ func changeVirtualHost(vh *routev3.VirtualHost, resource string, patches []model
 		case merges(p):
 			vh = mergedInto(&l, p, vh)
 		case op == networkingv1.EnvoyFilter_Patch_REPLACE:
-			if value, err := whole[*routev3.VirtualHost](p); !l.out(p, err) {
+			if value, err := wholeValue[*routev3.VirtualHost](p); !l.omit(p, err) {
 				vh = proto.CloneOf(value)
 			}
 		default:
@@ -127,8 +152,8 @@ func changeVirtualHost(vh *routev3.VirtualHost, resource string, patches []model
 	return vh, l.faults
 }
 
-// only is those of the patches for which something holds.
-func only(patches []model.Patch, holds func(model.Patch) bool) (some []model.Patch) {
+// filterPatches returns the patches for which holds returns true.
+func filterPatches(patches []model.Patch, holds func(model.Patch) bool) (some []model.Patch) {
 	for _, p := range patches {
 		if holds(p) {
 			some = append(some, p)
@@ -137,35 +162,24 @@ func only(patches []model.Patch, holds func(model.Patch) bool) (some []model.Pat
 	return some
 }
 
-// applyRoutes changes and removes routes one by one, and then adds: a patch that adds does not see what a later one adds,
-// and no added route is changed.
-func applyRoutes(l *leaving, vh *routev3.VirtualHost, patches []model.Patch) []*routev3.Route {
-	routes := vh.GetRoutes()
-	patches = only(patches, func(p model.Patch) bool {
-		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_HTTP_ROUTE && namesVirtualHost(p, vh.GetName()) && hasDomain(p, vh)
-	})
-	if len(patches) == 0 {
+// applyRoutes returns the routes of a virtual host with the patches of HTTP_ROUTE. It first changes and removes routes,
+// then adds: an added route is never changed, and a patch inserts beside the routes that earlier patches added.
+func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Route {
+	if patches.Empty() {
 		return routes
 	}
-	changes := only(patches, func(p model.Patch) bool { return merges(p) || operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE })
 	kept := make([]*routev3.Route, 0, len(routes))
 	for _, r := range routes {
-		if len(changes) > 0 {
-			r = keep(l, changes, func(some []model.Patch) (*routev3.Route, []error) { return changeRoute(r, l.resource, some) })
-		}
-		if r != nil {
+		if r = patches.Change(r); r != nil {
 			kept = append(kept, r)
 		}
 	}
-	for _, p := range patches {
-		kept = addRoute(l, kept, p)
-	}
-	return kept
+	return patches.Add(kept, func() {})
 }
 
-// changeRoute is a copy of a route with the patches that are for it; nil where one removes it.
+// changeRoute returns a copy of a route with the patches that match it, or nil if one removes it.
 func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*routev3.Route, []error) {
-	l := leaving{resource: resource}
+	l := omissions{resource: resource}
 	r = proto.CloneOf(r)
 	for _, p := range patches {
 		switch {
@@ -179,9 +193,10 @@ func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*rou
 	return r, l.faults
 }
 
-// addRoute: with a route match an insertion goes to the first route that matches, and nowhere where none does; without,
-// before is first and after is last.
-func addRoute(l *leaving, routes []*routev3.Route, p model.Patch) []*routev3.Route {
+// addRoute inserts the route of a patch that adds, and returns the routes. With a route match it is inserted beside the
+// first route that matches; if no route matches, it is not inserted. Without a route match INSERT_BEFORE means first
+// and INSERT_AFTER last.
+func addRoute(l *omissions, routes []*routev3.Route, p model.Patch) []*routev3.Route {
 	at := 0
 	if routeMatch(p) != nil {
 		at = slices.IndexFunc(routes, func(r *routev3.Route) bool { return matchesRoute(p, r) })
@@ -204,53 +219,59 @@ func addRoute(l *leaving, routes []*routev3.Route, p model.Patch) []*routev3.Rou
 	if at < 0 {
 		return routes
 	}
-	value, err := whole[*routev3.Route](p)
-	if l.out(p, err) {
+	value, err := wholeValue[*routev3.Route](p)
+	if l.omit(p, err) {
 		return routes
 	}
 	return slices.Insert(routes, at, value)
 }
 
+// operation returns the operation of a patch.
 func operation(p model.Patch) networkingv1.EnvoyFilter_Patch_Operation {
 	return p.Config().GetPatch().GetOperation()
 }
 
+// namesVirtualHost reports whether the match of a patch has the name of a virtual host, or no name.
 func namesVirtualHost(p model.Patch, vhost string) bool {
 	name := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetName()
 	return name == "" || name == vhost
 }
 
-// hasDomain says whether a virtual host has the domain that a patch asks for.
+// hasDomain reports whether a virtual host has the domain in the match of a patch; true if the match has no domain.
 func hasDomain(p model.Patch, vh *routev3.VirtualHost) bool {
 	domain := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetDomainName()
 	return domain == "" || slices.Contains(vh.GetDomains(), domain)
 }
 
+// routeMatch returns the match on a route of a patch, or nil.
 func routeMatch(p model.Patch) *networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch {
 	return p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetRoute()
 }
 
+// matchesRoute reports whether the match of a patch has the name and kind of action of a route.
 func matchesRoute(p model.Patch, r *routev3.Route) bool {
 	m := routeMatch(p)
 	if m.GetName() != "" && m.GetName() != r.GetName() {
 		return false
 	}
 	want := m.GetAction()
-	if want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY {
-		return true
-	}
-	switch r.GetAction().(type) {
-	case *routev3.Route_Route:
-		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ROUTE
-	case *routev3.Route_Redirect:
-		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_REDIRECT
-	case *routev3.Route_DirectResponse:
-		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_DIRECT_RESPONSE
-	}
-	return false
+	return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY || want == kindOf(r)
 }
 
-// unique keeps the first of equal domains: Envoy refuses the second.
+// kindOf returns the kind of a route's action, as matches state it. ANY stands for actions that no match states.
+func kindOf(r *routev3.Route) networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_Action {
+	switch r.GetAction().(type) {
+	case *routev3.Route_Route:
+		return networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ROUTE
+	case *routev3.Route_Redirect:
+		return networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_REDIRECT
+	case *routev3.Route_DirectResponse:
+		return networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_DIRECT_RESPONSE
+	}
+	return networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
+}
+
+// unique removes repeated domains, in place: Envoy would refuse the virtual host.
 func unique(domains []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(domains, func(d string) bool {

@@ -12,6 +12,7 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
@@ -26,7 +27,7 @@ func routeYAML(t *testing.T, text string, into proto.Message) {
 	}
 }
 
-// routePatches are the patches of one EnvoyFilter, from the YAML of its configPatches.
+// routePatches returns the patches of one EnvoyFilter, from the YAML of its configPatches.
 func routePatches(t *testing.T, text string) []model.Patch {
 	t.Helper()
 	spec := &networkingv1.EnvoyFilter{}
@@ -46,7 +47,7 @@ func TestRouteSelectors(t *testing.T) {
 	const rc = "applyTo: ROUTE_CONFIGURATION, patch: {operation: MERGE}"
 	const vh = "applyTo: VIRTUAL_HOST, patch: {operation: MERGE}"
 	const hr = "applyTo: HTTP_ROUTE, patch: {operation: ADD}"
-	outbound := RouteConfig{"80", 80, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND}
+	outbound := RouteConfig{Name: "80", Port: 80, Context: networkingv1.EnvoyFilter_SIDECAR_OUTBOUND}
 	for _, c := range []struct {
 		patch               string
 		config, host, merge bool // for route configuration 80, virtual host a:80
@@ -76,15 +77,52 @@ func TestRouteSelectors(t *testing.T) {
 		}
 	}
 	p := routePatches(t, `[{applyTo: VIRTUAL_HOST, match: {context: SIDECAR_INBOUND}, patch: {operation: ADD}}]`)[0]
-	inbound := RouteConfig{"8080", 8080, networkingv1.EnvoyFilter_SIDECAR_INBOUND}
+	inbound := RouteConfig{Name: "8080", Port: 8080, Context: networkingv1.EnvoyFilter_SIDECAR_INBOUND}
 	if !AddsVirtualHost(p, inbound) || AddsVirtualHost(p, outbound) || VirtualHostMatches(p, inbound, "x") {
 		t.Error("an ADD for inbound is an ADD there, and nothing else")
 	}
 	p = routePatches(t, "[{"+rc+", match: {context: GATEWAY}}]")[0]
-	if MergesRouteConfig(p, outbound) || !MergesRouteConfig(p, RouteConfig{"inbound|x", 80, networkingv1.EnvoyFilter_GATEWAY}) {
+	named := RouteConfig{Name: "inbound|x", Port: 80, Context: networkingv1.EnvoyFilter_GATEWAY}
+	if MergesRouteConfig(p, outbound) || !MergesRouteConfig(p, named) {
 		t.Error("the context is the route configuration's, whatever its name")
 	}
 }
+
+// Route configurations of gateways are found by the bound port and by the servers', by the name of a server's port and
+// by its Gateway; but only those of HTTPS, whose name has both.
+func TestRouteSelectorsOfGateways(t *testing.T) {
+	at := func(name string, port uint32, servers ...uint32) RouteConfig {
+		return RouteConfig{Name: name, Port: port, Context: networkingv1.EnvoyFilter_GATEWAY, ServerPorts: ports.List(servers...)}
+	}
+	plain, secure := at("http.8080", 8080, 80, 81), at("https.443.web.gw.shop", 8443, 443)
+	bound, dotted := at("https.443.web.gw.shop.10.0.0.1", 8443, 443), at("https.443.web.my.gw.shop", 8443, 443)
+	for match, want := range map[string][4]bool{ // plain, secure, bound, dotted
+		"":                             {true, true, true, true},
+		"portNumber: 8080":             {true, false, false, false},
+		"portNumber: 81":               {true, false, false, false},
+		"portNumber: 443":              {false, true, true, true},
+		"portNumber: 8443":             {false, true, true, true},
+		"portNumber: 444":              {false, false, false, false},
+		"portName: web":                {false, true, false, false},
+		"portName: other":              {false, false, false, false},
+		"gateway: shop/gw":             {false, true, false, false},
+		"gateway: shop/other":          {false, false, false, false},
+		"name: https.443.web.gw.shop":  {false, true, false, false},
+		"portNumber: 443, portName: x": {false, false, false, false},
+	} {
+		match := "match: {context: GATEWAY, routeConfiguration: {" + match + "}}"
+		p := routePatches(t, "[{applyTo: VIRTUAL_HOST, patch: {operation: MERGE}, "+match+"}]")[0]
+		var got [4]bool
+		for i, rc := range []RouteConfig{plain, secure, bound, dotted} {
+			got[i] = RouteConfigMatches(p, rc) && VirtualHostMatches(p, rc, "a:80")
+		}
+		if got != want {
+			t.Errorf("{%s}: %v, want %v", match, got, want)
+		}
+	}
+}
+
+var ports intern.Table[uint32]
 
 const twoRoutes = `
 name: a:80

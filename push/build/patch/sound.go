@@ -9,33 +9,34 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mergedInto is the message with a patch merged into it, or as it was where Envoy would refuse that: then the patch is
-// left out. Most values are sound, so that what they are merged into stays valid: they are merged in place. Any other is
-// tried on a copy. The message must be no one else's.
-func mergedInto[M proto.Message](l *leaving, p model.Patch, m M) M {
-	if valueOf(p, m.ProtoReflect().Type()).soundIn(m.ProtoReflect()) {
-		l.out(p, Merge(p, m))
+// mergedInto returns the message with a patch merged into it. If Envoy would refuse the result, it returns the message
+// unchanged, and records the patch in l. Most values keep a valid message valid (soundness), so they are merged in
+// place; others are tried on a copy. The caller must own the message.
+func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
+	if valueOf(p, m.ProtoReflect().Type()).mergesSafely(m.ProtoReflect()) {
+		l.omit(p, Merge(p, m))
 		return m
 	}
 	with := proto.CloneOf(m)
-	if l.out(p, Merge(p, with)) || l.out(p, Check(with)) {
+	if l.omit(p, Merge(p, with)) || l.omit(p, Check(with)) {
 		return m
 	}
 	return with
 }
 
-// soundness says where a value may be merged, of itself, without making an invalid message of a valid one, but for the
-// length of lists.
+// soundness states into which valid messages a value can be merged so that the result is valid. The length of lists is
+// not considered.
 type soundness struct {
-	never bool
-	// parts are the messages in the value that lack what Envoy requires of them: each has to be there already. By the
-	// fields that lead to them.
+	never bool // into no message
+	// parts are the messages in the value that lack required fields, as paths of fields. The target must have each of
+	// these messages already.
 	parts [][]protoreflect.FieldDescriptor
 }
 
-func (d decoded) soundIn(m protoreflect.Message) bool {
+// mergesSafely reports whether the value can be merged into m without making a valid message invalid.
+func (d decoded) mergesSafely(m protoreflect.Message) bool {
 	if d.err != nil {
-		return true // Merge says so, and leaves the message alone
+		return true // Merge returns this error, and does not change the message
 	}
 	s := d.sound()
 	if s.never {
@@ -53,7 +54,8 @@ func (d decoded) soundIn(m protoreflect.Message) bool {
 	return true
 }
 
-// soundnessOf looks at what of a value violates Envoy's API: nothing but what is missing from it may.
+// soundnessOf returns the soundness of a value. A value that violates Envoy's API in more than missing fields is never
+// safe to merge.
 func soundnessOf(value proto.Message) soundness {
 	if checkAnys(value.ProtoReflect()) != nil {
 		return soundness{never: true}
@@ -65,14 +67,14 @@ func soundnessOf(value proto.Message) soundness {
 	return s
 }
 
-// violation is one error of generated validators.
+// violation is one error of the generated validators.
 type violation interface {
-	Field() string // as Go calls it; of a list or a map with the index
-	Cause() error  // of a message in the field
+	Field() string // the field's name in Go; with the index for a list or a map
+	Cause() error  // the error of the message in the field, or nil
 }
 
-// lacks says whether a message violates Envoy's API by nothing but fields that it does not state, and notes the parts
-// for which that is so.
+// lacks reports whether the only violations of a message m are missing fields, and adds the messages with missing
+// fields to parts. at is the path of m, and err the error of its validator.
 func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescriptor, err error) bool {
 	all, is := err.(interface{ AllErrors() []error })
 	if err != nil && !is {
@@ -103,8 +105,8 @@ func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescrip
 	return true
 }
 
-// statedAs finds the field that Go calls so among those that a message states; nil: it is a oneof, of which one is
-// stated.
+// statedAs returns the populated field of m with a Go name. For the name of a oneof with a populated field it returns
+// nil and true.
 func statedAs(m protoreflect.Message, name string) (found protoreflect.FieldDescriptor, stated bool) {
 	name, _, _ = strings.Cut(name, "[")
 	same := func(n protoreflect.Name) bool {

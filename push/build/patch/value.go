@@ -13,28 +13,27 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// decoded is the value of one patch as an Envoy message, which all resources share that the patch is applied to: it is
+// decoded is the value of one patch as an Envoy message. All resources to which the patch is applied share it, so it is
 // never changed.
 type decoded struct {
 	message proto.Message
-	err     error        // that it does not decode; names the EnvoyFilter and the field
-	check   func() error // Check of the message as a whole, made once
-	sound   func() soundness
-	fields  func() []field // that the message states
+	err     error            // why the value does not decode; names the EnvoyFilter and the field
+	check   func() error     // the result of Check for the whole message, computed once
+	sound   func() soundness // computed once
+	fields  func() []field   // the fields that the message states, computed once
 }
 
-// values has the decoded patches of each EnvoyFilter, for as long as anybody holds the record: a patch is decoded once,
-// however many
-// resources it is applied to.
-var values sync.Map // weak.Pointer[model.EnvoyFilter] -> *sync.Map of place -> func() decoded
+// values caches the decoded patches of each EnvoyFilter while its record is alive: a patch is decoded once for all
+// resources.
+var values sync.Map // weak.Pointer[model.EnvoyFilter] -> *sync.Map of valueKey -> func() decoded
 
-// place is one patch of an EnvoyFilter, decoded as one type.
-type place struct {
+// valueKey is one patch of an EnvoyFilter, decoded as one type of message.
+type valueKey struct {
 	index int
 	of    protoreflect.FullName
 }
 
-// valueOf is the patch's value, decoded as a message of a type.
+// valueOf returns the patch's value, decoded as a message of a type.
 func valueOf(p model.Patch, of protoreflect.MessageType) decoded {
 	filter := weak.Make(p.Filter)
 	patches, known := values.Load(filter)
@@ -44,15 +43,15 @@ func valueOf(p model.Patch, of protoreflect.MessageType) decoded {
 			runtime.AddCleanup(p.Filter, func(gone weak.Pointer[model.EnvoyFilter]) { values.Delete(gone) }, filter)
 		}
 	}
-	at := place{p.Index, of.Descriptor().FullName()}
+	at := valueKey{p.Index, of.Descriptor().FullName()}
 	value, known := patches.(*sync.Map).Load(at)
-	if !known { // OnceValue lets go of the function, and with it of the record, once it was called
+	if !known { // OnceValue drops its function after the call, and with it the reference to the record
 		value, _ = patches.(*sync.Map).LoadOrStore(at, sync.OnceValue(func() decoded { return decode(p, of) }))
 	}
 	return value.(func() decoded)()
 }
 
-// decode reads the patch's value as a message of a type.
+// decode decodes the patch's value as a message of a type.
 func decode(p model.Patch, of protoreflect.MessageType) decoded {
 	value := p.Config().GetPatch().GetValue()
 	if value == nil {
@@ -70,8 +69,8 @@ func decode(p model.Patch, of protoreflect.MessageType) decoded {
 	}
 }
 
-// shared is the patch's value as a message of the type M, which is not to be changed.
-func shared[M proto.Message](p model.Patch) (M, error) {
+// sharedValue returns the patch's value as a message of the type M, which the caller must not change.
+func sharedValue[M proto.Message](p model.Patch) (M, error) {
 	var none M
 	value := valueOf(p, none.ProtoReflect().Type())
 	if value.err != nil {
@@ -80,18 +79,17 @@ func shared[M proto.Message](p model.Patch) (M, error) {
 	return value.message.(M), nil
 }
 
-// whole is shared of a value that is no part of a message: an error, too, where Envoy would refuse it.
-func whole[M proto.Message](p model.Patch) (M, error) {
-	m, err := shared[M](p)
+// wholeValue is sharedValue for a value that must be a complete message: it is an error, too, if Envoy would refuse it.
+func wholeValue[M proto.Message](p model.Patch) (M, error) {
+	m, err := sharedValue[M](p)
 	if err == nil {
 		err = valueOf(p, m.ProtoReflect().Type()).check()
 	}
 	return m, err
 }
 
-// Decode reads the patch's value as an Envoy message. Unknown fields and unknown types inside an Any are errors; the
-// error names the EnvoyFilter and the field. `into` is filled from empty with a copy of its own; after an error it is
-// as it was.
+// Decode decodes the patch's value into an empty Envoy message, as a copy that the caller owns. Unknown fields and
+// unknown types in an Any are errors. The error names the EnvoyFilter and the field; after an error into is unchanged.
 func Decode(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {

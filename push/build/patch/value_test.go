@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// values that patches merge, by what they are for: sound ones, those that are sound in some resources, and those that
-// Envoy refuses.
+// values are mergeable values by applyTo: values that are always safe to merge, values that are safe in some resources,
+// and values that Envoy refuses.
 var manyValues = map[string][]string{
 	"CLUSTER": {
 		`{connect_timeout: 2s}`, `{connect_timeout: 0s, lb_policy: RANDOM}`, `{metadata: {filter_metadata: {a: {b: 1}}}}`, `{metadata: {filter_metadata: {a: {c: 2}, d: {}}}}`,
@@ -36,7 +36,8 @@ var manyValues = map[string][]string{
 	},
 }
 
-// Many patches come to what they come to one after the other, each on a copy that is checked, and leave out the same.
+// Many patches together have the same result, and leave out the same patches, as each applied alone to a validated
+// copy.
 func TestManyPatchesEqualOneByOne(t *testing.T) {
 	cluster := func(m proto.Message, patches []model.Patch) (proto.Message, []error) {
 		return Cluster(m.(*clusterv3.Cluster), patches)
@@ -93,8 +94,8 @@ func TestManyPatchesEqualOneByOne(t *testing.T) {
 	}
 }
 
-// What many patches cost grows with their number, as far as they are good, or each is bad in itself; and a patch is
-// decoded once, however often it is applied.
+// The cost of many patches grows with their number, if they are valid or each is invalid by itself. A patch is decoded
+// once, however often it is applied.
 func TestCostOfManyPatches(t *testing.T) {
 	c := &clusterv3.Cluster{}
 	fromYAML(t, `{name: c, connect_timeout: 1s, metadata: {filter_metadata: {istio: {z: 1}}}}`, c)
@@ -109,7 +110,7 @@ func TestCostOfManyPatches(t *testing.T) {
 			}
 			patches := routePatches(t, "["+strings.Join(list, ", ")+"]")
 			Cluster(c, patches)
-			if a, _ := shared[*clusterv3.Cluster](patches[n-1]); a == nil || a != valueOf(patches[n-1], c.ProtoReflect().Type()).message {
+			if a, _ := sharedValue[*clusterv3.Cluster](patches[n-1]); a == nil || a != valueOf(patches[n-1], c.ProtoReflect().Type()).message {
 				t.Errorf("%s: decoded again", name)
 			}
 			return testing.AllocsPerRun(3, func() { Cluster(c, patches) })

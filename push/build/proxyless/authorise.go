@@ -15,12 +15,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-func joined(bind string, port uint32) string {
+// hostPort returns "bind:port"; an IPv6 address is in brackets.
+func hostPort(bind string, port uint32) string {
 	return net.JoinHostPort(bind, strconv.FormatUint(uint64(port), 10))
 }
 
-// Problems are what of AuthorizationPolicies a gRPC server cannot enforce (gRFC A41): it asks no provider of external authorization, verifies no token, has
-// no templates of paths, knows no server name of TLS, refuses rules about some headers, and never sees others. Where there is one, nobody may call the server.
+// Problems lists the fields of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41). It supports no
+// external authorization, tokens, path templates or TLS server names; it refuses rules on some headers, and never
+// receives others. A server with such a policy refuses all calls.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {
@@ -53,9 +55,10 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 	return out
 }
 
+// noTokens is the reason for fields of tokens.
 const noTokens = "servers verify no tokens"
 
-// unenforceable says why a condition cannot be enforced; empty: it can.
+// unenforceable returns the reason why a gRPC server cannot enforce a key of `when`; empty if it can.
 func unenforceable(key string) string {
 	if key == "connection.sni" {
 		return "servers do not know it"
@@ -79,13 +82,14 @@ func unenforceable(key string) string {
 	return ""
 }
 
-// strangers denies who has no identity of the trust domains.
-func strangers(domains []string) *rbacconfigv3.RBAC {
+// denyOtherDomains returns rules that refuse callers without an identity of the trust domains.
+func denyOtherDomains(domains []string) *rbacconfigv3.RBAC {
 	var members []*rbacconfigv3.Principal
 	for _, domain := range domains {
-		members = append(members, &rbacconfigv3.Principal{Identifier: &rbacconfigv3.Principal_Authenticated_{Authenticated: &rbacconfigv3.Principal_Authenticated{
-			PrincipalName: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + domain + "/"}},
-		}}})
+		prefix := &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + domain + "/"}
+		members = append(members, &rbacconfigv3.Principal{Identifier: &rbacconfigv3.Principal_Authenticated_{
+			Authenticated: &rbacconfigv3.Principal_Authenticated{PrincipalName: &matcherv3.StringMatcher{MatchPattern: prefix}},
+		}})
 	}
 	anyone := &rbacconfigv3.Principal{Identifier: &rbacconfigv3.Principal_OrIds{OrIds: &rbacconfigv3.Principal_Set{Ids: members}}}
 	return &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_DENY, Policies: map[string]*rbacconfigv3.Policy{"of another trust domain": {

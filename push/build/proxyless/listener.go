@@ -20,13 +20,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build renders the API listener of a gRPC client. An error means that it does not marshal.
+// Build encodes the API listener of a gRPC client. The error is one of xds.Encode.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: s.Route,
-			ConfigSource: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
-				ResourceApiVersion: corev3.ApiVersion_V3},
+			ConfigSource: &corev3.ConfigSource{
+				ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+				ResourceApiVersion:    corev3.ApiVersion_V3,
+			},
 		}},
 		HttpFilters: []*hcmv3.HttpFilter{filter(xds.FaultFilter, &faultv3.HTTPFault{}), router()},
 	}
@@ -35,12 +37,13 @@ func (s Client) Build() (*xds.Resource, error) {
 	}, xds.Ref{Type: xds.Route, Name: s.Route})
 }
 
-// serverName is the name by which a server that listens at an address asks for its listener.
+// serverName returns the name of the listener that a gRPC server at an address requests.
 func serverName(bind string, port uint32) string {
-	return xds.ServerListener + joined(bind, port)
+	return xds.ServerListener + hostPort(bind, port)
 }
 
-// Build draws the listener: one chain, for whatever comes. An error: a value breaks a rule of Envoy's protos.
+// Build encodes the listener of a gRPC server: one filter chain, for every connection. Its RBAC filters enforce the
+// policies. The error names the listener and the constraint of Envoy's API that it violates.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{
@@ -52,15 +55,17 @@ func (s Server) Build() (*xds.Resource, error) {
 				Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}},
 			}}}},
 		}},
-		HttpFilters: append(s.authorise(), router()),
+		HttpFilters: append(s.rbacFilters(), router()),
 	}
 	chain := &listenerv3.FilterChain{Name: name, Filters: []*listenerv3.Filter{{
-		Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(manager)},
+		Name:       "envoy.filters.network.http_connection_manager",
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(manager)},
 	}}}
 	if s.MTLS {
-		chain.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
-			TypedConfig: xds.Any(&tlsv3.DownstreamTlsContext{CommonTlsContext: identity.Providers(nil), RequireClientCertificate: wrapperspb.Bool(true)}),
-		}}
+		context := xds.Any(&tlsv3.DownstreamTlsContext{
+			CommonTlsContext: identity.Providers(nil), RequireClientCertificate: wrapperspb.Bool(true)})
+		chain.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: context}}
 	}
 	l := &listenerv3.Listener{
 		Name: name,
@@ -76,28 +81,30 @@ func (s Server) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Listener, name, l)
 }
 
-// authorise are the RBAC filters. Of a server gRPC's client takes no list of whose certificates are good, as Envoy does, so that the
-// first filter refuses who is of no trust domain of the mesh.
-func (s Server) authorise() (filters []*hcmv3.HttpFilter) {
+// rbacFilters returns the RBAC filters of a server. With mTLS, the first filter refuses callers outside the mesh's
+// trust domains. Envoy would check that in its TLS context, which gRPC does not support for servers.
+func (s Server) rbacFilters() (filters []*hcmv3.HttpFilter) {
 	add := func(name string, rules *rbacconfigv3.RBAC) {
 		if rules != nil {
 			filters = append(filters, filter("envoy.filters.http.rbac."+name, &rbacv3.RBAC{Rules: rules}))
 		}
 	}
 	if s.MTLS {
-		add("domain", strangers(identity.TrustDomains(s.Mesh.Spec)))
+		add("domain", denyOtherDomains(identity.TrustDomains(s.Mesh.Spec)))
 	}
-	deny, allow := authz.Draw(s.Policies.All(), s.Mesh.Spec, true).Rules()
+	deny, allow := authz.Build(s.Policies.All(), s.Mesh.Spec, authz.Requests).Rules()
 	if s.Closed || len(Problems(s.Policies.All())) > 0 {
-		deny, allow = nil, &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nobody
+		deny, allow = nil, &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // ALLOW without policies: every call is refused
 	}
 	add("deny", deny)
 	add("allow", allow)
 	return filters
 }
 
+// filter returns an HTTP filter with a configuration.
 func filter(name string, config proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
+// router returns the HTTP filter that must be the last.
 func router() *hcmv3.HttpFilter { return filter("envoy.filters.http.router", &routerv3.Router{}) }

@@ -1,5 +1,6 @@
-// Package proxyless draws the listeners of applications with gRPC's own xDS client: those by which clients find routes, and those of
-// servers. What is sent is what grpc-go takes (gRFC A27, A36, A41): it refuses a listener for any filter that it does not know.
+// Package proxyless builds the listeners of applications with gRPC's own xDS client: API listeners, through which
+// clients find routes, and listeners of servers. They have only fields and filters that grpc-go supports (gRFC A27,
+// A36, A41), because it refuses a listener with an unknown filter.
 //
 // Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
 package proxyless
@@ -9,18 +10,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Client is all that the listener of one name and port that clients may call can depend on.
+// Client is the input of the API listener of one name and port that clients may call.
 type Client struct {
-	Name  string // host:port, as the client is told to call it
+	Name  string // host:port of the client's target, xds:///host:port
 	Route string // outbound|port||host
 }
 
-// Server is all that the listener of one address and port of a server can depend on.
+// Server is the input of the listener of one address and port of a gRPC server.
 type Server struct {
 	Bind     string // an IP
 	Port     uint32
-	MTLS     bool                       // mTLS of the mesh alone; else connections in the clear alone
-	Closed   bool                       // nobody may call: a policy that cannot be enforced selects the workload
+	MTLS     bool                       // accept only mTLS of the mesh; false: only plain text
+	Closed   bool                       // refuse all calls: a policy that cannot be enforced selects the workload
 	Policies intern.List[*model.Policy] // AuthorizationPolicies that select the workload
 	Mesh     *model.Mesh
 }

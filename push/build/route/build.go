@@ -13,11 +13,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// maxDirectResponse is the largest body of a direct response, in bytes; package vhost leaves out what is larger.
+// maxDirectResponse is the largest body of a direct response, in bytes. Package vhost leaves out rules with larger
+// ones.
 const maxDirectResponse = 1 << 20
 
-// Build is the route configuration as a rope: the head, and the virtual hosts as they are. Envoy reads the fields of a
-// message in any order. An error: a value breaks a rule of Envoy's protos.
+// Build encodes the route configuration as a rope: the head, then the encoded virtual hosts unchanged. Envoy accepts
+// the fields of a message in any order. The error is a constraint of Envoy's API that the head violates.
 func (s Spec) Build() (*xds.Resource, error) {
 	head, _ := s.head()
 	if err := head.ValidateAll(); err != nil {
@@ -26,7 +27,7 @@ func (s Spec) Build() (*xds.Resource, error) {
 	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
 }
 
-// head is all but the virtual hosts, and the patches that it is drawn without.
+// head returns the patched route configuration without its virtual hosts, and the patches that it leaves out.
 func (s Spec) head() (*routev3.RouteConfiguration, []error) {
 	return patch.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,
@@ -36,16 +37,16 @@ func (s Spec) head() (*routev3.RouteConfiguration, []error) {
 	}, s.Patches.All())
 }
 
-// Patched says whether there are patches for the head.
+// Patched reports whether the head has patches.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems are the patches that the head is drawn without.
+// Problems lists the patches that Build leaves out of the head.
 func (s Spec) Problems() []error {
 	_, problems := s.head()
 	return problems
 }
 
-// Effective is the patches that change the head.
+// Effective returns the patches that change the head, in order of application.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some

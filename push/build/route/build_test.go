@@ -52,7 +52,7 @@ func read(t *testing.T, s Spec) (*routev3.RouteConfiguration, *xds.Resource) {
 	return rc, r
 }
 
-// The rope reads as the whole message would.
+// The rope decodes to the same message as a whole encoding.
 func TestRopeIsTheWholeMessage(t *testing.T) {
 	all, f := vhosts(t, "a:80", "b:80", "allow_any")
 	f = append(f, &xds.Fragment{Name: "removed:80", Hash: xds.Hash{1}}) // removed by a patch: no bytes
@@ -69,7 +69,7 @@ func TestRopeIsTheWholeMessage(t *testing.T) {
 	}
 }
 
-// The version is decided by the virtual hosts and the head, and by nothing else.
+// The version depends on the virtual hosts and the head, and on nothing else.
 func TestVersion(t *testing.T) {
 	_, ab := vhosts(t, "a:80", "b:80")
 	_, again := vhosts(t, "a:80", "b:80")

@@ -1,4 +1,4 @@
-// Package route draws route configurations: a small head, and the encoded virtual hosts after it.
+// Package route builds route configurations: a small head, and the encoded virtual hosts after it.
 //
 // Owns: nothing.  Reads: its Spec and nothing else.  Never: the snapshot, a view; the bytes of a virtual host.
 package route
@@ -9,11 +9,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Spec is all that one outbound RouteConfiguration can depend on.
+// Spec is the input of one outbound RouteConfiguration.
 type Spec struct {
 	Name  string                     // "80", or "host:port"
 	Hosts intern.List[*xds.Fragment] // virtual hosts by name, the catch-all last
-	// WithPorts: the ports of requests' names are compared, too; else what is before them decides.
+	// WithPorts compares the host of a request with its port; else the port is ignored.
 	WithPorts bool
-	Patches   intern.List[model.Patch] // ROUTE_CONFIGURATION that merge, and match
+	Patches   intern.List[model.Patch] // ROUTE_CONFIGURATION MERGE that match, in order of application
 }

@@ -1,6 +1,6 @@
-// Package secret draws Envoy's Secrets: a certificate with its private key, or the trust and the CRL of a validation.
+// Package secret builds Envoy's Secrets: a certificate with its private key, or the CAs and CRL of a validation.
 //
-// Owns: nothing.  Reads: its Spec.  Never: the snapshot; a version or an error that tells something of a private key.
+// Owns: nothing.  Reads: its Spec.  Never: the snapshot; a version or an error that reveals a part of a private key.
 package secret
 
 import (
@@ -14,16 +14,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Pair is a certificate chain and its private key, under the name that the proxy asked for.
+// Pair is the input of a certificate chain with its private key, under the name that the proxy requested.
 type Pair struct {
 	Name   string
 	Secret *model.Secret
-	// Key is the Secret's private key, opened. It is the only part that is not in the record, and prints as [sealed].
+	// Key is the decrypted private key of the Secret. It is the only part that is not in the record, and is printed as
+	// [sealed].
 	Key *model.PrivateKey
 }
 
-// Build implements pool.ResourceSpec. The version is made of what is public and the MAC of the private key: equal on all
-// replicas, and the same when the same key is encrypted again.
+// Build encodes the certificate. The version is a hash of the public parts and the MAC of the private key: it is equal
+// on all replicas, and does not change when the same key is encrypted again. The error is a model.Problem of a Secret
+// without a certificate and private key.
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {
@@ -34,16 +36,17 @@ func (s Pair) Build() (*xds.Resource, error) {
 		pair.OcspStaple = inline(body.GetOcsp())
 	}
 	version := xds.VersionOf([]byte("navarch.io/secret/1"), []byte(s.Name), body.GetChain(), body.GetOcsp(), body.GetMac())
-	return xds.EncodeAs(xds.Secret, s.Name, version, &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: pair}})
+	secret := &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: pair}}
+	return xds.EncodeAs(xds.Secret, s.Name, version, secret)
 }
 
-// Trust is the certificates that peers are verified against, with the CRL that revokes some.
+// Trust is the input of the CAs by which peers are verified, with their CRL.
 type Trust struct {
 	Name   string
 	Secret *model.Secret
 }
 
-// Build implements pool.ResourceSpec.
+// Build encodes the CAs and the CRL. The error is a model.Problem of a Secret without CAs.
 func (s Trust) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetTrust()) == 0 {
@@ -56,6 +59,7 @@ func (s Trust) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Secret, s.Name, &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}})
 }
 
+// inline returns a data source with these bytes.
 func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }

@@ -15,20 +15,21 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Bounds of what one listener counts: requests with 2,000 different sets of labels; what is beyond is not counted. One scope for all of a proxy's
-// listeners (sharing_name) would bound the proxy, but Envoy 1.40 crashes with it as it ends in validate mode.
+// Limits of the statistics of one listener: 2,000 different sets of labels. Requests with further sets are not counted.
+// A shared scope of all listeners (sharing_name) would limit the whole proxy, but with it Envoy 1.40 crashes at the end
+// of its validate mode.
 const (
 	maxCounters   = 2_000
 	maxHistograms = 3 * maxCounters
 )
 
-// Side is one side of a proxy, and what it carries there.
+// Side is the direction and protocol of traffic at a proxy.
 type Side struct {
-	Inbound bool
+	Inbound bool // false: outbound
 	HTTP    bool // requests; false: connections
 }
 
-// The access logs of proxies to which nobody's override applies.
+// plainCounts has the access logs without overrides, for each Side.
 var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 	all := map[Side]*accesslogv3.AccessLog{}
 	for _, s := range []Side{{}, {Inbound: true}, {HTTP: true}, {Inbound: true, HTTP: true}} {
@@ -37,8 +38,8 @@ var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 	return all
 }()
 
-// Counts is the access log that counts requests and connections, at proxies that have no filter istio.stats but Envoy's stats access logger; nil:
-// nothing is counted, or the proxy does not have it.
+// Counts returns the access log that counts requests and connections. It is for proxies with Envoy's stats access
+// logger and without the filter istio.stats (ByLog). It returns nil for other proxies, or if metrics are off.
 func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
 	switch m := s.Metrics; {
 	case !ByLog(caps) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -49,22 +50,23 @@ func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accessl
 	return plainCounts[side]
 }
 
-// Counted says whether the stats access logger counts a metric, by its name without istio_.
+// Counted reports whether the stats access logger counts a metric, by its name without "istio_".
 func Counted(metric string) bool {
 	is := func(c counted) bool { return c.name == istiometrics.Prefix+metric }
 	return slices.ContainsFunc(ofRequests, is) || slices.ContainsFunc(ofConnections, is)
 }
 
-// ByLog says whether a proxy counts by the stats access logger.
+// ByLog reports whether a proxy counts by the stats access logger.
 func ByLog(caps xds.Caps) bool { return caps.Has(xds.CapStatsLog) && !caps.Has(xds.CapIstioStats) }
 
-// counted is one metric.
+// counted is one metric of the stats access logger.
 type counted struct {
 	name  string
-	value string // what is added; empty: 1
-	unit  statslogv3.Config_Histogram_Unit
+	value string                           // format of the number to add or record; empty: 1
+	unit  statslogv3.Config_Histogram_Unit // of a histogram; unspecified: a counter
 }
 
+// The metrics of HTTP requests, and those of other connections.
 var (
 	ofRequests = []counted{
 		{name: istiometrics.Requests},
@@ -78,7 +80,8 @@ var (
 	}
 )
 
-// counts draws the access log. It counts requests and connections when they end, once: whatever else EnvoyFilters have logged of them.
+// counts returns the access log. It counts each request or connection once, when it ends, even if an EnvoyFilter makes
+// Envoy log at other moments too.
 func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	metrics, end := ofConnections, dataaccesslogv3.AccessLogType_TcpConnectionEnd
 	if s.HTTP {
@@ -88,7 +91,7 @@ func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 		MaxCounters: wrapperspb.UInt32(maxCounters), MaxHistograms: wrapperspb.UInt32(maxHistograms),
 	}}
 	for _, c := range metrics {
-		of, dropped := m.of(strings.TrimPrefix(c.name, istiometrics.Prefix))
+		of, dropped := m.overridesOf(strings.TrimPrefix(c.name, istiometrics.Prefix))
 		if dropped {
 			continue
 		}
@@ -109,8 +112,8 @@ func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	return l
 }
 
-// of are the overrides of tags of one metric, and whether it is not counted.
-func (m Metrics) of(metric string) (tags []Override, dropped bool) {
+// overridesOf returns the overrides of a metric's tags, and whether the metric is dropped.
+func (m Metrics) overridesOf(metric string) (tags []Override, dropped bool) {
 	for _, o := range m.Overrides.All() {
 		if o.Metric == metric {
 			dropped = dropped || o.Drop
@@ -122,7 +125,8 @@ func (m Metrics) of(metric string) (tags []Override, dropped bool) {
 	return tags, dropped
 }
 
-// tags are what is counted by: what push/istiometrics makes Istio's labels of, and the overrides.
+// tags returns the tags of a metric: the inputs from which push/istiometrics computes Istio's labels, and the
+// overrides.
 func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 	add := func(name, value string) { all = append(all, &statslogv3.Config_Tag{Name: name, ValueFormat: value}) }
 	var removed []string
@@ -131,7 +135,7 @@ func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 			removed = append(removed, o.Tag)
 		}
 	}
-	// Labels that nothing else is computed of need not be counted by either.
+	// A removed tag is left out unless istiometrics computes other labels from it.
 	reporter, own, other := istiometrics.Source, istiometrics.SourcePrincipal, istiometrics.DestinationPrincipal
 	local, remote := "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%"
 	if s.Inbound {
@@ -151,8 +155,8 @@ func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 		add(istiometrics.ResponseCode, "%RESPONSE_CODE%")
 		add(istiometrics.GRPCStatus, "%GRPC_STATUS_NUMBER%")
 	}
-	needed := map[string]bool{istiometrics.Reporter: true, istiometrics.Peer: true, istiometrics.Services: true, istiometrics.Cluster: true,
-		istiometrics.GRPCStatus: true, istiometrics.SourcePrincipal: s.Inbound}
+	needed := map[string]bool{istiometrics.Reporter: true, istiometrics.Peer: true, istiometrics.Services: true,
+		istiometrics.Cluster: true, istiometrics.GRPCStatus: true, istiometrics.SourcePrincipal: s.Inbound}
 	all = slices.DeleteFunc(all, func(t *statslogv3.Config_Tag) bool { return slices.Contains(removed, t.Name) && !needed[t.Name] })
 	if len(removed) > 0 {
 		add(istiometrics.Without, strings.Join(removed, ","))

@@ -18,7 +18,7 @@ const textFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:P
 	`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% ` +
 	`%UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
 
-// jsonFormat is Istio's default where accessLogEncoding is JSON.
+// jsonFormat is Istio's default for accessLogEncoding JSON: operators by field.
 var jsonFormat = map[string]string{
 	"start_time":                        "%START_TIME%",
 	"route_name":                        "%ROUTE_NAME%",
@@ -46,23 +46,25 @@ var jsonFormat = map[string]string{
 	"upstream_transport_failure_reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
 }
 
-// formatters has the one operator of access logs that is an extension of Envoy's.
+// formatters has the one operator of access logs that is an extension of Envoy.
 var formatters = []*corev3.TypedExtensionConfig{{
 	Name: "envoy.formatter.req_without_query", TypedConfig: xds.Any(&reqwithoutqueryv3.ReqWithoutQuery{}),
 }}
 
-// uses says whether a format has that operator.
-func uses(format string) bool { return strings.Contains(format, "%REQ_WITHOUT_QUERY") }
+// usesFormatter reports whether a format has the operator of formatters.
+func usesFormatter(format string) bool { return strings.Contains(format, "%REQ_WITHOUT_QUERY") }
 
-func usedIn(fields *structpb.Struct) bool {
+// fieldsUseFormatter reports whether a field of a JSON format has the operator of formatters.
+func fieldsUseFormatter(fields *structpb.Struct) bool {
 	for _, value := range fields.GetFields() {
-		if uses(value.GetStringValue()) {
+		if usesFormatter(value.GetStringValue()) {
 			return true
 		}
 	}
 	return false
 }
 
+// defaultFields returns jsonFormat as a message.
 func defaultFields() *structpb.Struct {
 	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(jsonFormat))}
 	for field, operator := range jsonFormat {

@@ -21,10 +21,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// MeshLog stands in the place of a provider's name for the log to the mesh's accessLogFile.
+// MeshLog replaces the name of a provider, for the log to the mesh's accessLogFile.
 const MeshLog = ""
 
-// Names of Istio's: of the provider that is there without anybody's saying so, and of logs that name none (istio:
+// Istio's names of the built-in provider and of its file, and the default names of logs (istio:
 // pilot/pkg/model/telemetry_logging.go).
 const (
 	envoyProvider  = "envoy"
@@ -34,18 +34,21 @@ const (
 	otelLogName    = "otel_envoy_accesslog"
 )
 
-// peers are the filter states that access log services are told: who the other side is, where Istio's filters have found that out.
-var peers = []string{"upstream_peer", "downstream_peer"}
+// peerStates are the filter states that are sent to access log services: the peer's workload, if Istio's filters have
+// found it.
+var peerStates = []string{"upstream_peer", "downstream_peer"}
 
-// legacyPeers are those that OpenTelemetry logs name besides, of proxies before Istio 1.24.
-var legacyPeers = slices.Concat(peers, []string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
+// legacyPeers are the filter states in OpenTelemetry logs: also those of proxies before Istio 1.24.
+var legacyPeers = slices.Concat(peerStates,
+	[]string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
 
-// AccessLogs are the access logs of requests and connections. caps are what the proxy is able to do.
+// AccessLogs returns the access logs of requests and connections. caps are the capabilities of the proxy.
 func (s Spec) AccessLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	return s.logs(mesh, caps, nil)
 }
 
-// UnmatchedLogs are those of the connections that no filter chain took (response flag NR), which no filter would log.
+// UnmatchedLogs returns the access logs of connections that no filter chain matches (response flag NR), which no filter
+// logs. It returns nil if the mesh disables the listener log.
 func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	if mesh.GetDisableEnvoyListenerLog() {
 		return nil
@@ -55,6 +58,7 @@ func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslog
 	}})
 }
 
+// logs returns the access logs of the entries for which filter holds; a nil filter holds for all.
 func (s Spec) logs(mesh *meshv1.MeshConfig, caps xds.Caps, filter *accesslogv3.AccessLogFilter) (all []*accesslogv3.AccessLog) {
 	if s.Logs.Len() == 0 {
 		if mesh.GetAccessLogFile() == "" || !caps.Has(xds.CapFileAccessLog) {
@@ -65,17 +69,17 @@ func (s Spec) logs(mesh *meshv1.MeshConfig, caps xds.Caps, filter *accesslogv3.A
 		return []*accesslogv3.AccessLog{l}
 	}
 	for _, log := range s.Logs.All() {
-		l := log.draw(mesh)
+		l := log.encode(mesh)
 		if log.Disabled || l == nil {
 			continue
 		}
-		l.Filter = both(filter, celFilter(log.Filter))
+		l.Filter = andFilter(filter, celFilter(log.Filter))
 		all = append(all, l)
 	}
 	return all
 }
 
-// celFilter is the filter of an expression; nil where there is none.
+// celFilter returns the filter of a CEL expression; nil for an empty one.
 func celFilter(expression string) *accesslogv3.AccessLogFilter {
 	if expression == "" {
 		return nil
@@ -88,8 +92,8 @@ func celFilter(expression string) *accesslogv3.AccessLogFilter {
 	}}
 }
 
-// both is a filter that lets through what both do; a filter of nil lets everything through.
-func both(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
+// andFilter returns a filter that holds if both filters hold; a nil filter always holds.
+func andFilter(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)
 	}
@@ -98,12 +102,13 @@ func both(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
 	}}
 }
 
+// accessLog returns an access log with a configuration.
 func accessLog(name string, config proto.Message) *accesslogv3.AccessLog {
 	return &accesslogv3.AccessLog{Name: name, ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// draw is the access log without a filter; nil where the provider is for none.
-func (l Log) draw(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
+// encode returns the access log without a filter; nil if the provider is not for access logs.
+func (l Log) encode(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
 	if l.Provider == MeshLog {
 		return accessLog("envoy.access_loggers.file", fileOfMesh(mesh, mesh.GetAccessLogFile()))
 	}
@@ -114,11 +119,12 @@ func (l Log) draw(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
 		if p.GetName() == envoyProvider && of.GetLogFormat() == nil && !of.GetOmitEmptyValues() {
 			return accessLog("envoy.access_loggers.file", fileOfMesh(mesh, cmp.Or(of.GetPath(), standardOutput)))
 		}
-		return accessLog("envoy.access_loggers.file", file(of))
+		return accessLog("envoy.access_loggers.file", fileLog(of))
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyHttpAls:
 		of := t.EnvoyHttpAls
 		return accessLog("envoy.access_loggers.http_grpc", &grpclogv3.HttpGrpcAccessLogConfig{
-			CommonConfig:                    common(l.To, cmp.Or(of.GetLogName(), httpLogName), first(of.GetFilterStateObjectsToLog(), peers)),
+			CommonConfig: commonConfig(l.To, cmp.Or(of.GetLogName(), httpLogName),
+				firstNonEmpty(of.GetFilterStateObjectsToLog(), peerStates)),
 			AdditionalRequestHeadersToLog:   of.GetAdditionalRequestHeadersToLog(),
 			AdditionalResponseHeadersToLog:  of.GetAdditionalResponseHeadersToLog(),
 			AdditionalResponseTrailersToLog: of.GetAdditionalResponseTrailersToLog(),
@@ -126,7 +132,8 @@ func (l Log) draw(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyTcpAls:
 		of := t.EnvoyTcpAls
 		return accessLog("envoy.tcp_grpc_access_log", &grpclogv3.TcpGrpcAccessLogConfig{
-			CommonConfig: common(l.To, cmp.Or(of.GetLogName(), tcpLogName), first(of.GetFilterStateObjectsToLog(), peers)),
+			CommonConfig: commonConfig(l.To, cmp.Or(of.GetLogName(), tcpLogName),
+				firstNonEmpty(of.GetFilterStateObjectsToLog(), peerStates)),
 		})
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyOtelAls:
 		return accessLog("envoy.access_loggers.open_telemetry", openTelemetryLog(t.EnvoyOtelAls, l.To))
@@ -134,31 +141,36 @@ func (l Log) draw(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
 	return nil
 }
 
-func first(a, b []string) []string {
+// firstNonEmpty returns a, or b if a is empty.
+func firstNonEmpty(a, b []string) []string {
 	if len(a) > 0 {
 		return a
 	}
 	return b
 }
 
-func common(to Service, name string, states []string) *grpclogv3.CommonGrpcAccessLogConfig {
+// commonConfig returns the configuration that all access logs over gRPC have. states are the filter states to send.
+func commonConfig(to Service, name string, states []string) *grpclogv3.CommonGrpcAccessLogConfig {
 	return &grpclogv3.CommonGrpcAccessLogConfig{
-		LogName: name, GrpcService: to.grpc(), TransportApiVersion: corev3.ApiVersion_V3, FilterStateObjectsToLog: states,
+		LogName: name, GrpcService: to.grpcService(), TransportApiVersion: corev3.ApiVersion_V3, FilterStateObjectsToLog: states,
 	}
 }
 
-// grpc is the service as a gRPC server.
-func (s Service) grpc() *corev3.GrpcService {
+// grpcService returns the service as a gRPC server.
+func (s Service) grpcService() *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: s.Cluster, Authority: s.Host},
 	}}
 }
 
-func openTelemetryLog(p *meshv1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, to Service) *otellogv3.OpenTelemetryAccessLogConfig {
+// openTelemetryLog returns the configuration of an OpenTelemetry access log.
+func openTelemetryLog(
+	p *meshv1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, to Service,
+) *otellogv3.OpenTelemetryAccessLogConfig {
 	body := cmp.Or(p.GetLogFormat().GetText(), textFormat)
 	c := &otellogv3.OpenTelemetryAccessLogConfig{
-		//lint:ignore SA1019 the fields in its place are not known to the Envoys of all versions that are served
-		CommonConfig:         common(to, cmp.Or(p.GetLogName(), otelLogName), legacyPeers),
+		//lint:ignore SA1019 not all supported versions of Envoy have the fields that replace it
+		CommonConfig:         commonConfig(to, cmp.Or(p.GetLogName(), otelLogName), legacyPeers),
 		DisableBuiltinLabels: true,
 		Body:                 otlpText(body),
 	}
@@ -166,23 +178,26 @@ func openTelemetryLog(p *meshv1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryL
 	if fields := labels.GetFields(); len(fields) > 0 {
 		c.Attributes = &otlpv1.KeyValueList{}
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			c.Attributes.Values = append(c.Attributes.Values, &otlpv1.KeyValue{Key: key, Value: otlpText(fields[key].GetStringValue())})
+			value := otlpText(fields[key].GetStringValue())
+			c.Attributes.Values = append(c.Attributes.Values, &otlpv1.KeyValue{Key: key, Value: value})
 		}
 	}
-	if uses(body) || usedIn(labels) {
+	if usesFormatter(body) || fieldsUseFormatter(labels) {
 		c.Formatters = formatters
 	}
 	return c
 }
 
+// otlpText returns a text as a value of OTLP.
 func otlpText(text string) *otlpv1.AnyValue {
 	return &otlpv1.AnyValue{Value: &otlpv1.AnyValue_StringValue{StringValue: text}}
 }
 
-// file is the log of an envoyFileAccessLog.
-func file(p *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider) *filelogv3.FileAccessLog {
+// fileLog returns the access log of a provider envoyFileAccessLog.
+func fileLog(p *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider) *filelogv3.FileAccessLog {
 	var format *corev3.SubstitutionFormatString
-	if labels, is := p.GetLogFormat().GetLogFormat().(*meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Labels); is {
+	type asLabels = meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Labels
+	if labels, is := p.GetLogFormat().GetLogFormat().(*asLabels); is {
 		if format = jsonOf(labels.Labels); len(labels.Labels.GetFields()) == 0 {
 			format = jsonOf(defaultFields())
 		}
@@ -190,22 +205,23 @@ func file(p *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider) *fi
 		format = textOf(p.GetLogFormat().GetText())
 	}
 	format.OmitEmptyValues = p.GetOmitEmptyValues()
-	return logTo(cmp.Or(p.GetPath(), standardOutput), format)
+	return fileLogTo(cmp.Or(p.GetPath(), standardOutput), format)
 }
 
-// fileOfMesh is a log in the format of accessLogFormat and accessLogEncoding.
+// fileOfMesh returns an access log to a file in the format of the mesh's accessLogFormat and accessLogEncoding.
 func fileOfMesh(mesh *meshv1.MeshConfig, path string) *filelogv3.FileAccessLog {
 	if mesh.GetAccessLogEncoding() == meshv1.MeshConfig_JSON {
-		return logTo(path, jsonOf(fieldsOf(mesh.GetAccessLogFormat())))
+		return fileLogTo(path, jsonOf(fieldsOf(mesh.GetAccessLogFormat())))
 	}
-	return logTo(path, textOf(mesh.GetAccessLogFormat()))
+	return fileLogTo(path, textOf(mesh.GetAccessLogFormat()))
 }
 
-func logTo(path string, format *corev3.SubstitutionFormatString) *filelogv3.FileAccessLog {
+// fileLogTo returns an access log to a file.
+func fileLogTo(path string, format *corev3.SubstitutionFormatString) *filelogv3.FileAccessLog {
 	return &filelogv3.FileAccessLog{Path: path, AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: format}}
 }
 
-// textOf is a format of lines; empty: Istio's default.
+// textOf returns a text format, which ends each entry with a newline; an empty format is Istio's default.
 func textOf(format string) *corev3.SubstitutionFormatString {
 	if format == "" {
 		format = textFormat
@@ -215,23 +231,25 @@ func textOf(format string) *corev3.SubstitutionFormatString {
 	out := &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
 		Specifier: &corev3.DataSource_InlineString{InlineString: format},
 	}}}
-	if uses(format) {
+	if usesFormatter(format) {
 		out.Formatters = formatters
 	}
 	return out
 }
 
+// jsonOf returns a JSON format.
 func jsonOf(fields *structpb.Struct) *corev3.SubstitutionFormatString {
 	out := &corev3.SubstitutionFormatString{
 		Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: fields}, JsonFormatOptions: &corev3.JsonFormatOptions{},
 	}
-	if usedIn(fields) {
+	if fieldsUseFormatter(fields) {
 		out.Formatters = formatters
 	}
 	return out
 }
 
-// fieldsOf reads the user's JSON format; the default where there is none, or where it is no JSON object (Istio's rule).
+// fieldsOf parses the user's JSON format. An empty format, or one that is not a JSON object, is the default, as in
+// Istio.
 func fieldsOf(format string) *structpb.Struct {
 	var user map[string]any
 	if json.Unmarshal([]byte(format), &user) == nil && user != nil {

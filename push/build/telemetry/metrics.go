@@ -12,9 +12,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// The configurations without overrides.
 var statsInbound, statsOutbound = stats(true, Metrics{}), stats(false, Metrics{})
 
-// Stats is the configuration of the filter istio.stats, for HTTP as for TCP; nil: nothing is counted, or the proxy does not have the filter.
+// Stats returns the configuration of the filter istio.stats, for HTTP and TCP alike. It returns nil if metrics are off
+// or the proxy does not have the filter.
+// Inbound and at gateways, clients outside of the mesh choose the header Host, so it names no destination there.
 func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb.Any {
 	switch m := s.Metrics; {
 	case !caps.Has(xds.CapIstioStats) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -27,12 +30,14 @@ func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb
 	return statsOutbound
 }
 
-// countsByDefault says whether Prometheus is among the default providers of metrics.
+// countsByDefault reports whether a Prometheus provider is among the default providers of metrics.
 func countsByDefault(mesh *meshv1.MeshConfig) bool {
-	return slices.ContainsFunc(mesh.GetDefaultProviders().GetMetrics(), func(name string) bool { return Provider(mesh, name).GetPrometheus() != nil })
+	isPrometheus := func(name string) bool { return Provider(mesh, name).GetPrometheus() != nil }
+	return slices.ContainsFunc(mesh.GetDefaultProviders().GetMetrics(), isPrometheus)
 }
 
-// stats is a configuration of the filter, whose messages no library of ours has.
+// stats encodes a configuration of the filter as a TypedStruct: the Go libraries of this build do not have its
+// messages.
 func stats(inbound bool, m Metrics) *anypb.Any {
 	fields := map[string]any{}
 	if inbound {
@@ -55,12 +60,12 @@ func stats(inbound bool, m Metrics) *anypb.Any {
 	}
 	value, err := structpb.NewStruct(fields)
 	if err != nil {
-		value = &structpb.Struct{} // texts that are no UTF-8, which no record has
+		value = &structpb.Struct{} // a text that is not UTF-8; records have UTF-8 alone
 	}
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/stats.PluginConfig", Value: value})
 }
 
-// metric is one entry of the configuration's metrics.
+// metric returns one entry of the configuration's metrics: the overrides of one metric.
 func metric(of []Override) map[string]any {
 	out, dimensions := map[string]any{"name": of[0].Metric}, map[string]any{}
 	var removed []any

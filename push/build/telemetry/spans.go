@@ -18,17 +18,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// zipkinPath is where a Zipkin collector takes spans in JSON of version 2.
+// zipkinPath is the path at which Zipkin collectors receive spans in JSON of version 2.
 const zipkinPath = "/api/v2/spans"
 
-// exportTimeout is how long a collector may take for spans over HTTP, where nobody says so: Envoy wants a timeout.
+// exportTimeout is the timeout of sending spans over HTTP, unless the provider states one: Envoy requires a timeout.
 const exportTimeout = 5 * time.Second
 
-// samplingPath is where the API of Dynatrace says which spans it wants.
+// samplingPath is the path of Dynatrace's API that returns the sampling configuration.
 const samplingPath = "api/v2/samplingConfiguration"
 
-// Draw is the tracing of a connection manager; nil where no spans are sent, or the provider is for none.
-func (t Tracing) Draw(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Tracing {
+// Build returns the tracing of a connection manager. Without a provider's name it states no tracer, and Envoy uses the
+// tracer of its bootstrap. nil: no spans are sent, or the provider does not exist or is not for spans.
+func (t Tracing) Build(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Tracing {
 	if !t.On {
 		return nil
 	}
@@ -37,7 +38,7 @@ func (t Tracing) Draw(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Trac
 		OverallSampling:      &typev3.Percent{Value: 100},
 		RandomSampling:       &typev3.Percent{Value: t.Sampling},
 		NoContextPropagation: t.NoPropagation,
-		CustomTags:           drawTags(t.Tags.All()),
+		CustomTags:           encodeTags(t.Tags.All()),
 	}
 	if t.MaxPathTagLength != 0 {
 		out.MaxPathTagLength = wrapperspb.UInt32(t.MaxPathTagLength)
@@ -51,29 +52,31 @@ func (t Tracing) Draw(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Trac
 		return nil
 	}
 	out.Provider = &tracev3.Tracing_Http{Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: xds.Any(config)}}
-	if p.GetSkywalking() != nil { // its spans are pairs: one of the caller, one of the called
+	if p.GetSkywalking() != nil { // SkyWalking needs a span of each side of a call
 		out.SpawnUpstreamSpan = wrapperspb.Bool(true)
 	}
 	return out
 }
 
-// tracer is the extension of Envoy's that sends spans to a provider, and its configuration; nil where the provider is for none.
+// tracer returns the name and the configuration of Envoy's extension that sends spans to a provider; nil if the
+// provider is not for spans.
 func (t Tracing) tracer(p *meshv1.MeshConfig_ExtensionProvider) (name string, config proto.Message) {
 	switch of := p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_Zipkin:
 		return "envoy.tracers.zipkin", t.zipkin(of.Zipkin)
 	case *meshv1.MeshConfig_ExtensionProvider_Datadog:
-		return "envoy.tracers.datadog", &tracev3.DatadogConfig{CollectorCluster: t.To.Cluster, ServiceName: t.Name, CollectorHostname: t.To.Host}
+		return "envoy.tracers.datadog", &tracev3.DatadogConfig{
+			CollectorCluster: t.To.Cluster, ServiceName: t.Name, CollectorHostname: t.To.Host}
 	case *meshv1.MeshConfig_ExtensionProvider_Skywalking:
-		return "envoy.tracers.skywalking", &tracev3.SkyWalkingConfig{GrpcService: t.To.grpc()}
+		return "envoy.tracers.skywalking", &tracev3.SkyWalkingConfig{GrpcService: t.To.grpcService()}
 	case *meshv1.MeshConfig_ExtensionProvider_Opentelemetry:
 		return "envoy.tracers.opentelemetry", t.openTelemetry(of.Opentelemetry)
 	}
 	return "", nil
 }
 
-// zipkin has both forms of a collector where a timeout or headers are stated: Envoys before those of Istio 1.29 know the first alone, and go on
-// without these.
+// zipkin returns the configuration for a Zipkin collector. Only CollectorService has a timeout and headers, and Envoys
+// before those of Istio 1.29 ignore CollectorService. So the other fields name the collector too.
 func (t Tracing) zipkin(p *meshv1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := p.GetPath()
 	if path == "" {
@@ -91,20 +94,22 @@ func (t Tracing) zipkin(p *meshv1.MeshConfig_ExtensionProvider_ZipkinTracingProv
 		c.TraceContextOption = tracev3.ZipkinConfig_USE_B3_WITH_W3C_PROPAGATION
 	}
 	if p.GetTimeout() != nil || len(p.GetHeaders()) > 0 {
-		c.CollectorService = t.To.http("http://"+t.To.Host+path, p.GetTimeout(), p.GetHeaders())
+		c.CollectorService = t.To.httpService("http://"+t.To.Host+path, p.GetTimeout(), p.GetHeaders())
 	}
 	return c
 }
 
+// openTelemetry returns the configuration for an OpenTelemetry collector, over HTTP or gRPC.
 func (t Tracing) openTelemetry(p *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider) *tracev3.OpenTelemetryConfig {
 	c := &tracev3.OpenTelemetryConfig{ServiceName: t.Name}
 	if h := p.GetHttp(); h != nil {
-		c.HttpService = t.To.http(joined(t.To.Host, h.GetPath()), h.GetTimeout(), h.GetHeaders())
+		c.HttpService = t.To.httpService(joinURL(t.To.Host, h.GetPath()), h.GetTimeout(), h.GetHeaders())
 	} else {
-		c.GrpcService = t.To.grpc()
+		c.GrpcService = t.To.grpcService()
 		c.GrpcService.Timeout = p.GetGrpc().GetTimeout()
 		for _, h := range p.GetGrpc().GetInitialMetadata() {
-			c.GrpcService.InitialMetadata = append(c.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.GetName(), Value: h.GetValue()})
+			c.GrpcService.InitialMetadata = append(c.GrpcService.InitialMetadata,
+				&corev3.HeaderValue{Key: h.GetName(), Value: h.GetValue()})
 		}
 	}
 	if p.GetResourceDetectors().GetEnvironment() != nil {
@@ -121,11 +126,13 @@ func (t Tracing) openTelemetry(p *meshv1.MeshConfig_ExtensionProvider_OpenTeleme
 	return c
 }
 
+// extension returns an extension with a configuration.
 func extension(name string, config proto.Message) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: xds.Any(config)}
 }
 
-// dynatrace is the sampler, which asks the service that takes the spans, unless it has one of its own.
+// dynatrace returns the sampler of Dynatrace. It queries the service that receives the spans, unless the sampler states
+// a service of its own.
 func (t Tracing) dynatrace(p *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider,
 	s *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider_DynatraceSampler) *samplersv3.DynatraceSamplerConfig {
 	to, path, from := t.To, samplingPath, p.GetHttp()
@@ -134,28 +141,32 @@ func (t Tracing) dynatrace(p *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryT
 	}
 	return &samplersv3.DynatraceSamplerConfig{
 		Tenant: s.GetTenant(), ClusterId: s.GetClusterId(), RootSpansPerMinute: s.GetRootSpansPerMinute(),
-		HttpService: to.http(joined(to.Host, path), from.GetTimeout(), from.GetHeaders()),
+		HttpService: to.httpService(joinURL(to.Host, path), from.GetTimeout(), from.GetHeaders()),
 	}
 }
 
-// joined is a host and a path, without a scheme: that is the cluster's.
-func joined(host, path string) string {
+// joinURL returns a URL without a scheme: the cluster decides between HTTP and HTTPS.
+func joinURL(host, path string) string {
 	uri, err := url.JoinPath(host, path)
-	if err != nil { // a host that nothing has
+	if err != nil { // not a valid host
 		return host
 	}
 	return uri
 }
 
-// http is the service as a server of HTTP.
-func (s Service) http(uri string, timeout *durationpb.Duration, headers []*meshv1.MeshConfig_ExtensionProvider_HttpHeader) *corev3.HttpService {
+// httpService returns the configuration of requests to the service over HTTP.
+func (s Service) httpService(
+	uri string, timeout *durationpb.Duration, headers []*meshv1.MeshConfig_ExtensionProvider_HttpHeader,
+) *corev3.HttpService {
 	if timeout == nil {
 		timeout = durationpb.New(exportTimeout)
 	}
-	out := &corev3.HttpService{HttpUri: &corev3.HttpUri{Uri: uri, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: s.Cluster}, Timeout: timeout}}
+	out := &corev3.HttpService{HttpUri: &corev3.HttpUri{
+		Uri: uri, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: s.Cluster}, Timeout: timeout}}
 	for _, h := range headers {
 		out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, &corev3.HeaderValueOption{
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD, Header: &corev3.HeaderValue{Key: h.GetName(), Value: h.GetValue()},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			Header:       &corev3.HeaderValue{Key: h.GetName(), Value: h.GetValue()},
 		})
 	}
 	return out

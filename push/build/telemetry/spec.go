@@ -1,5 +1,5 @@
-// Package telemetry draws how listeners report their traffic: access logs, spans and metrics. The plan has decided what is reported, and to
-// which provider; the settings of a provider are those of meshConfig.extensionProviders.
+// Package telemetry builds the reports of listeners on their traffic: access logs, spans and metrics. The plan decides
+// which are on, and for which provider. The settings of a provider are those of meshConfig.extensionProviders.
 //
 // Owns: nothing.  Reads: its Specs, and the providers of the mesh configuration.  Never: the snapshot, a view, a clock.
 package telemetry
@@ -15,95 +15,100 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Spec is what the listeners of one direction of a proxy report. Comparable. The zero Spec: what the mesh configuration says by
-// accessLogFile and defaultProviders.metrics, and nothing is sampled for spans.
+// Spec holds the reports of the listeners of one direction of a proxy. It is comparable. With the zero Spec, access
+// logs and metrics follow accessLogFile and defaultProviders.metrics of the mesh, and no spans are sent.
 type Spec struct {
-	// Logs are the access logs, sorted by provider. Where there are any, disabled ones too, accessLogFile is without effect.
+	// Logs are the access logs, sorted by provider. If there are any, even disabled ones, accessLogFile is ignored.
 	Logs    intern.List[Log]
 	Tracing Tracing
 	Metrics Metrics
-	By      intern.List[model.Key] // the Telemetries that say something of logs or metrics
+	By      intern.List[model.Key] // the Telemetries with settings of logs or metrics
 }
 
 // Log is one access log.
 type Log struct {
-	Provider string // its name
-	To       Service
-	Filter   string // CEL: only what it holds for is logged; empty: everything
-	Disabled bool   // nothing is logged
+	Provider string  // name of the provider, or MeshLog
+	To       Service // the provider's service
+	Filter   string  // CEL expression: entries for which it is false are not logged; empty: all are logged
+	Disabled bool    // nothing is logged
 }
 
-// Service is the service behind a provider. Zero: the provider has none, or it sends nothing there.
+// Service is the service behind a provider: its host, and the name of its cluster. The zero Service means that the
+// provider has no service.
 type Service struct{ Host, Cluster string }
 
-// Tracing is how spans are sent. The zero Tracing: none are.
+// Tracing holds the settings of spans. With the zero Tracing no spans are sent.
 type Tracing struct {
-	On       bool
-	Provider string  // its name; empty: the tracer of the proxy's bootstrap
-	To       Service // of the provider
-	Sampler  Service // of a sampler that asks a service of its own; zero: that of the provider
-	Name     string  // by which the proxy's spans are known (node.cluster)
-	Sampling float64 // percent of requests that nobody else has decided about
+	On       bool    // false: no spans are sent
+	Provider string  // name of the provider; empty: the tracer of the proxy's bootstrap
+	To       Service // the provider's service
+	Sampler  Service // the service of the provider's sampler; zero: To
+	Name     string  // service name in the proxy's spans (node.cluster)
+	Sampling float64 // percent of the requests without a sampling decision of the caller
 	Tags     intern.List[Tag]
-	// MaxPathTagLength is how many bytes of a path are kept; 0: Envoy's 256.
+	// MaxPathTagLength is the number of bytes after which paths in spans are cut; 0: Envoy's 256.
 	MaxPathTagLength uint32
-	RequestID        bool                   // whether the request id says if a request is sampled
-	NoPropagation    bool                   // the headers of the trace are not passed on
-	By               intern.List[model.Key] // the Telemetries that say something of spans
+	RequestID        bool                   // the request ID carries the sampling decision
+	NoPropagation    bool                   // trace headers are not forwarded
+	By               intern.List[model.Key] // the Telemetries with settings of spans
 }
 
-// Kind is where a Tag has its value from.
+// Kind is the source of a Tag's value.
 type Kind uint8
 
 // The kinds of tags.
 const (
-	Literal     Kind = iota
-	Environment      // of the proxy's process: Value is the variable
-	Header           // of the request: Value is its name
-	Formatter        // an expression of Envoy's access logs
-	DryRun           // what AuthorizationPolicies that are not enforced would have done: Value is the key of the RBAC filter's metadata
+	Literal     Kind = iota // Value itself
+	Environment             // variable of the proxy's process: Value is its name
+	Header                  // header of the request: Value is its name
+	Formatter               // Value is a format of Envoy's access logs
+	DryRun                  // result of a dry run of AuthorizationPolicies: Value is its key in the RBAC filter's metadata
 )
 
 // Tag is one tag of each span.
 type Tag struct {
-	Name    string
-	Kind    Kind
-	Value   string
-	Default string // where there is no such variable or header; empty: the tag is left out
+	Name    string // in the span
+	Kind    Kind   // source of the value
+	Value   string // depends on Kind
+	Default string // value if the variable or header is missing; empty: the tag is left out
 }
 
-// Metrics is what Istio's filter istio.stats counts. The zero Metrics: all that it knows, where Prometheus is among the default providers.
+// Metrics holds the settings of metrics, which Istio's filter istio.stats or the stats access logger counts. With the
+// zero Metrics all metrics are counted if a Prometheus provider is among the default providers.
 type Metrics struct {
-	Said      bool                  // Telemetries say something: what follows counts
+	Said      bool                  // a Telemetry has settings of metrics; false: the other fields are ignored
 	Off       bool                  // nothing is counted
 	Overrides intern.List[Override] // sorted by metric, then by tag
-	Interval  time.Duration         // between two reports of a TCP connection; 0: the filter's 5 s
+	Interval  time.Duration         // between reports of an open TCP connection; 0: the filter's 5 s
 }
 
-// Override is what is other about a metric, or about one tag of it.
+// Override changes a metric, or one tag of it.
 type Override struct {
 	Metric string // without istio_
-	Drop   bool   // it is not counted
-	Tag    string // empty: the override is of no tag
-	Value  string // a CEL expression; empty: the tag is left out
+	Drop   bool   // the metric is not counted
+	Tag    string // empty: the override concerns the metric itself
+	Value  string // CEL expression of the tag's value; empty: the tag is left out
 }
 
-// WithoutSpans is a Spec without its spans: that of listeners without HTTP.
+// WithoutSpans returns the Spec without spans, for listeners without HTTP.
 func (s Spec) WithoutSpans() Spec {
 	s.Tracing = Tracing{}
 	return s
 }
 
-// The providers that there are without meshConfig.extensionProviders
-// (https://istio.io/latest/docs/tasks/observability/logs/access-log/, istio: pkg/config/mesh/mesh.go, DefaultMeshConfig).
+// The built-in providers, which need no entry of meshConfig.extensionProviders
+// (https://istio.io/latest/docs/tasks/observability/logs/access-log/; istio: pkg/config/mesh/mesh.go,
+// DefaultMeshConfig).
 var builtIn = []*meshv1.MeshConfig_ExtensionProvider{
-	{Name: "prometheus", Provider: &meshv1.MeshConfig_ExtensionProvider_Prometheus{Prometheus: &meshv1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{}}},
+	{Name: "prometheus", Provider: &meshv1.MeshConfig_ExtensionProvider_Prometheus{
+		Prometheus: &meshv1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{},
+	}},
 	{Name: envoyProvider, Provider: &meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog{
 		EnvoyFileAccessLog: &meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider{Path: standardOutput},
 	}},
 }
 
-// Provider finds a provider by its name, in whatever case; nil: there is none.
+// Provider returns the provider with a name, in any case; nil if it does not exist.
 func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_ExtensionProvider {
 	for _, list := range [][]*meshv1.MeshConfig_ExtensionProvider{mesh.GetExtensionProviders(), builtIn} {
 		for _, p := range list {
@@ -115,13 +120,14 @@ func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_Extension
 	return nil
 }
 
-// Address is a service as a provider names it: NAMESPACE/HOST, or HOST, and its port.
+// Address is the address of a service as a provider states it: Service is NAMESPACE/HOST, or HOST.
 type Address struct {
 	Service string
 	Port    uint32
 }
 
-// ServiceOf is the service of a provider of access logs or spans; false: it has none.
+// ServiceOf returns the service of a provider of access logs or spans. It returns false for providers without a
+// service.
 func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	type named interface {
 		GetService() string
@@ -149,18 +155,20 @@ func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	return Address{of.GetService(), of.GetPort()}, true
 }
 
-// SamplerOf is the service that the sampler of a provider asks, where it is another one than the provider's.
+// SamplerOf returns the service that a provider's sampler queries. It returns false if that is the provider's own
+// service, or the provider has no sampler.
 func SamplerOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	api := p.GetOpentelemetry().GetDynatraceSampler().GetHttpService()
 	return Address{api.GetService(), api.GetPort()}, api != nil
 }
 
-// Samples says whether a provider has a sampler of its own, which decides about all spans.
+// Samples reports whether a provider has a sampler of its own, which decides on all spans.
 func Samples(p *meshv1.MeshConfig_ExtensionProvider) bool {
 	return p.GetOpentelemetry().GetSampling() != nil
 }
 
-// LogCap is what a proxy needs for a provider's access log; false: the provider is for none.
+// LogCap returns the capability that a proxy needs for a provider's access log. It returns false if the provider is not
+// for access logs.
 func LogCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	switch p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:
@@ -175,7 +183,8 @@ func LogCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	return 0, false
 }
 
-// TracerCap is what a proxy needs for a provider's spans; false: the provider is for none.
+// TracerCap returns the capability that a proxy needs for a provider's spans. It returns false if the provider is not
+// for spans.
 func TracerCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	switch p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_Zipkin:

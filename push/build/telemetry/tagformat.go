@@ -5,16 +5,19 @@ import (
 	"strings"
 )
 
-// An attribute as CEL names it: request.host, request.headers['x-team'], and the attributes that Envoy has without Istio's filters
-// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes).
+// Forms of CEL expressions: an attribute that Envoy has without Istio's filters (request.host,
+// request.headers['x-team'], https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes), a
+// literal text, and string() around an expression.
 var (
-	attribute = regexp.MustCompile(`^(request|response|connection|upstream|source|destination|xds|metadata)(\.[a-z_]+|\[('[^'"%()\\]+'|"[^'"%()\\]+")\])+$`)
-	literal   = regexp.MustCompile(`^('[^'\\]*'|"[^"\\]*")$`)
-	asText    = regexp.MustCompile(`^string\((.*)\)$`)
+	attribute = regexp.MustCompile(`^(request|response|connection|upstream|source|destination|xds|metadata)` +
+		`(\.[a-z_]+|\[('[^'"%()\\]+'|"[^'"%()\\]+")\])+$`)
+	literal = regexp.MustCompile(`^('[^'\\]*'|"[^"\\]*")$`)
+	asText  = regexp.MustCompile(`^string\((.*)\)$`)
 )
 
-// Format is the value of a tag, an expression in CEL, as Envoy's access logs have it: a text, or one attribute, also within string(). False: it is
-// something else. Envoy would refuse a whole listener for a function that it does not have there, string() and concatenation among them.
+// Format converts the CEL expression of a tag's value to the format of Envoy's access logs. It supports a literal text,
+// or one attribute, also inside string(), and returns false for other expressions. Envoy would refuse a whole listener
+// for a function that it lacks, string() and concatenation among them.
 func Format(expression string) (format string, ok bool) {
 	expression = strings.TrimSpace(expression)
 	if literal.MatchString(expression) {

@@ -2,7 +2,7 @@ package telemetry
 
 import "testing"
 
-// What an access log can compute is a text, or one attribute; whatever else Envoy would refuse is not handed to it.
+// An access log computes a literal text or one attribute; other expressions, which Envoy would refuse, are left out.
 func TestFormat(t *testing.T) {
 	for in, want := range map[string]string{
 		"request.host": "%CEL(request.host)%", " string(destination.port) ": "%CEL(destination.port)%", "request.headers['x-team']": "%CEL(request.headers['x-team'])%",

@@ -5,8 +5,8 @@ import (
 	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 )
 
-// DryRunTags say what AuthorizationPolicies that are not enforced would have done; where none is there, the tag is left out (istio:
-// pilot/pkg/networking/core/tracing.go).
+// DryRunTags are the tags with the results of AuthorizationPolicies in dry runs. A tag without a result is left out
+// (istio: pilot/pkg/networking/core/tracing.go).
 var DryRunTags = []Tag{
 	{Name: "istio.authorization.dry_run.allow_policy.name", Kind: DryRun, Value: "istio_dry_run_allow_shadow_effective_policy_id"},
 	{Name: "istio.authorization.dry_run.allow_policy.result", Kind: DryRun, Value: "istio_dry_run_allow_shadow_engine_result"},
@@ -14,14 +14,16 @@ var DryRunTags = []Tag{
 	{Name: "istio.authorization.dry_run.deny_policy.result", Kind: DryRun, Value: "istio_dry_run_deny_shadow_engine_result"},
 }
 
-func drawTags(tags []Tag) (out []*tracingv3.CustomTag) {
+// encodeTags encodes tags of spans.
+func encodeTags(tags []Tag) (out []*tracingv3.CustomTag) {
 	for _, t := range tags {
-		out = append(out, t.draw())
+		out = append(out, t.encode())
 	}
 	return out
 }
 
-func (t Tag) draw() *tracingv3.CustomTag {
+// encode encodes a tag of spans.
+func (t Tag) encode() *tracingv3.CustomTag {
 	out := &tracingv3.CustomTag{Tag: t.Name}
 	switch t.Kind {
 	case Literal:

@@ -4,6 +4,7 @@ package vhost
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -22,34 +23,43 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// route draws one rule of a VirtualService under one of its matches. An error says why Envoy would refuse it.
-func (d *drawing) route(vs *model.VirtualService, rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch) (*routev3.Route, error) {
+// route builds the route of one rule of a VirtualService for one of its matches: m, and match as encoded from m. The
+// error names the field of the rule that Envoy would refuse.
+func (d *routeBuilder) route(
+	vs *model.VirtualService, rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch,
+) (*routev3.Route, error) {
 	out := &routev3.Route{
 		Name:       rule.GetName(),
 		Match:      match,
 		StatPrefix: m.GetStatPrefix(),
-		Metadata:   origin(&vs.Head),
+		Metadata:   originMetadata(&vs.Head),
 	}
 	if m.GetName() != "" {
 		out.Name += "." + m.GetName()
 	}
-	ops := drawHeaders(rule.GetHeaders())
+	ops := headerOperations(rule.GetHeaders())
 	out.RequestHeadersToAdd, out.RequestHeadersToRemove = ops.request.add, ops.request.remove
 	out.ResponseHeadersToAdd, out.ResponseHeadersToRemove = ops.response.add, ops.response.remove
 	if err := d.setAction(out, rule, ops.authority); err != nil {
 		return nil, err
 	}
+	if d.HTTP3 != 0 {
+		out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, &corev3.HeaderValueOption{
+			Header: &corev3.HeaderValue{Key: "alt-svc", Value: fmt.Sprintf(`h3=":%d"; ma=86400`, d.HTTP3)}})
+	}
 	out.Decorator = &routev3.Decorator{Operation: d.operation(vs, out, rule)}
 	if err := d.setFilters(out, rule); err != nil {
 		return nil, err
 	}
-	if err := checkFormats(out); err != nil {
+	if err := validateFormats(out); err != nil {
 		return nil, err
 	}
 	return out, out.ValidateAll()
 }
 
-func (d *drawing) setAction(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) error {
+// setAction sets the action of a route: redirect, direct response, or forwarding to clusters. authority is the host
+// that the rule's header operations set, or empty.
+func (d *routeBuilder) setAction(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) error {
 	switch {
 	case rule.GetRedirect() != nil:
 		action, err := d.redirect(rule.Redirect, out.Match)
@@ -65,8 +75,9 @@ func (d *drawing) setAction(out *routev3.Route, rule *networkingv1.HTTPRoute, au
 	return err
 }
 
-// forward draws the route to one or several clusters. A single destination's header operations stand on the route.
-func (d *drawing) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) (*routev3.RouteAction, error) {
+// forward returns the action that forwards to one or several clusters. The header operations of a single destination
+// are added to the route out; those of several are in their weighted clusters.
+func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) (*routev3.RouteAction, error) {
 	action := &routev3.RouteAction{RequestMirrorPolicies: d.mirrors(rule), AppendXForwardedHost: d.Proxy.ForwardedHost}
 	setTimeout(action, rule.GetTimeout())
 	if err := setRewrite(action, rule.GetRewrite()); err != nil {
@@ -83,7 +94,7 @@ func (d *drawing) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, auth
 		dest := d.resolve(routes[0].GetDestination())
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)}
 		hashed = addHash(action, dest)
-		ops := drawHeaders(routes[0].GetHeaders())
+		ops := headerOperations(routes[0].GetHeaders())
 		out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, ops.request.add...)
 		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, ops.request.remove...)
 		out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, ops.response.add...)
@@ -105,12 +116,16 @@ func (d *drawing) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, auth
 	if policy == nil {
 		policy = d.meshRetries()
 	}
-	action.RetryPolicy = drawRetries(policy, hashed)
+	action.RetryPolicy = retryPolicy(policy, hashed)
 	return action, nil
 }
 
-// weighted draws several destinations; weights may have any sum (Envoy divides by it), a weight of 0 gets nothing.
-func (d *drawing) weighted(action *routev3.RouteAction, routes []*networkingv1.HTTPRouteDestination) ([]*routev3.WeightedCluster_ClusterWeight, error) {
+// weighted returns the clusters of several destinations, and adds their hash policies to action. The weights may have
+// any sum, because Envoy divides by it. Destinations of weight 0 receive nothing. The error is a sum of 0 or beyond 32
+// bits.
+func (d *routeBuilder) weighted(
+	action *routev3.RouteAction, routes []*networkingv1.HTTPRouteDestination,
+) ([]*routev3.WeightedCluster_ClusterWeight, error) {
 	var clusters []*routev3.WeightedCluster_ClusterWeight
 	var total uint64
 	for _, r := range routes {
@@ -120,7 +135,7 @@ func (d *drawing) weighted(action *routev3.RouteAction, routes []*networkingv1.H
 		dest := d.resolve(r.GetDestination())
 		addHash(action, dest)
 		total += uint64(r.GetWeight())
-		ops := drawHeaders(r.GetHeaders())
+		ops := headerOperations(r.GetHeaders())
 		c := &routev3.WeightedCluster_ClusterWeight{
 			Name:                    clusterOf(dest),
 			Weight:                  wrapperspb.UInt32(uint32(r.GetWeight())),
@@ -140,13 +155,14 @@ func (d *drawing) weighted(action *routev3.RouteAction, routes []*networkingv1.H
 	return clusters, nil
 }
 
-// resolve answers for a destination; the zero Destination where the Spec has none.
-func (d *drawing) resolve(dest *networkingv1.Destination) Destination {
+// resolve returns the Spec's resolution of a destination, or the zero Destination without one.
+func (d *routeBuilder) resolve(dest *networkingv1.Destination) Destination {
 	ref, _ := virtualservice.RefOf(dest)
 	return d.destinations[ref]
 }
 
-// clusterOf: a cluster without endpoints answers 503, as Envoy does for the name of one that is not there.
+// clusterOf returns the name of a destination's cluster. An unresolved destination leads to the black hole, which
+// answers 503, like Envoy for the name of a missing cluster.
 func clusterOf(dest Destination) string {
 	if dest.Cluster == (xds.ClusterName{}) {
 		return xds.BlackHole
@@ -154,18 +170,21 @@ func clusterOf(dest Destination) string {
 	return dest.Cluster.String()
 }
 
-func (d *drawing) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
+// mirrors returns the clusters that requests of a rule are mirrored to. Unresolved destinations and those without a
+// share of the requests are left out.
+func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent, otherwise float64) {
 		cluster := d.resolve(dest).Cluster
-		if cluster == (xds.ClusterName{}) || percentage != nil && percentage.GetValue() <= 0 || percentage == nil && otherwise <= 0 {
+		empty := percentage != nil && percentage.GetValue() <= 0 || percentage == nil && otherwise <= 0
+		if cluster == (xds.ClusterName{}) || empty {
 			return
 		}
 		out = append(out, &routev3.RouteAction_RequestMirrorPolicy{
 			Cluster:         cluster.String(),
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, otherwise)},
 			TraceSampled:    wrapperspb.Bool(false),
-			// The mirrored request says the same host: the suffix -shadow would be a host of nobody (Istio's).
+			// The mirrored request keeps its host: with Envoy's suffix -shadow no service would have that host (Istio's).
 			DisableShadowHostSuffixAppend: true,
 		})
 	}
@@ -182,9 +201,9 @@ func (d *drawing) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_R
 	return out
 }
 
-// setTimeout: none is no limit. A gRPC client's own deadline counts, up to the same limit. That is max_grpc_timeout, of
-// which Envoy warns that it is deprecated (--component-log-level misc:error hides it); its successor,
-// max_stream_duration, switches the timeout off for all that is not gRPC.
+// setTimeout sets the timeout of requests; nil means no limit. The deadline of a gRPC client applies up to the same
+// limit. That is max_grpc_timeout, which Envoy warns is deprecated (--component-log-level misc:error hides the
+// warning). Its successor, max_stream_duration, would switch off the timeout for requests that are not gRPC.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout = duration(timeout); timeout == nil {
 		timeout = &durationpb.Duration{}
@@ -193,7 +212,7 @@ func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	action.MaxGrpcTimeout = timeout //nolint:staticcheck // see above
 }
 
-// duration is nil where it is missing, negative or out of range.
+// duration returns d, or nil if d is missing, negative or out of range.
 func duration(d *durationpb.Duration) *durationpb.Duration {
 	if d == nil || d.CheckValid() != nil || d.AsDuration() < 0 {
 		return nil
@@ -201,6 +220,7 @@ func duration(d *durationpb.Duration) *durationpb.Duration {
 	return d
 }
 
+// setRewrite sets the rewrite of the path. The error names the field with an invalid regular expression.
 func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) error {
 	if r := rewrite.GetUriRegexRewrite(); r != nil {
 		pattern, err := regex(r.GetMatch())
@@ -214,9 +234,9 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 	return nil
 }
 
-// operation names the span: the host and port of the one destination, where there is one, else the virtual service;
-// and the path that matched.
-func (d *drawing) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
+// operation returns the name of the span: "host:port" and the matched path. The host and port are those of the single
+// destination; with several destinations, or an unresolved one, they are the VirtualService's name and the Spec's port.
+func (d *routeBuilder) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -234,25 +254,26 @@ func (d *drawing) operation(vs *model.VirtualService, r *routev3.Route, rule *ne
 	return xds.VirtualHost(vs.Key.Name, d.Port) + path
 }
 
-// origin says in the route's metadata which object made it, as tools expect it.
-func origin(h *model.Head) *corev3.Metadata {
+// originMetadata returns the metadata that names the VirtualService of a route, in the form that Istio's tools read.
+func originMetadata(h *model.Head) *corev3.Metadata {
 	path := "/apis/networking.istio.io/v1/namespaces/" + h.Key.Namespace + "/virtual-service/" + h.Key.Name
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
 		"istio": {Fields: map[string]*structpb.Value{"config": structpb.NewStringValue(path)}},
 	}}
 }
 
-// setFilters sets what the fault and CORS filters do on this route, where the proxy has them.
-func (d *drawing) setFilters(out *routev3.Route, rule *networkingv1.HTTPRoute) error {
+// setFilters sets the route's configuration of the fault and CORS filters, if the proxy has them. The error names the
+// field that Envoy would refuse.
+func (d *routeBuilder) setFilters(out *routev3.Route, rule *networkingv1.HTTPRoute) error {
 	filters := map[string]*anypb.Any{}
-	if f := drawFault(rule.GetFault()); f != nil && d.Caps.Has(xds.CapFault) {
+	if f := faultConfig(rule.GetFault()); f != nil && d.Caps.Has(xds.CapFault) {
 		if err := f.ValidateAll(); err != nil {
 			return problem.Within("fault", err)
 		}
 		filters[xds.FaultFilter] = xds.Any(f)
 	}
 	if rule.GetCorsPolicy() != nil && d.Caps.Has(xds.CapCORS) {
-		c, err := drawCORS(rule.CorsPolicy)
+		c, err := corsConfig(rule.CorsPolicy)
 		if err == nil {
 			err = c.ValidateAll()
 		}

@@ -18,13 +18,13 @@ const (
 	previousHosts = `[{name: envoy.retry_host_predicates.previous_hosts, typedConfig: {"@type": type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate}}]`
 	defaultRetry  = `retryPolicy: {numRetries: 2, hostSelectionRetryMaxAttempts: 5, retryOn: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes", retryHostPredicate: ` + previousHosts + `}`
 	toA           = `cluster: outbound|80||a, timeout: 0s, maxGrpcTimeout: 0s, ` + defaultRetry
-	// noRetries keeps the other cases short.
+	// noRetries switches retries off, which keeps the other cases short.
 	noRetries = `retries: {attempts: 0}`
 	plainA    = `cluster: outbound|80||a, timeout: 0s, maxGrpcTimeout: 0s`
 	routeA    = `route: [{destination: {host: a}}], ` + noRetries
 )
 
-// actions are rules, one in each case, and what Envoy is to do.
+// actions has a rule in each case, with the expected route.
 var actions = []struct{ name, rule, want string }{
 	{"one destination", `route: [{destination: {host: a}}]`, `route: {` + toA + `}`},
 	{"subset and port", `route: [{destination: {host: a, subset: v1, port: {number: 90}}}], ` + noRetries,
@@ -76,7 +76,7 @@ var actions = []struct{ name, rule, want string }{
 		`route: {` + plainA + `}, typedPerFilterConfig: {envoy.filters.http.cors: {"@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy, allowOriginStringMatch: [{exact: "*"}], forwardNotMatchingPreflights: true, filterEnabled: {defaultValue: {numerator: 100}}}}`},
 }
 
-// The match, the origin and the span's name have tests of their own.
+// The match, the origin and the name of the span have tests of their own.
 func TestActions(t *testing.T) {
 	for _, c := range actions {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func add(k, v string) string {
 	return `{header: {key: ` + k + `, value: "` + v + `"}, appendAction: APPEND_IF_EXISTS_OR_ADD}`
 }
 
-// Names that tools rely on.
+// Tools rely on these names.
 func TestRouteNames(t *testing.T) {
 	vh := drawYAML(t, `
 http:
@@ -129,7 +129,7 @@ func TestDefaultRoute(t *testing.T) {
 	}
 }
 
-// The mesh's retry policy is that of rules that state none, and only of those.
+// The mesh's retry policy applies to rules without a retry policy, and only to those.
 func TestMeshRetries(t *testing.T) {
 	mesh := func(r *networkingv1.HTTPRetry) *model.Mesh {
 		config := model.MeshDefaults()
@@ -152,7 +152,7 @@ func TestMeshRetries(t *testing.T) {
 	}
 }
 
-// What a proxy does not list is not sent to it.
+// Filter configurations are left out for a proxy that does not list the filter.
 func TestCaps(t *testing.T) {
 	s := specOf(service(t, `http: [{fault: {abort: {httpStatus: 500, percentage: {value: 1}}}, corsPolicy: {}, route: [{destination: {host: a}}]}]`))
 	for caps, want := range map[xds.Caps]int{0: 0, xds.CapFault: 1, xds.CapCORS: 1, xds.CapFault | xds.CapCORS: 2} {
@@ -203,7 +203,7 @@ subsets:
 		if diff := cmp.Diff(want.HashPolicy, got.HashPolicy, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: %s", c.routes, diff)
 		}
-		// A retry of a hashed request stays with its host; among weighted clusters it may move, as in Istio.
+		// A retry of a hashed request goes to the same host; among weighted clusters it may go to another, as in Istio.
 		if stays := got.GetCluster() != "" && len(got.HashPolicy) > 0; stays == (len(got.RetryPolicy.RetryHostPredicate) > 0) {
 			t.Errorf("%s: retry host predicates %v", c.routes, got.RetryPolicy.RetryHostPredicate)
 		}
@@ -245,7 +245,7 @@ func TestCatchAll(t *testing.T) {
 	}
 }
 
-// Equal Specs from records made twice give equal bytes, whatever the order of Go's maps.
+// Equal Specs from new copies of the records make equal bytes, whatever the order of Go's maps.
 func TestDeterministic(t *testing.T) {
 	const text = `
 http:

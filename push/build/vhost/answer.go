@@ -26,39 +26,41 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxDirectResponse is the largest body of a direct response, in bytes; route configurations raise Envoy's limit of 4096
-// to it.
+// maxDirectResponse is the largest body of a direct response, in bytes. Package push/build/route raises Envoy's limit
+// of 4096 bytes to it.
 const maxDirectResponse = 1 << 20
 
-// operations is what one Headers message does.
+// operations are the effects of one Headers message.
 type operations struct {
 	request, response headerChange
-	authority         string // "host" cannot be changed as a header: it is a rewrite
+	authority         string // new host of the request; empty: unchanged. Envoy changes the host by a rewrite only
 }
 
+// headerChange holds the headers that a route adds or overwrites, and the names of those that it removes.
 type headerChange struct {
 	add    []*corev3.HeaderValueOption
 	remove []string
 }
 
-func drawHeaders(in *networkingv1.Headers) operations {
-	ops := operations{request: drawChange(in.GetRequest()), response: drawChange(in.GetResponse())}
+// headerOperations encodes a Headers message.
+func headerOperations(in *networkingv1.Headers) operations {
+	ops := operations{request: headerChanges(in.GetRequest()), response: headerChanges(in.GetResponse())}
 	for _, values := range []map[string]string{in.GetRequest().GetAdd(), in.GetRequest().GetSet()} {
 		for _, k := range slices.Sorted(maps.Keys(values)) {
 			if values[k] != "" && (strings.EqualFold(k, "host") || strings.EqualFold(k, ":authority")) {
-				ops.authority = values[k] // of `set` where both have it
+				ops.authority = values[k] // `set` comes last, so it wins over `add`
 			}
 		}
 	}
 	return ops
 }
 
-// drawChange: what is set comes before what is added, each by name.
-func drawChange(in *networkingv1.Headers_HeaderOperations) headerChange {
+// headerChanges encodes the operations on requests or on responses: `set` comes before `add`, each sorted by name.
+func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	var out headerChange
 	add := func(values map[string]string, how corev3.HeaderValueOption_HeaderAppendAction) {
 		for _, k := range slices.Sorted(maps.Keys(values)) {
-			if !routing(k) {
+			if !unmodifiable(k) {
 				out.add = append(out.add, &corev3.HeaderValueOption{
 					Header: &corev3.HeaderValue{Key: k, Value: values[k]}, AppendAction: how,
 				})
@@ -68,27 +70,29 @@ func drawChange(in *networkingv1.Headers_HeaderOperations) headerChange {
 	add(in.GetSet(), corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
 	add(in.GetAdd(), corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
 	for _, k := range in.GetRemove() {
-		if !routing(k) {
+		if !unmodifiable(k) {
 			out.remove = append(out.remove, k)
 		}
 	}
 	return out
 }
 
-// routing says whether Envoy refuses to change a header this way: pseudo headers and host.
-func routing(header string) bool {
+// unmodifiable reports whether Envoy refuses to change a header by an operation: pseudo headers and host.
+func unmodifiable(header string) bool {
 	return strings.HasPrefix(header, ":") || strings.EqualFold(header, "host")
 }
 
-// checkFormats: header values are format strings, and Envoy refuses the whole route configuration for a lone "50%".
-func checkFormats(r *routev3.Route) error {
+// validateFormats returns an error for a header value that is not a format string: Envoy would refuse the whole route
+// configuration for a single "50%".
+func validateFormats(r *routev3.Route) error {
 	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
 	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
 		values = slices.Concat(values, c.RequestHeadersToAdd, c.ResponseHeadersToAdd)
 	}
 	for _, v := range values {
 		if !model.IsFormat(v.GetHeader().GetValue()) {
-			return problem.Atf("headers", "%s: %q is no format string: a percent sign is written %%%%", v.Header.Key, v.Header.Value)
+			return problem.Atf("headers", "%s: %q is no format string: a percent sign is written %%%%",
+				v.Header.Key, v.Header.Value)
 		}
 	}
 	return nil
@@ -103,15 +107,15 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect draws a redirect. Outbound traffic of a sidecar is plain HTTP, so port 80 is never written out unless the
-// scheme changes.
-func (d *drawing) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
+// redirect returns the redirect action of a route with this match. The default port of the scheme is left out; traffic
+// of a sidecar is plain HTTP unless the redirect sets a scheme. The error names the field that Envoy does not support.
+func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
 	code, ok := redirectCodes[in.GetRedirectCode()]
 	if !ok {
-		return nil, problem.Atf("redirect.redirectCode", "%d is none of 301, 302, 303, 307, 308", in.GetRedirectCode())
+		return nil, problem.Atf("redirect.redirectCode", "%d: want 301, 302, 303, 307 or 308", in.GetRedirectCode())
 	}
 	out := &routev3.RedirectAction{HostRedirect: in.GetAuthority(), ResponseCode: code}
-	out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()} // none: the path stays
+	out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()} // empty: the same path
 	if in.GetUri() == "" && in.GetPrefixRewrite() != "" {
 		if _, ok := match.GetPathSpecifier().(*routev3.RouteMatch_Prefix); !ok {
 			return nil, problem.Atf("redirect.prefixRewrite", "the match is no prefix")
@@ -136,6 +140,7 @@ func (d *drawing) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMa
 	return out, nil
 }
 
+// directResponse returns the direct response of a route. The error is a body of more than maxDirectResponse bytes.
 func directResponse(in *networkingv1.HTTPDirectResponse) (*routev3.DirectResponseAction, error) {
 	out := &routev3.DirectResponseAction{Status: in.GetStatus()}
 	switch body := in.GetBody().GetSpecifier().(type) {
@@ -150,8 +155,9 @@ func directResponse(in *networkingv1.HTTPDirectResponse) (*routev3.DirectRespons
 	return out, nil
 }
 
-// drawFault is nil where there is nothing to inject. A fault without a percentage hits no request.
-func drawFault(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
+// faultConfig encodes the faults of a rule; nil if the rule injects none. A fault without a percentage affects no
+// request.
+func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	out := &faultv3.HTTPFault{}
 	if d := in.GetDelay(); duration(d.GetFixedDelay()) != nil {
 		out.Delay = &commonfaultv3.FaultDelay{
@@ -179,7 +185,8 @@ func drawFault(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// fraction is a percentage to four digits; what is not stated is `otherwise`.
+// fraction encodes a percentage of 0 to 100, with four decimal digits. If p is nil, otherwise is used, in whole
+// percent.
 func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}
@@ -193,7 +200,8 @@ func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPerc
 	}
 }
 
-func drawCORS(in *networkingv1.CorsPolicy) (*corsv3.CorsPolicy, error) {
+// corsConfig encodes a CORS policy. The error names the origin whose match is invalid.
+func corsConfig(in *networkingv1.CorsPolicy) (*corsv3.CorsPolicy, error) {
 	out := &corsv3.CorsPolicy{
 		AllowMethods:     strings.Join(in.GetAllowMethods(), ","),
 		AllowHeaders:     strings.Join(in.GetAllowHeaders(), ","),
@@ -202,7 +210,7 @@ func drawCORS(in *networkingv1.CorsPolicy) (*corsv3.CorsPolicy, error) {
 		FilterEnabled: &corev3.RuntimeFractionalPercent{
 			DefaultValue: &typev3.FractionalPercent{Numerator: 100},
 		},
-		// Preflights of origins that do not match go on to the application unless the rule says otherwise.
+		// Preflights of origins that do not match are forwarded to the application unless the rule states IGNORE.
 		ForwardNotMatchingPreflights: wrapperspb.Bool(in.GetUnmatchedPreflights() != networkingv1.CorsPolicy_IGNORE),
 	}
 	if in.GetMaxAge() != nil {

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective is the patches that change the virtual host, or its routes.
+// Effective returns the patches that change the virtual host or its routes, in order of application.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -15,7 +15,7 @@ func (s Spec) Effective() []model.Patch {
 	})
 }
 
-// Effective is the patches that change the virtual host, or its routes.
+// Effective returns the patches that change the virtual host or its routes, in order of application.
 func (s CatchAll) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -23,9 +23,10 @@ func (s CatchAll) Effective() []model.Patch {
 	})
 }
 
-// Effective is the patch that adds the virtual host.
+// Effective returns the one patch that adds the virtual host.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
 
+// versionOf returns the hash of a fragment as a string, or the error.
 func versionOf(f *xds.Fragment, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -33,13 +34,13 @@ func versionOf(f *xds.Fragment, err error) (string, error) {
 	return string(f.Hash[:]), nil
 }
 
-// Patched says whether there are patches that may match the virtual host.
+// Patched reports whether some patch may match the virtual host.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems are the patches that the virtual host, or its routes, are drawn without. The function Problems has the
-// rules of a VirtualService that are left out.
+// Problems lists the patches that Fragment leaves out of the virtual host or its routes. The function Problems lists
+// the rules of a VirtualService that are left out.
 func (s Spec) Problems() []error {
-	f, err := s.unpatched()
+	f, err := s.buildUnpatched(func() {})
 	if err != nil {
 		return nil
 	}
@@ -51,11 +52,11 @@ func (s Spec) Problems() []error {
 	return problems
 }
 
-// Patched says whether there are patches that may match the virtual host.
+// Patched reports whether some patch may match the virtual host.
 func (s CatchAll) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems are the patches that the virtual host, or its routes, are drawn without.
+// Problems lists the patches that Fragment leaves out of the virtual host or its routes.
 func (s CatchAll) Problems() []error {
-	_, problems := patch.ApplyVirtualHost(s.draw(), s.Patches.All())
+	_, problems := patch.ApplyVirtualHost(s.build(), s.Patches.All())
 	return problems
 }

@@ -23,7 +23,7 @@ import (
 
 var fragments intern.Table[*xds.Fragment]
 
-// routeConfig is the whole of it as Envoy would read it from the rope.
+// routeConfig decodes a whole route configuration from its rope, as Envoy does.
 func routeConfig(t *testing.T, specs ...fragmenter) *routev3.RouteConfiguration {
 	t.Helper()
 	var hosts []*xds.Fragment
@@ -45,7 +45,7 @@ func routeConfig(t *testing.T, specs ...fragmenter) *routev3.RouteConfiguration 
 	return rc
 }
 
-// bootstrap is an Envoy with one listener on a free port; clusters are names and their endpoints.
+// bootstrap returns the configuration of an Envoy with one listener on a free port; clusters maps names to endpoints.
 func bootstrap(t *testing.T, rc *routev3.RouteConfiguration, clusters map[string][]string) envoytest.Bootstrap {
 	t.Helper()
 	raw, err := protojson.Marshal(rc)
@@ -87,7 +87,7 @@ func bootstrap(t *testing.T, rc *routev3.RouteConfiguration, clusters map[string
 			"filters": []object{{"name": "hcm", "typed_config": hcm}}}}}}}}
 }
 
-// Everything that the table tests draw, in one route configuration, as Envoy judges it.
+// Envoy accepts one route configuration with every route of the table tests.
 func TestEnvoyAccepts(t *testing.T) {
 	binary := envoytest.Binary(t)
 	var specs []fragmenter
@@ -141,10 +141,10 @@ http:
 - {name: rest, route: [{destination: {host: a, subset: v1}}]}
 `
 
-// large is beyond Envoy's default limit for a direct response.
+// large exceeds Envoy's default limit of a direct response.
 var large = strings.Repeat("x", 8192)
 
-// startEnvoy returns the address of the listener once Envoy serves.
+// startEnvoy returns the address of the listener when Envoy is ready.
 func startEnvoy(t *testing.T, config envoytest.Bootstrap) string {
 	t.Helper()
 	e := envoytest.Start(t, config)
@@ -156,13 +156,14 @@ func startEnvoy(t *testing.T, config envoytest.Bootstrap) string {
 	return strings.TrimSpace(strings.TrimPrefix(text, "in::"))
 }
 
-// seen is what a backend saw of a request.
+// seen is a request as the backend received it.
 type seen struct {
 	Backend, Path, Host string
 	Header              http.Header
 }
 
-// backend tells what it saw, and passes it on; /slow and /hang do not end before the client does.
+// backend responds with the request that it received, and publishes it; /slow and /hang do not respond before the
+// client closes.
 func backend(t *testing.T, name string, saw func(seen)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,6 @@ package vhost
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -19,41 +18,44 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The fields RouteConfiguration.virtual_hosts and VirtualHost.routes.
+// The field numbers of RouteConfiguration.virtual_hosts and VirtualHost.routes.
 const (
 	fieldVirtualHosts = 2
 	fieldRoutes       = 3
 )
 
-// Fragment is the virtual host as a field of a RouteConfiguration. It has no bytes if a patch removes the virtual
-// host; a rope may hold such a fragment. An error is a fault of the Spec (no domains), never of one of its rules: a
-// rule that Envoy would refuse is left out, and the other rules stay.
-func (s Spec) Fragment() (*xds.Fragment, error) {
-	f, err := s.unpatched()
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. The fragment has no bytes if a
+// patch removes the virtual host; a rope may contain such a fragment. A rule that Envoy would refuse is left out, and
+// the other rules stay. The error is a fault of the Spec itself (no domains, or a string that is not UTF-8).
+func (s Spec) Fragment() (*xds.Fragment, error) { return s.FragmentInPieces(func() {}) }
+
+// FragmentInPieces is Fragment that calls pause between two small pieces of the work. The error is that of Fragment.
+func (s Spec) FragmentInPieces(pause func()) (*xds.Fragment, error) {
+	f, err := s.buildUnpatched(pause)
 	if err != nil || s.Patches.Len() == 0 {
 		return f, err
 	}
-	vh, err := decode(f)
-	if err != nil {
-		return nil, err
-	}
-	patched, err := seal(vh, s.Patches)
-	if err == nil {
-		patched.Parts = f.Parts
-	}
-	return patched, err
+	pause()
+	return patchEncoded(f, s.Patches, pause)
 }
 
-// unpatched is the virtual host before any patch: the fragments of its rules, joined.
-func (s Spec) unpatched() (*xds.Fragment, error) {
+// buildUnpatched returns the virtual host before any patch: the fragments of its rules, joined. pause is called
+// after every sixteenth rule.
+func (s Spec) buildUnpatched(pause func()) (*xds.Fragment, error) {
 	vh := &routev3.VirtualHost{
 		Name:                       xds.VirtualHost(s.Host, s.Port),
 		Domains:                    slices.Clone(s.Domains.All()),
-		IncludeRequestAttemptCount: !s.Proxy.NoAttempts,
+		IncludeRequestAttemptCount: !s.Proxy.NoAttempts && (s.Rules.Len() > 0 || !s.NoDefault || s.TLSOnly),
 	}
 	var parts []*xds.Fragment
-	d := newDrawing(s)
-	if s.Rules.Len() == 0 {
+	d := newRouteBuilder(s)
+	if s.TLSOnly {
+		vh.RequireTls = routev3.VirtualHost_ALL
+	}
+	switch {
+	case s.Misdirected:
+		vh.Routes, vh.TypedPerFilterConfig = misdirected()
+	case s.Rules.Len() == 0 && !s.NoDefault:
 		vh.Routes = d.defaultRoutes()
 	}
 	if err := vh.ValidateAll(); err != nil {
@@ -64,12 +66,14 @@ func (s Spec) unpatched() (*xds.Fragment, error) {
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part)
+		if parts = append(parts, part); len(parts)%16 == 0 {
+			pause()
+		}
 	}
 	return xds.JoinFragment(vh.Name, fieldVirtualHosts, vh, fieldRoutes, parts)
 }
 
-// decode is the virtual host of a fragment.
+// decode decodes the virtual host of a fragment.
 func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 	rc := &routev3.RouteConfiguration{}
 	if err := proto.Unmarshal(f.Bytes, rc); err != nil {
@@ -78,65 +82,74 @@ func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 	return rc.VirtualHosts[0], nil
 }
 
-// unresolved are the hosts of requests that have no name to resolve: addresses; and the name by which clouds'
-// machines find their credentials, whose address is of the link, which names that are resolved here never lead to
-// (dnscache.Unknown).
+// unresolved is the regular expression of hosts whose name the proxy does not resolve: IP addresses, and the metadata
+// server from which machines of a cloud fetch their credentials. That server has a link-local address, and the resolver
+// refuses link-local addresses (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, allow_any_dynamic_dns, to
-// AllowAnyDynamicDNSCluster, or block_all, which answers 502
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The
-// error: Envoy would refuse it as EnvoyFilters have patched it.
-func (s CatchAll) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
+// Fragment encodes the virtual host: allow_any leads to PassthroughCluster or to the cluster of the egress proxy,
+// allow_any_dynamic_dns to AllowAnyDynamicDNSCluster, and block_all answers 502
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error
+// is a constraint of Envoy's API that the patched virtual host violates.
+func (s CatchAll) Fragment() (*xds.Fragment, error) { return patchAndEncode(s.build(), s.Patches) }
 
-// draw is the virtual host before any patch.
-func (s CatchAll) draw() *routev3.VirtualHost {
+// build returns the virtual host before any patch.
+func (s CatchAll) build() *routev3.VirtualHost {
 	vh := &routev3.VirtualHost{Name: s.Name(), Domains: []string{"*"}, IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
-	route := &routev3.Route{Name: xds.BlockAll, Match: everything(), Action: &routev3.Route_DirectResponse{
+	route := &routev3.Route{Name: xds.BlockAll, Match: matchAll(), Action: &routev3.Route_DirectResponse{
 		DirectResponse: &routev3.DirectResponseAction{Status: 502},
 	}}
 	if s.Passthrough {
-		route.Name, route.Action = xds.AllowAny, s.pass(cmp.Or(s.EgressProxy, xds.Passthrough))
+		route.Name, route.Action = xds.AllowAny, s.passThrough(cmp.Or(s.EgressProxy, xds.Passthrough))
 	}
 	vh.Routes = []*routev3.Route{route}
 	if s.byName() {
-		byName := &routev3.Route{Name: xds.AllowAnyByName, Match: everything(), Action: s.pass(xds.AllowAnyDynamic)}
+		byName := &routev3.Route{Name: xds.AllowAnyByName, Match: matchAll(), Action: s.passThrough(xds.AllowAnyDynamic)}
 		if vh.Routes = append(vh.Routes, byName); !s.Sent {
 			vh.Routes = vh.Routes[1:]
 		}
-		route.Match.Headers = []*routev3.HeaderMatcher{{Name: ":authority", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
-			StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: unresolved}}}}}}
+		regex := &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: unresolved}}
+		route.Match.Headers = []*routev3.HeaderMatcher{{
+			Name: ":authority",
+			HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+				StringMatch: &matcherv3.StringMatcher{MatchPattern: regex}},
+		}}
 	}
 	return vh
 }
 
-// pass is the action of what passes through to a cluster.
-func (s CatchAll) pass(cluster string) *routev3.Route_Route {
-	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}, AppendXForwardedHost: s.Proxy.ForwardedHost}
+// passThrough returns the action that forwards requests to a cluster without a timeout.
+func (s CatchAll) passThrough(cluster string) *routev3.Route_Route {
+	action := &routev3.RouteAction{
+		ClusterSpecifier:     &routev3.RouteAction_Cluster{Cluster: cluster},
+		AppendXForwardedHost: s.Proxy.ForwardedHost,
+	}
 	setTimeout(action, nil)
 	return &routev3.Route_Route{Route: action}
 }
 
-// Fragment is the patch's value. An error names the patch whose virtual host Envoy would refuse.
+// Fragment encodes the patch's value, a virtual host. The error names the patch, and the field that does not decode or
+// that Envoy would refuse.
 func (s Added) Fragment() (*xds.Fragment, error) {
-	vh, err := s.draw()
+	vh, err := s.build()
 	if err != nil {
 		return nil, err
 	}
 	return xds.EncodeFragment(vh.Name, fieldVirtualHosts, vh)
 }
 
-// Domains lists the domains that the patch adds: the plan has to keep them unique within a route configuration. None
-// where the patch is no virtual host.
+// Domains lists the domains that the patch adds; none if its value is not a valid virtual host. The plan keeps domains
+// unique within a route configuration.
 func (s Added) Domains() []string {
-	vh, err := s.draw()
+	vh, err := s.build()
 	if err != nil {
 		return nil
 	}
 	return vh.Domains
 }
 
-func (s Added) draw() (*routev3.VirtualHost, error) {
+// build decodes and validates the patch's value.
+func (s Added) build() (*routev3.VirtualHost, error) {
 	vh := &routev3.VirtualHost{}
 	if err := patch.Decode(s.Patch, vh); err != nil {
 		return nil, err
@@ -147,11 +160,12 @@ func (s Added) draw() (*routev3.VirtualHost, error) {
 	return vh, nil
 }
 
-func seal(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragment, error) {
+// patchAndEncode applies the patches to a virtual host and encodes the result: without bytes if a patch removes the
+// virtual host. The error is a constraint of Envoy's API that the result violates.
+func patchAndEncode(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragment, error) {
 	name := vh.Name
 	if vh, _ = patch.ApplyVirtualHost(vh, patches.All()); vh == nil {
-		sum := sha256.Sum256([]byte("removed " + name))
-		return &xds.Fragment{Name: name, Hash: xds.Hash(sum[:16])}, nil
+		return removed(name), nil
 	}
 	if err := vh.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("virtual host %s: %w", name, err)
@@ -159,7 +173,7 @@ func seal(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragm
 	return xds.EncodeFragment(name, fieldVirtualHosts, vh)
 }
 
-// delegateOf says which VirtualService a route was merged from; empty: from none.
+// delegateOf returns the words that name the delegate VirtualService of a merged route; empty for other routes.
 func delegateOf(rule *networkingv1.HTTPRoute) string {
 	if d := rule.GetDelegate(); d != nil {
 		return " of its delegate " + d.GetNamespace() + "/" + d.GetName()
@@ -167,12 +181,12 @@ func delegateOf(rule *networkingv1.HTTPRoute) string {
 	return ""
 }
 
-// Problems says which http rules of a virtual service Fragment leaves out because Envoy would refuse them, and why: for
-// whoever shows problems to users. Each error names the virtual service and the rule.
+// Problems lists the http rules of a VirtualService that Fragment leaves out because Envoy would refuse them. Each
+// error is a model.Problem of the VirtualService that names the rule, the field and the reason.
 func Problems(vs *model.VirtualService) []error {
-	d := newDrawing(Spec{Caps: ^xds.Caps(0)})
+	d := newRouteBuilder(Spec{Caps: ^xds.Caps(0)})
 	var out []error
-	// With the routes of delegates among them, their places are no longer those that the object has.
+	// The routes of delegates shift the indices, so that merged rules are named by route instead of by index.
 	merged := slices.ContainsFunc(vs.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil })
 	for i, rule := range vs.Spec.GetHttp() {
 		at, of := fmt.Sprintf("spec.http[%d]", i), ".match[%d]"
@@ -180,7 +194,7 @@ func Problems(vs *model.VirtualService) []error {
 			at, of = fmt.Sprintf("spec.http: route %q%s", rule.GetName(), delegateOf(rule)), ", match[%d]"
 		}
 		for j, m := range matchesOf(rule) {
-			match, err := drawMatch(m)
+			match, err := encodeMatch(m)
 			if err != nil {
 				out = append(out, model.Fault(vs.Key, problem.Invalid, at+fmt.Sprintf(of, j), err))
 			} else if _, err := d.route(vs, rule, m, match); err != nil {
@@ -191,19 +205,22 @@ func Problems(vs *model.VirtualService) []error {
 	return out
 }
 
-// defaultRoutes is the one route of a host without a virtual service.
-func (d *drawing) defaultRoutes() []*routev3.Route {
+// defaultRoutes returns the one route of a host without a VirtualService.
+func (d *routeBuilder) defaultRoutes() []*routev3.Route {
 	var dest Destination
 	if all := d.Destinations.All(); len(all) > 0 {
 		dest = all[0]
 	}
-	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)}, AppendXForwardedHost: d.Proxy.ForwardedHost}
+	action := &routev3.RouteAction{
+		ClusterSpecifier:     &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)},
+		AppendXForwardedHost: d.Proxy.ForwardedHost,
+	}
 	setTimeout(action, nil)
-	action.RetryPolicy = drawRetries(d.meshRetries(), false)
+	action.RetryPolicy = retryPolicy(d.meshRetries(), false)
 	addHash(action, dest)
 	return []*routev3.Route{{
 		Name:      "default",
-		Match:     everything(),
+		Match:     matchAll(),
 		Decorator: &routev3.Decorator{Operation: xds.VirtualHost(d.Host, d.Port) + "/*"},
 		Action:    &routev3.Route_Route{Route: action},
 	}}

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Whatever a virtual service and a destination rule hold, a fragment comes out, and one that Envoy's constraints allow.
+// Every VirtualService and DestinationRule makes a fragment that satisfies Envoy's constraints.
 func FuzzFragment(f *testing.F) {
 	encode := func(m proto.Message) []byte {
 		b, err := proto.Marshal(m)

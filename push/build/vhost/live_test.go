@@ -35,7 +35,7 @@ func startLive(t *testing.T) *live {
 	return e
 }
 
-// status sends a request, and says what came back, and what the backend saw of it.
+// status sends a request, and returns the response and the request as the backend received it.
 func (e *live) status(want int, method, path string, header ...string) (*http.Response, seen, string) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), time.Minute)
@@ -64,7 +64,7 @@ func (e *live) status(want int, method, path string, header ...string) (*http.Re
 	return resp, s, string(body)
 }
 
-// A real Envoy does with real requests what the rules say.
+// A real Envoy applies the rules to real requests.
 func TestEnvoyRoutes(t *testing.T) {
 	e := startLive(t)
 	e.direct()
@@ -74,7 +74,7 @@ func TestEnvoyRoutes(t *testing.T) {
 	e.weights()
 }
 
-// direct: answers that need no backend.
+// direct: responses without a backend.
 func (e *live) direct() {
 	if _, _, body := e.status(418, "GET", "/direct"); body != "short and stout" {
 		e.Errorf("direct response %q", body)

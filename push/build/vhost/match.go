@@ -3,7 +3,6 @@ package vhost
 import (
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -19,12 +18,14 @@ import (
 
 var errEmptyMatch = errors.New("no exact, prefix or regex")
 
-func everything() *routev3.RouteMatch {
+// matchAll returns a match for every request.
+func matchAll() *routev3.RouteMatch {
 	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
-	out := everything()
+// encodeMatch encodes a match of a rule; nil matches every request. The error names the field with an invalid match.
+func encodeMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
+	out := matchAll()
 	if m == nil {
 		return out, nil
 	}
@@ -37,7 +38,7 @@ func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.GetQueryParams())) {
 		q := &routev3.QueryParameterMatcher{Name: name}
-		if in := m.QueryParams[name]; present(in) {
+		if in := m.QueryParams[name]; matchesPresence(in) {
 			q.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_PresentMatch{PresentMatch: true}
 		} else {
 			s, err := stringMatch(in)
@@ -51,7 +52,7 @@ func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
 	return out, nil
 }
 
-// setPath: a prefix is a prefix of characters, "/a" matches "/ab" too, as in Istio.
+// setPath sets the match on the path. A prefix is a prefix of characters, as in Istio: "/a" also matches "/ab".
 func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 	switch u := uri.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:
@@ -68,9 +69,9 @@ func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 	return nil
 }
 
-// setHeaders sets the matches on headers by name, then those on method, authority and scheme. Names that stand for
-// claims are matches on what a filter has found in the token of the request, as with Istio: before the routes of a
-// sidecar there is no such filter, unless an EnvoyFilter adds it.
+// setHeaders sets the matches on headers, sorted by name, then those on method, authority and scheme. A name
+// "@request.auth.claims..." matches a claim of the request's token, which a filter has stored in the dynamic metadata,
+// as in Istio. A sidecar has no such filter before its routes unless an EnvoyFilter adds it.
 func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error {
 	add := func(name string, in *networkingv1.StringMatch, without bool) error {
 		if path, _ := model.RoutedClaim(name); path != nil {
@@ -118,19 +119,19 @@ func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error
 	return nil
 }
 
-// claimMatch matches a value of a claim.
+// claimMatch encodes a match on the value of a claim.
 func claimMatch(in *networkingv1.StringMatch) (*matcherv3.ValueMatcher, error) {
-	if present(in) {
+	if matchesPresence(in) {
 		return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}, nil
 	}
 	s, err := stringMatch(in)
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: s}}, err
 }
 
-// headerMatch: `without` also matches where the header is missing.
+// headerMatch encodes a match on a header. With without, the match is inverted: it also holds if the header is missing.
 func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*routev3.HeaderMatcher, error) {
 	out := &routev3.HeaderMatcher{Name: name, InvertMatch: without}
-	if present(in) {
+	if matchesPresence(in) {
 		out.HeaderMatchSpecifier = &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}
 		return out, nil
 	}
@@ -143,9 +144,9 @@ func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*rout
 	return out, nil
 }
 
-// present: an empty match asks for presence only, and so do the regex "*" (not RE2, but Istio's word for it) and the
-// empty prefix.
-func present(in *networkingv1.StringMatch) bool {
+// matchesPresence reports whether a match tests for presence only: an empty match, the empty prefix, or the regex "*",
+// which is not RE2 but Istio's notation for presence.
+func matchesPresence(in *networkingv1.StringMatch) bool {
 	switch m := in.GetMatchType().(type) {
 	case nil:
 		return true
@@ -157,6 +158,7 @@ func present(in *networkingv1.StringMatch) bool {
 	return false
 }
 
+// stringMatch encodes a match on a string. The error is an empty match, or an invalid regular expression.
 func stringMatch(in *networkingv1.StringMatch) (*matcherv3.StringMatcher, error) {
 	switch m := in.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:
@@ -173,12 +175,12 @@ func stringMatch(in *networkingv1.StringMatch) (*matcherv3.StringMatcher, error)
 	return nil, errEmptyMatch
 }
 
-// regex refuses what Envoy would refuse: Go's syntax is RE2's.
+// regex encodes a regular expression. The error is a pattern that is empty or that Envoy would refuse.
 func regex(pattern string) (*matcherv3.RegexMatcher, error) {
 	if pattern == "" {
 		return nil, errEmptyMatch
 	}
-	if _, err := regexp.Compile(pattern); err != nil {
+	if err := model.CheckRegex(pattern); err != nil {
 		return nil, err
 	}
 	return &matcherv3.RegexMatcher{Regex: pattern}, nil

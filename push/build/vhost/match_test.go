@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Each case is the match of a rule named hit, with a catch-all named miss behind it.
+// Each case is the match of a rule named hit, with a catch-all named miss after it.
 func TestMatches(t *testing.T) {
 	get := func(path string) request { return request{path: path} }
 	with := func(kv ...string) request {
@@ -84,7 +84,7 @@ func names(t *testing.T, s Spec) []string {
 	return out
 }
 
-// Matches that the plan has excluded are not drawn, and what they would have hidden is.
+// Excluded matches have no routes, and the rules after them are reachable.
 func TestExcluded(t *testing.T) {
 	s := specOf(service(t, `
 http:
@@ -104,7 +104,7 @@ http:
 	}
 }
 
-// The list ends at the first match that takes everything: a prefix "/", a regex ".*", no match at all.
+// The list of routes ends at the first match for every request: a prefix "/", a regex ".*", no match at all.
 func TestCatchAllEnds(t *testing.T) {
 	for match, end := range map[string]bool{
 		`{uri: {prefix: /}}`:                        true,
@@ -127,7 +127,7 @@ func TestCatchAllEnds(t *testing.T) {
 	}
 }
 
-// A rule that Envoy would refuse costs this rule: the others stand, and in their order.
+// A rule that Envoy would refuse is left out alone: the other rules keep their order.
 func TestBrokenRulesAreLeftOut(t *testing.T) {
 	for _, bad := range []string{
 		`match: [{uri: {regex: "a(b"}}], route: [{destination: {host: a}}]`,
@@ -158,7 +158,7 @@ func TestBrokenRulesAreLeftOut(t *testing.T) {
 	if problems := Problems(service(t, everyFeature)); problems != nil {
 		t.Errorf("problems of a good virtual service: %v", problems)
 	}
-	// What stands behind a catch-all was never meant to be reached, even if the catch-all is broken.
+	// A rule after a catch-all is unreachable, even if the catch-all is invalid.
 	vs := service(t, `http: [{name: bad, redirect: {redirectCode: 404}}, {name: after, route: [{destination: {host: a}}]}]`)
 	if got := names(t, specOf(vs)); got != nil {
 		t.Errorf("behind a broken catch-all: %v", got)

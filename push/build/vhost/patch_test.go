@@ -45,7 +45,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// A virtual host that a patch removes is a fragment without bytes, and no other fragment's twin.
+// A virtual host that a patch removes is a fragment without bytes, and its hash equals that of no other fragment.
 func TestRemoved(t *testing.T) {
 	remove := patchList(t, `[{applyTo: VIRTUAL_HOST, patch: {operation: REMOVE}}]`)
 	s := specOf(nil)

@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build draws the route configuration. The error: what was drawn violates the API.
+// Build encodes the route configuration. The error is a constraint of Envoy's API that the result violates.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: []string{"*"}}
-	for _, r := range newDrawing(s.Spec).routes() {
-		if m := r.GetMatch(); len(m.GetQueryParameters()) > 0 || slices.ContainsFunc(m.GetDynamicMetadata(), wantsClaim) {
-			continue // of gRPC there are none of these: it matches nothing
+	for _, r := range newRouteBuilder(s.Spec).routes() {
+		if m := r.GetMatch(); len(m.GetQueryParameters()) > 0 || slices.ContainsFunc(m.GetDynamicMetadata(), requiresClaim) {
+			continue // a gRPC request has no query and no claims, so the match never holds
 		}
-		vh.Routes = append(vh.Routes, known(r))
+		vh.Routes = append(vh.Routes, grpcRoute(r))
 	}
 	rc := &routev3.RouteConfiguration{Name: s.Name, VirtualHosts: []*routev3.VirtualHost{vh}}
 	if err := rc.ValidateAll(); err != nil {
@@ -31,13 +31,13 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Route, s.Name, rc)
 }
 
-// wantsClaim says whether a claim of a token has to be there. gRPC's client knows of none, and does not read such
-// matches: one that excludes a claim holds.
-func wantsClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
+// requiresClaim reports whether a match requires a claim of a token. gRPC's client does not support claims and ignores
+// such matches: a match that excludes a claim holds.
+func requiresClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
-// known returns the part of a route that gRPC's client reads. A route with another action than to forward stays, for
-// it takes its requests: the client fails them (gRFC A28).
-func known(r *routev3.Route) *routev3.Route {
+// grpcRoute returns the part of a route that gRPC's client supports. A route with an action that is not supported, such
+// as a redirect, stays: it matches its requests, and the client fails them (gRFC A28).
+func grpcRoute(r *routev3.Route) *routev3.Route {
 	out := &routev3.Route{Name: r.Name, Match: r.Match, Action: r.Action}
 	if fault := r.TypedPerFilterConfig[xds.FaultFilter]; fault != nil {
 		out.TypedPerFilterConfig = map[string]*anypb.Any{xds.FaultFilter: fault}
@@ -46,7 +46,10 @@ func known(r *routev3.Route) *routev3.Route {
 	if action == nil {
 		return out
 	}
-	forward := &routev3.RouteAction{ClusterSpecifier: action.ClusterSpecifier, HashPolicy: action.HashPolicy, RetryPolicy: retriesOf(action.RetryPolicy)}
+	forward := &routev3.RouteAction{
+		ClusterSpecifier: action.ClusterSpecifier, HashPolicy: action.HashPolicy,
+		RetryPolicy: grpcRetryPolicy(action.RetryPolicy),
+	}
 	if w := action.GetWeightedClusters(); w != nil {
 		plain := &routev3.WeightedCluster{}
 		for _, c := range w.Clusters {
@@ -61,40 +64,38 @@ func known(r *routev3.Route) *routev3.Route {
 	return out
 }
 
-// retriesOf returns the part of a retry policy that gRPC reads: how often, and the wait between. Of conditions it
-// reads those of its own status codes.
-func retriesOf(in *routev3.RetryPolicy) *routev3.RetryPolicy {
+// grpcRetryPolicy returns the part of a retry policy that gRPC supports: the number of retries, the back-off, and the
+// conditions, of which gRPC ignores those that are not its own status codes.
+func grpcRetryPolicy(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 	if in == nil {
 		return nil
 	}
 	return &routev3.RetryPolicy{RetryOn: in.RetryOn, NumRetries: in.NumRetries, RetryBackOff: in.RetryBackOff}
 }
 
-// ProxylessProblems says which settings of a virtual service's http rules gRPC's client does not know, by field.
+// ProxylessProblems lists the fields of a VirtualService's http rules that gRPC's client does not support, as warnings.
 func ProxylessProblems(vs *model.VirtualService) (out []model.Problem) {
 	for i, rule := range vs.Spec.GetHttp() {
 		at := fmt.Sprintf("spec.http[%d]", i)
-		if rule.GetDelegate() != nil { // the places of merged routes are not those that the object has
+		if rule.GetDelegate() != nil { // a merged route has another index than in its object
 			at = fmt.Sprintf("spec.http: route %q%s", rule.GetName(), delegateOf(rule))
 		}
-		left := func(field, message string) {
-			out = append(out, model.Problem{Key: vs.Key, Field: at + "." + field, Code: problem.NotSupported, Severity: problem.Warning,
-				Message: message + " (proxyless gRPC)"})
-		}
-		for _, one := range unknownFields(rule) {
-			left(one.field, one.message)
+		for _, unsupported := range unsupportedFields(rule) {
+			out = append(out, model.Problem{Key: vs.Key, Field: at + "." + unsupported.field,
+				Code: problem.NotSupported, Severity: problem.Warning, Message: unsupported.message + " (proxyless gRPC)"})
 		}
 	}
 	return out
 }
 
-// unknown is a field of a rule that gRPC's client does not read.
-type unknown struct{ field, message string }
+// unsupportedField is a field of a rule that gRPC's client ignores, with its effect on requests.
+type unsupportedField struct{ field, message string }
 
-func unknownFields(rule *networkingv1.HTTPRoute) (out []unknown) {
-	add := func(is bool, field, message string) {
-		if is {
-			out = append(out, unknown{field, message})
+// unsupportedFields lists the fields of a rule that gRPC's client does not support.
+func unsupportedFields(rule *networkingv1.HTTPRoute) (out []unsupportedField) {
+	add := func(set bool, field, message string) {
+		if set {
+			out = append(out, unsupportedField{field, message})
 		}
 	}
 	const ignored, fails = "is not supported; clients go without it", "is not supported; clients fail the requests that it takes"
@@ -115,10 +116,12 @@ func unknownFields(rule *networkingv1.HTTPRoute) (out []unknown) {
 			field string
 			in    *networkingv1.StringMatch
 		}{{"method", m.GetMethod()}, {"authority", m.GetAuthority()}, {"scheme", m.GetScheme()}} {
-			add(pseudo.in != nil, fmt.Sprintf("match[%d].%s", j, pseudo.field), "is not supported: clients look at the headers that the application sets; it matches nothing")
+			add(pseudo.in != nil, fmt.Sprintf("match[%d].%s", j, pseudo.field),
+				"is not supported: clients look at the headers that the application sets; it matches nothing")
 		}
 		for _, without := range m.GetWithoutHeaders() {
-			add(!present(without), fmt.Sprintf("match[%d].withoutHeaders", j), "a value is not supported: where the header is missing, it matches nothing")
+			add(!matchesPresence(without), fmt.Sprintf("match[%d].withoutHeaders", j),
+				"a value is not supported: where the header is missing, it matches nothing")
 		}
 	}
 	if r := rule.GetRetries(); r != nil {

@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// What gRPC's own client reads of a virtual service is sent, and nothing else; what it does not is named by field.
+// Proxyless sends the fields of a VirtualService that gRPC's client supports and no others; the others are reported by
+// field.
 func TestProxylessRoutes(t *testing.T) {
 	vs := service(t, `
 http:

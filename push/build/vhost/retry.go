@@ -20,18 +20,18 @@ import (
 
 const statusCodes = "retriable-status-codes"
 
-// meshRetries is the retry policy of routes that state none.
-func (d *drawing) meshRetries() *networkingv1.HTTPRetry {
+// meshRetries returns the retry policy for rules without one: the mesh's, else the default of MeshConfig.
+func (d *routeBuilder) meshRetries() *networkingv1.HTTPRetry {
 	if d.Mesh != nil && d.Mesh.Spec.GetDefaultHttpRetryPolicy() != nil {
 		return d.Mesh.Spec.DefaultHttpRetryPolicy
 	}
 	return model.DefaultMesh().Spec.DefaultHttpRetryPolicy
 }
 
-// drawRetries: nil where attempts are 0, which turns retries off. A retry goes to a host that was not tried yet, except
-// where consistent hashing decides on the host
+// retryPolicy encodes a retry policy; nil if attempts is 0, which switches retries off. A retry goes to a host that was
+// not tried yet, unless the route is hashed: then consistent hashing selects the host
 // (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
-func drawRetries(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
+func retryPolicy(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	if in.GetAttempts() <= 0 {
 		return nil
 	}
@@ -71,7 +71,8 @@ func drawRetries(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	return out
 }
 
-// splitRetryOn takes the HTTP status codes out of a retryOn list; they need the condition that reads them.
+// splitRetryOn splits a retryOn list into Envoy's conditions and HTTP status codes. With status codes the conditions
+// include retriable-status-codes, which Envoy requires for them.
 func splitRetryOn(on string) (string, []uint32) {
 	var words []string
 	var codes []uint32
@@ -89,9 +90,10 @@ func splitRetryOn(on string) (string, []uint32) {
 	return strings.Join(words, ","), codes
 }
 
-// addHash adds the hash policy of a destination, each once; false where it does not hash.
+// addHash adds the hash policy of a destination to action unless action has it already. It reports whether the
+// destination has one.
 func addHash(action *routev3.RouteAction, dest Destination) bool {
-	policy := drawHash(dest.Hash)
+	policy := hashPolicy(dest.Hash)
 	if policy == nil {
 		return false
 	}
@@ -101,8 +103,8 @@ func addHash(action *routev3.RouteAction, dest Destination) bool {
 	return true
 }
 
-// drawHash is nil where there is no key to hash.
-func drawHash(in *networkingv1.LoadBalancerSettings_ConsistentHashLB) *routev3.RouteAction_HashPolicy {
+// hashPolicy encodes the key of a consistent hash; nil without a valid key.
+func hashPolicy(in *networkingv1.LoadBalancerSettings_ConsistentHashLB) *routev3.RouteAction_HashPolicy {
 	out := &routev3.RouteAction_HashPolicy{}
 	switch key := in.GetHashKey().(type) {
 	case *networkingv1.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:

@@ -20,14 +20,14 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// drawing is one Spec, with its destinations by name.
-type drawing struct {
+// routeBuilder builds the routes of one Spec; it holds the Spec's destinations by name.
+type routeBuilder struct {
 	Spec
 	destinations map[virtualservice.Ref]Destination
 }
 
-func newDrawing(s Spec) *drawing {
-	d := &drawing{Spec: s, destinations: make(map[virtualservice.Ref]Destination, s.Destinations.Len())}
+func newRouteBuilder(s Spec) *routeBuilder {
+	d := &routeBuilder{Spec: s, destinations: make(map[virtualservice.Ref]Destination, s.Destinations.Len())}
 	for _, dest := range s.Destinations.All() {
 		d.destinations[virtualservice.Ref{Host: dest.Host, Subset: dest.Subset, Port: dest.Port}] = dest
 	}
@@ -36,7 +36,7 @@ func newDrawing(s Spec) *drawing {
 
 // reachable iterates over the rules that apply, up to the first that matches everything: Envoy takes the first match,
 // so the rules behind it are unreachable.
-func (d *drawing) reachable() iter.Seq[Rule] {
+func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range d.Rules.All() {
 			if !r.Applies() {
@@ -49,7 +49,20 @@ func (d *drawing) reachable() iter.Seq[Rule] {
 	}
 }
 
-// catchesAll says whether one of the matches that are not excluded matches everything.
+// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything, for
+// reports.
+func (s Spec) Unreachable() (out []*routev3.Route) {
+	d, behind := newRouteBuilder(s), false
+	for _, r := range s.Rules.All() {
+		if behind && r.Applies() {
+			out = append(out, d.routesOf(r)...)
+		}
+		behind = behind || r.Applies() && r.catchesAll()
+	}
+	return out
+}
+
+// catchesAll reports whether one of the matches that are not excluded matches everything.
 func (r Rule) catchesAll() bool {
 	for j, m := range matchesOf(r.HTTP()) {
 		if !slices.Contains(r.Excluded.All(), j) && virtualservice.CatchesAll(m) {
@@ -59,8 +72,8 @@ func (r Rule) catchesAll() bool {
 	return false
 }
 
-// routes draws all routes of a Spec.
-func (d *drawing) routes() (out []*routev3.Route) {
+// routes builds all routes of a Spec, for proxyless gRPC clients.
+func (d *routeBuilder) routes() (out []*routev3.Route) {
 	if d.Rules.Len() == 0 {
 		return d.defaultRoutes()
 	}
@@ -70,14 +83,15 @@ func (d *drawing) routes() (out []*routev3.Route) {
 	return out
 }
 
-// routesOf draws a rule: a route for each match that is not excluded, up to the first that matches everything.
-func (d *drawing) routesOf(r Rule) (out []*routev3.Route) {
+// routesOf builds the routes of a rule: one for each match that is not excluded, up to the first that matches
+// everything. Routes that Envoy would refuse are left out.
+func (d *routeBuilder) routesOf(r Rule) (out []*routev3.Route) {
 	rule := r.HTTP()
 	for j, m := range matchesOf(rule) {
 		if slices.Contains(r.Excluded.All(), j) {
 			continue
 		}
-		match, err := drawMatch(m)
+		match, err := encodeMatch(m)
 		if err != nil {
 			continue
 		}
@@ -100,28 +114,29 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	return rule.GetMatch()
 }
 
-// drawn has the encoded routes of rules, as long as the fragment of a virtual host is made of them. So an edit of one
-// rule encodes that rule, in all virtual hosts and scopes together, and a new order encodes nothing.
-var drawn pool.Pool
+// encodedRules holds the encoded routes of rules while the fragment of a virtual host refers to them. So an edit of one
+// rule encodes that rule once for all virtual hosts and scopes, and a new order of rules encodes nothing.
+var encodedRules pool.Pool
 
-// ruleKey is all that the routes of a rule depend on. It has the content of the rule and not its record, because an
-// edit of one rule makes another record of the VirtualService.
+// ruleKey holds all inputs of the routes of a rule. It has the hash of the rule instead of its record, because an edit
+// of another rule also replaces the record of the VirtualService.
 type ruleKey struct {
 	rule            xds.Hash
 	namespace, name string // of the VirtualService
 	excluded        intern.List[int]
-	port            uint32
+	port, http3     uint32
 	destinations    intern.List[Destination]
 	mesh            *model.Mesh
 	caps            xds.Caps
 	proxy           proxyconfig.Routes
 }
 
-// destinations are lists of the destinations of one rule.
+// destinations interns the lists of the destinations of one rule.
 var destinations intern.Table[Destination]
 
-// fragment is the encoded routes of a rule. An error: a string of the rule is not UTF-8.
-func (d *drawing) fragment(r Rule) (*xds.Fragment, error) {
+// fragment returns the encoded routes of a rule. It fails if a string of any http rule of the VirtualService is not
+// valid UTF-8.
+func (d *routeBuilder) fragment(r Rule) (*xds.Fragment, error) {
 	sums, err := hashesOf(r.VirtualService)
 	if err != nil {
 		return nil, err
@@ -131,18 +146,19 @@ func (d *drawing) fragment(r Rule) (*xds.Fragment, error) {
 		to = append(to, d.destinations[ref])
 	}
 	of := r.VirtualService.Key
-	key := ruleKey{rule: sums[r.Index], namespace: of.Namespace, name: of.Name, excluded: r.Excluded, port: d.Port,
+	key := ruleKey{rule: sums[r.Index], namespace: of.Namespace, name: of.Name, excluded: r.Excluded, port: d.Port, http3: d.HTTP3,
 		destinations: destinations.List(to...), mesh: d.Mesh, caps: d.Caps & (xds.CapFault | xds.CapCORS), proxy: d.Proxy}
-	return drawn.FragmentOf(key, func() (*xds.Fragment, error) {
+	return encodedRules.FragmentOf(key, func() (*xds.Fragment, error) {
 		return xds.EncodePart(of.Name, &routev3.VirtualHost{Routes: d.routesOf(r)})
 	})
 }
 
-// hashes has the hashes of the http rules of records that are alive: weak.Pointer[model.VirtualService] to
-// []xds.Hash. Virtual hosts of many hosts and scopes have rules of the same record.
+// hashes maps weak.Pointer[model.VirtualService] to the []xds.Hash of its http rules, while the record is alive. The
+// virtual hosts of many hosts and scopes have rules of the same record.
 var hashes sync.Map
 
-// hashesOf is the hash of each http rule of a record. An error: a string of a rule is not UTF-8.
+// hashesOf returns the hash of each http rule of a record, by index. It fails if a string of a rule is not valid UTF-8;
+// the error names the record and spec.http[i].
 func hashesOf(vs *model.VirtualService) ([]xds.Hash, error) {
 	key := weak.Make(vs)
 	if known, ok := hashes.Load(key); ok {

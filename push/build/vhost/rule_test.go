@@ -20,11 +20,11 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// whole is the fragment of a Spec, drawn and encoded as one message.
+// whole is the fragment of a Spec, encoded as one message.
 func whole(t testing.TB, s Spec) *xds.Fragment {
 	t.Helper()
 	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: slices.Clone(s.Domains.All()),
-		Routes: newDrawing(s).routes(), IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
+		Routes: newRouteBuilder(s).routes(), IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
 	vh, _ = patch.ApplyVirtualHost(vh, s.Patches.All())
 	if vh == nil {
 		return &xds.Fragment{}
@@ -36,7 +36,7 @@ func whole(t testing.TB, s Spec) *xds.Fragment {
 	return f
 }
 
-// build is the fragment of a Spec. Its bytes have to be those of the whole message.
+// build returns the fragment of a Spec, and fails the test if its bytes differ from those of whole.
 func build(t testing.TB, what string, s Spec) *xds.Fragment {
 	t.Helper()
 	f, err := s.Fragment()
@@ -49,7 +49,7 @@ func build(t testing.TB, what string, s Spec) *xds.Fragment {
 	return f
 }
 
-// manyRules is a virtual service of n rules with three matches each, of which one has another timeout.
+// manyRules is a VirtualService of n rules with three matches each; one rule has another timeout.
 func manyRules(t testing.TB, n, edited int) *model.VirtualService {
 	vs := &networkingv1.VirtualService{}
 	for i := range n {
@@ -65,8 +65,8 @@ func manyRules(t testing.TB, n, edited int) *model.VirtualService {
 	return record[*model.VirtualService](t, model.KindVirtualService, "reviews", vs)
 }
 
-// Of 500 rules an edit of one encodes one, and another order encodes none. The same holds for patched virtual hosts, and for
-// further names of the host.
+// Among 500 rules an edit of one encodes one, and another order encodes nothing. The same holds for patched virtual
+// hosts and for further names of the host.
 func TestRulesAreEncodedOneByOne(t *testing.T) {
 	encodeOneByOne(t, 500, intern.List[model.Patch]{})
 	encodeOneByOne(t, 20, patchList(t, `[{applyTo: HTTP_ROUTE, patch: {operation: MERGE, value: {response_headers_to_remove: [x]}}}]`))
@@ -96,9 +96,9 @@ func encodeOneByOne(t *testing.T, n int, patches intern.List[model.Patch]) {
 		{"a rule less", edited(11, func(list []Rule) []Rule { return slices.Delete(list, 5, 6) }), 0},
 		{"names", named, 0},
 	} {
-		before := drawn.Fragments()
+		before := encodedRules.Fragments()
 		f := build(t, step.what, step.spec)
-		if got := drawn.Fragments() - before; got != step.want {
+		if got := encodedRules.Fragments() - before; got != step.want {
 			t.Errorf("%d rules, %s: %d are encoded, want %d", n, step.what, got, step.want)
 		}
 		held = append(held, f)
@@ -106,8 +106,8 @@ func encodeOneByOne(t *testing.T, n int, patches intern.List[model.Patch]) {
 	runtime.KeepAlive(held)
 }
 
-// The key of a rule's fragment has all that its routes depend on: Specs that differ in one thing do not share what differs by
-// it. Rules of several virtual services follow one another as the Spec has them.
+// The cache key of a rule's fragment contains all inputs of its routes: Specs that differ in one input have different
+// fragments. Rules of several VirtualServices follow one another in the order of the Spec.
 func TestRuleKeyIsComplete(t *testing.T) {
 	const text = `
 http:

@@ -50,7 +50,7 @@ func record[R model.Record](t testing.TB, kind model.Kind, name string, body pro
 	return r.(R)
 }
 
-// service is a virtual service from the YAML of its spec.
+// service returns a VirtualService from the YAML of its spec.
 func service(t testing.TB, text string) *model.VirtualService {
 	t.Helper()
 	vs := &networkingv1.VirtualService{}
@@ -67,7 +67,7 @@ func rule(t testing.TB, text string) *model.DestinationRule {
 
 const reviews = "reviews.shop.svc.cluster.local"
 
-// rulesOf lists the http rules of a virtual service; nil has none.
+// rulesOf lists the http rules of a VirtualService; nil makes an empty list.
 func rulesOf(vs *model.VirtualService) intern.List[Rule] {
 	if vs == nil {
 		return intern.List[Rule]{}
@@ -107,7 +107,7 @@ func specOf(vs *model.VirtualService) Spec {
 
 type fragmenter interface{ Fragment() (*xds.Fragment, error) }
 
-// draw builds a fragment, reads it back as Envoy does, and lets protoc-gen-validate judge it.
+// draw builds a fragment, decodes it as Envoy does, and validates it with protoc-gen-validate.
 func draw(t testing.TB, s fragmenter) *routev3.VirtualHost {
 	t.Helper()
 	f, err := s.Fragment()
@@ -132,7 +132,7 @@ func drawYAML(t testing.TB, text string) *routev3.VirtualHost {
 	return draw(t, specOf(service(t, text)))
 }
 
-// only is the one route of a virtual host.
+// only returns the one route of a virtual host.
 func only(t testing.TB, vh *routev3.VirtualHost) *routev3.Route {
 	t.Helper()
 	if len(vh.Routes) != 1 {
@@ -141,13 +141,13 @@ func only(t testing.TB, vh *routev3.VirtualHost) *routev3.Route {
 	return vh.Routes[0]
 }
 
-// request is what a route can match on; headers by lower-case name.
+// request holds the properties that a route can match; headers are by lower-case name.
 type request struct {
 	path, method, authority string
 	headers                 map[string]string
 }
 
-// walk finds the first route that matches, as Envoy's router does; nil is a 404.
+// walk returns the first route that matches, as Envoy's router does; nil is a 404.
 func walk(vh *routev3.VirtualHost, r request) *routev3.Route {
 	all := map[string]string{":method": "GET", ":authority": reviews, ":scheme": "http"}
 	for k, v := range r.headers {
@@ -162,7 +162,7 @@ func walk(vh *routev3.VirtualHost, r request) *routev3.Route {
 	path, query, _ := strings.Cut(r.path, "?")
 	params, _ := url.ParseQuery(query)
 	for _, route := range vh.Routes {
-		claimed := slices.ContainsFunc(route.Match.DynamicMetadata, wantsClaim) // no filter has found any
+		claimed := slices.ContainsFunc(route.Match.DynamicMetadata, requiresClaim) // no filter has found any
 		if pathMatches(route.Match, path) && !claimed && headersMatch(route.Match, all) && queryMatches(route.Match, params) {
 			return route
 		}
@@ -228,7 +228,7 @@ func fullMatch(pattern, value string) bool {
 	return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(value)
 }
 
-// hashed is a destination as the plan makes it where a rule is for it.
+// hashed is a destination as the plan makes it for a rule with a consistent hash.
 func hashed(d Destination, rule *model.DestinationRule) Destination {
 	of, at := subsetOf(rule, d.Subset)
 	if d.Hash = traffic.Effective(rule, of, at, cmp.Or(d.Cluster.Port, d.Port)).Balancer.GetConsistentHash(); d.Hash != nil {
@@ -237,7 +237,8 @@ func hashed(d Destination, rule *model.DestinationRule) Destination {
 	return d
 }
 
-// subsetOf returns the rule and the place of a subset, as traffic.Effective takes them; nil: the rule has no subset of the name.
+// subsetOf returns the rule and the place of a subset, the arguments of traffic.Effective. It returns nil if the rule
+// has no subset of the name.
 func subsetOf(rule *model.DestinationRule, name string) (*model.DestinationRule, int) {
 	if rule != nil {
 		for i, s := range rule.Spec.GetSubsets() {

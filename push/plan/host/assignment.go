@@ -7,10 +7,11 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// assignment is the Spec of an assignment, in any Form.
-type assignment interface{ Decided() endpoint.Spec }
+// assignment is the Spec of an assignment, whatever the Form.
+type assignment interface{ Decision() endpoint.Spec }
 
-// planEndpoints plans the assignments of a host's clusters. The service and its rules stay as they were last planned.
+// planEndpoints plans the assignments of a host's clusters. It reads the service and the rules in h and resolves
+// neither again.
 func (t *Table) planEndpoints(h *Host) {
 	old := h.endpoints
 	var found []input.Problem
@@ -19,8 +20,8 @@ func (t *Table) planEndpoints(h *Host) {
 	t.layer.Replace(old, h.endpoints)
 }
 
-// assignmentsOf are the assignments of a host's clusters for proxies with certain inputs; those that are among the old ones are not
-// looked for in the pool.
+// assignmentsOf plans the assignments of a host's clusters for proxies with the given inputs. An old unit with an equal
+// Spec is reused without a search in the pool. Problems are appended to found.
 func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, found *[]input.Problem) []layer.Unit {
 	out, known := make([]layer.Unit, 0, len(h.clusters)), layer.ByName(old)
 	for _, c := range h.clusters {
@@ -30,14 +31,18 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		if c.selection.OnNode {
 			c.selection.Node = inputs.Node
 		}
-		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: t.balance(c.setting, inputs)}
-		spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
-		spec.Plain, spec.AllPlain = t.plain(&c, spec.Members)
-		if u, is := known[spec.Cluster]; is && u.Spec.(assignment).Decided() == spec {
+		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.members(c.selection, c.labels, found), Balance: t.balance(c.setting, inputs)}
+		if c.bySNI {
+			spec.Members = passable(spec.Members, inputs)
+		} else {
+			spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
+			spec.Plain, spec.AllPlain = t.plain(&c, spec.Members)
+		}
+		if u, is := known[spec.Cluster]; is && u.Spec.(assignment).Decision() == spec {
 			out = append(out, u)
 		} else if u, ok := t.in.Make(t.form.Assignment(spec), h.Service.Key, found); ok {
 			out = append(out, u)
-			t.rest()
+			t.yield()
 		}
 	}
 	return out

@@ -15,34 +15,36 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// clusterUnit is one cluster, and what its assignment selects.
+// clusterUnit is one cluster, with the selection of its endpoints.
 type clusterUnit struct {
 	layer.Unit
 	selection input.Selection
 	labels    map[string]string  // of the subset
-	setting   traffic.Localities // how the proxy's place decides among the endpoints
-	demand    demand             // of clients that speak to all endpoints alike
-	tls       traffic.TLS        // how the cluster's connections are secured
-	ruled     bool               // a rule says how
+	setting   traffic.Localities // how locality decides among the endpoints
+	demand    demand             // computed only for clients with Form.Whole
+	tls       traffic.TLS        // how connections are secured
+	ruled     bool               // a DestinationRule states tls
+	reached   bool               // other networks may reach it by SNI (Table.Reached), if bySNI
+	bySNI     bool               // mTLS of others is passed on to it: endpoints without mTLS, or of other networks, do not count
 }
 
-// assigned says whether Envoy asks for the cluster's endpoints.
+// assigned reports whether Envoy requests an assignment for the cluster.
 func (c clusterUnit) assigned() bool {
 	return slices.ContainsFunc(c.Res.Needs, func(r xds.Ref) bool { return r.Type == xds.Endpoint })
 }
 
-// InDNS says whether the endpoints of a service stand inside its clusters.
+// InDNS reports whether the clusters of a service contain its endpoints, as Envoy's DNS clusters do.
 func InDNS(svc *model.Service) bool {
 	by := traffic.DiscoveryByResolution(svc)
 	return by == traffic.StrictDNS || by == traffic.LogicalDNS
 }
 
-// Dynamic says whether the names of a service are resolved as clients ask for them.
+// Dynamic reports whether the names of a service are resolved when clients request them.
 func Dynamic(svc *model.Service) bool {
 	return traffic.DiscoveryByResolution(svc) == traffic.Dynamic
 }
 
-// planClusters plans outbound|port||host and one cluster more for each subset, for all ports that the scope sees.
+// planClusters plans the cluster outbound|port||host and one more for each subset, for each port that the scope sees.
 func (t *Table) planClusters(h *Host) {
 	old := h.clusters
 	var found []input.Problem
@@ -51,7 +53,7 @@ func (t *Table) planClusters(h *Host) {
 	t.layer.Replace(units(old), units(h.clusters))
 }
 
-// clustersOf plans the clusters of a host for proxies with certain inputs, and notes which inputs are read.
+// clustersOf plans the clusters of a host for proxies with the given inputs. It records in h which inputs they read.
 func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) {
 	h.clusters, h.reads, h.placed = nil, view.Reads{}, false
 	if h.Service == nil {
@@ -65,15 +67,23 @@ func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) 
 			continue
 		}
 		p.cluster(svc, n, subset{})
-		t.rest()
+		t.yield()
 		for _, sub := range h.Rules.subsets {
 			p.cluster(svc, n, sub)
-			t.rest()
+			t.yield()
+		}
+		if t.PassedBySNI(svc, port) {
+			p.bySNI(svc, n, subset{})
+			for _, sub := range h.Rules.subsets {
+				p.bySNI(svc, n, sub)
+				t.yield()
+			}
 		}
 	}
 	h.reads = p.place.With(append(p.labels, h.selectors...))
 }
 
+// units returns the units of clusters.
 func units(clusters []clusterUnit) []layer.Unit {
 	out := make([]layer.Unit, len(clusters))
 	for i, c := range clusters {
@@ -90,36 +100,45 @@ type clusterPlan struct {
 	found  *[]input.Problem
 
 	labels []string   // label keys that the clusters or their assignments read
-	place  view.Reads // what they read beside labels
+	place  view.Reads // the inputs that they read beside labels
 }
 
+// begin returns what the clusters of one port and subset have in common, whoever ends their TLS.
+func (p *clusterPlan) begin(name string, svc *model.Service, port uint32, sub subset) (clusterUnit, cluster.Outbound, traffic.Policy) {
+	policy, mesh := p.Policy(p.host.Rules, sub.GetName(), port), p.in.Meshes.Cluster
+	c := clusterUnit{selection: p.selection(svc, p.host.Name, port, sub), labels: sub.GetLabels(),
+		setting: policy.Localities(svc, mesh, p.key.Caps.Has(xds.CapSelfDiscovery))}
+	p.read(c.setting)
+	return c, cluster.Outbound{
+		Service: svc, Host: p.host.Name, Port: port, Subset: sub.GetName(), Rule: p.host.Rules.Main, SubsetRule: sub.rule,
+		Policy: traffic.Intern(policy), Discovery: p.form.discovery(svc, policy), Connection: traffic.ConnectionOf(policy.Pool, mesh),
+		Mesh: mesh, Balance: endpoint.Balance{Localities: c.setting},
+		Patches: p.patches.Matching(func(f model.Patch) bool { return input.MergesCluster(f, p.Side(), name) }),
+	}, policy
+}
+
+// cluster plans the cluster of one port and subset, and appends it to the host's clusters.
 func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	h, name := p.host, xds.OutboundCluster(port, sub.GetName(), p.host.Name)
 	if p.patches.RemovesCluster(p.Side(), name) {
 		return
 	}
-	policy := p.Policy(h.Rules, sub.GetName(), port)
-	discovery := p.form.discovery(svc, policy)
-	c := clusterUnit{selection: p.selection(svc, h.Name, port, sub), labels: sub.GetLabels(),
-		setting: policy.Localities(svc, p.in.Meshes.Cluster, p.key.Caps.Has(xds.CapSelfDiscovery))}
-	c.selection.NotReady = !p.form.Whole && policy.Outlier.GetMinHealthPercent() <= 0 // else Envoy would send there while few are ready
+	c, spec, policy := p.begin(name, svc, port, sub)
+	if spec.Discovery == traffic.Dynamic && p.local(svc, "spec.hosts", h.Name, p.found) {
+		spec.Discovery = traffic.EDS // without endpoints
+	}
+	discovery := spec.Discovery
+	// With a minimum health percent Envoy would use endpoints that are not ready while few endpoints are healthy.
+	c.selection.NotReady = !p.form.Whole && policy.Outlier.GetMinHealthPercent() <= 0
 	p.place.Node = p.place.Node || c.selection.OnNode
-	p.read(c.setting)
 	if discovery != traffic.OriginalDst && discovery != traffic.Dynamic && p.in.Gateways.Len() > 0 {
 		p.place.Network = true
 		h.placed = h.placed || discovery != traffic.EDS
 	}
-	spec := cluster.Outbound{
-		Service: svc, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
-		Policy: traffic.Intern(policy), Discovery: discovery, Connection: traffic.ConnectionOf(policy.Pool, p.in.Meshes.Cluster),
-		Upgrade: traffic.Upgrades(policy.Pool, p.in.Meshes.Cluster, input.PortOf(svc, port).GetProtocol()),
-		Mesh:    p.in.Meshes.Cluster, Caps: p.key.Caps & (xds.CapIdentity | xds.CapSelfDiscovery), Balance: endpoint.Balance{Localities: c.setting}, HeaderCase: p.key.HeaderCase,
-		Patches: p.patches.Matching(func(f model.Patch) bool {
-			return input.MergesCluster(f, p.Side(), name)
-		}),
-	}
+	spec.Upgrade = traffic.Upgrades(policy.Pool, p.in.Meshes.Cluster, input.PortOf(svc, port).GetProtocol())
+	spec.Caps, spec.HeaderCase = p.key.Caps&(xds.CapIdentity|xds.CapSelfDiscovery), p.key.HeaderCase
 	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS {
-		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), p.balance(c.setting, p.inputs)
+		spec.Members, spec.Balance = p.members(c.selection, c.labels, p.found), p.balance(c.setting, p.inputs)
 		h.placed = h.placed || c.setting.Stated()
 	}
 	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS || discovery == traffic.Dynamic {
@@ -130,14 +149,17 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 	p.secure(&spec, &c, p.found)
 	var wrong *model.Problem
-	if c.ruled = policy.TLS != nil; c.ruled { // it decides alone
+	if c.ruled = policy.TLS != nil; c.ruled { // the rule alone decides, without automatic mTLS
 		spec.Caps |= p.key.Caps & (xds.CapFileSecrets | xds.CapFileLists)
 		spec.MTLSDisabled = ""
 	}
-	if spec.TLS, wrong = traffic.TLSOf(policy, p.client(svc, port, policy, sub), spec.TLS); wrong != nil && !p.form.Whole {
-		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it
+	client := p.client(svc, port, policy, sub)
+	if spec.TLS, wrong = traffic.TLSOf(policy, client, spec.TLS); wrong != nil && !p.form.Whole {
+		*p.found = append(*p.found, *wrong) // with Form.Whole the builder reports what gRPC clients do instead
 	}
 	c.tls = spec.TLS
+	named := policy.TLS.GetCredentialName()+policy.TLS.GetCaCertCredentialName() != ""
+	spec.Secrets = c.tls == traffic.Originate && client.Secrets && named
 	if spec.Members.Len() > 0 {
 		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
 		spec.Plain, spec.AllPlain = p.plain(&c, spec.Members)
@@ -148,21 +170,24 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 }
 
-// client describes the proxies to traffic.TLSOf. Applications with gRPC's own xDS client forward nobody's TLS.
+// client describes the proxies to traffic.TLSOf. Applications with gRPC's own xDS client never forward TLS of others.
 func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
 		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
-// secrets says whether proxies may have the Secret that a rule names with credentialName: those that the rule selects, which makes them use it
-// (push/access), and no client but Envoy.
+// secrets reports whether proxies may use the Secret that a rule names with credentialName: gateways may, and the
+// Envoys that a workloadSelector of the rule selects. push/access decides about the private key.
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
+	if p.key.Kind == view.Router {
+		return true
+	}
 	rule := p.host.Rules.at(sub.GetName(), policy.TLSAt)
 	return rule != nil && !p.form.Whole && len(rule.Spec.GetWorkloadSelector().GetMatchLabels()) > 0
 }
 
-// read notes what a setting reads of the proxy.
+// read records which inputs of a proxy a locality setting reads.
 func (p *clusterPlan) read(setting traffic.Localities) {
 	if !setting.Stated() {
 		return
@@ -177,7 +202,7 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 	}
 }
 
-// placeLabel is the value of a label that follows from where a proxy is, and not from its labels.
+// placeLabel returns the value of a label that is derived from a proxy's place. known is false for all other labels.
 func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known bool) {
 	switch key {
 	case model.NetworkLabel:
@@ -190,7 +215,7 @@ func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known 
 	return model.LocalityLabel(inputs.Locality, key)
 }
 
-// balance is how the place of proxies with certain inputs decides among the endpoints of a cluster with a setting.
+// balance derives from the inputs of proxies how a setting distributes their requests among the endpoints of a cluster.
 func (t *Table) balance(setting traffic.Localities, inputs view.Inputs) endpoint.Balance {
 	if !setting.Stated() {
 		return endpoint.Balance{}
@@ -210,13 +235,13 @@ func (t *Table) balance(setting traffic.Localities, inputs view.Inputs) endpoint
 
 var strs intern.Table[string]
 
-// selection is what decides the members of a cluster.
+// selection returns the selection of the members of a cluster.
 func (t *Table) selection(svc *model.Service, host string, port uint32, sub subset) input.Selection {
 	q := input.Selection{Service: svc, Host: host, Port: port, Rule: sub.rule, Subset: sub.GetName(), OnNode: svc.Spec.GetNodeLocal()}
 	if t.in.ClusterLocal(host, t.key.Domain) {
 		q.Local, q.Cluster = true, t.key.Cluster
 	}
-	if t.key.Caps.Has(xds.CapIdentity) { // others never speak mTLS
+	if t.key.Caps.Has(xds.CapIdentity) { // proxies without a certificate never use mTLS
 		q.Peers = t.in.Peers(svc.Key.Namespace)
 	}
 	return q

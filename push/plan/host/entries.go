@@ -9,11 +9,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// services are lists of the ServiceEntries of one host.
+// services interns lists of the ServiceEntries of one host.
 var services intern.Table[*model.Service]
 
-// joined are the ServiceEntries beside the one that a host means whose ports the host has as well, the oldest first: those of the same namespace
-// that make one service with it (model.Joins).
+// joined lists the further ServiceEntries whose ports a host has, the oldest first. They are those of the same
+// namespace that define one service together with of (model.Joins), which is the service of the host.
 func joined(in *input.Input, host string, of *model.Service) (list intern.List[*model.Service]) {
 	if of == nil || of.Key.Kind != model.KindServiceEntry {
 		return list
@@ -28,7 +28,7 @@ func joined(in *input.Input, host string, of *model.Service) (list intern.List[*
 	return services.List(all...)
 }
 
-// At is the service that has a port of a host, the first of several; nil: none has (UDP does not count).
+// At returns the service that defines a port of the host, the first of several, or nil. UDP ports do not count.
 func (h *Host) At(port uint32) *model.Service {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		return h.Service
@@ -41,7 +41,7 @@ func (h *Host) At(port uint32) *model.Service {
 	return nil
 }
 
-// Ports are the ports of a host and the services that have them, each number once (UDP does not count).
+// Ports yields the ports of a host with the services that define them, each port number once. UDP ports do not count.
 func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	return func(yield func(*model.ServicePort, *model.Service) bool) {
 		if h.Service == nil || !h.portsOf(h.Service, yield) {
@@ -55,7 +55,7 @@ func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	}
 }
 
-// portsOf are those that one of its services has for it.
+// portsOf yields those ports of the host that one of its services defines.
 func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model.Service) bool) (more bool) {
 	for _, p := range svc.Spec.GetPorts() {
 		if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {
@@ -65,7 +65,7 @@ func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model
 	return true
 }
 
-// AddressesAt calls f with the virtual addresses at which a host has a port: those of each service that has it.
+// AddressesAt calls f with the virtual addresses of the host at a port, once for each service that defines the port.
 func (t *Table) AddressesAt(h *Host, port uint32, f func(addresses []string)) {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		f(t.Addresses(h.Service, h.Name))

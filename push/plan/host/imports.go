@@ -10,35 +10,46 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Imports is what one egress listener of a Sidecar imports, or everything, where no Sidecar applies.
+// Imports describes which hosts and ports one egress listener of a Sidecar imports. Without a Sidecar it imports all
+// exported hosts.
 type Imports struct {
-	port     uint32 // the listener's; 0: the ports of the services
-	patterns []pattern
-	excluded []pattern // subtracted from what patterns name
-	// pulls counts, by host, the VirtualServices that are seen here and send there: their destinations are seen too.
+	port     uint32    // the listener's port; 0 means all ports of the services
+	patterns []pattern // a host is imported if one of them names it
+	excluded []pattern // and none of these does
+	routed   bool      // all VirtualServices apply, whatever the patterns
+	// pulls counts, for each host, the VirtualServices that apply to this listener and route to the host. Their
+	// destinations are imported too.
 	pulls map[string]int
 }
 
 // pattern is one entry of IstioEgressListener.hosts, "namespace/host".
 type pattern struct{ namespace, host string }
 
-// selects says whether the pattern is for a namespace, "*" for any.
+// selects reports whether the pattern applies to a namespace.
 func (p pattern) selects(namespace string) bool {
 	return p.namespace == "*" || p.namespace == namespace
 }
 
-// everything is the pattern that imports all that is exported.
+// everything is the pattern that names every host.
 var everything = pattern{"*", "*"}
 
-// ImportAll imports all that is exported.
+// ImportAll returns Imports of all exported hosts, at all ports.
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
-// nothing is the host that imports nothing, whatever stands beside it.
+// ImportRouted returns Imports of some hosts ("namespace/host", or "host" of any namespace), and of the destinations of
+// all VirtualServices that the scope sees at its gateways.
+func ImportRouted(hosts []string) *Imports {
+	im := ImportHosts(hosts, "", 0)
+	im.routed = true
+	return im
+}
+
+// nothing is the entry that imports no host, whatever other entries the list has.
 const nothing = "~/*"
 
-// ImportHosts reads the hosts of an egress listener for proxies of a namespace; port 0 means the ports of the services.
-// "~" before a namespace excludes what the entry names from all that the others import, and "~/*" among them means that nothing is
-// imported (IstioEgressListener.hosts in sidecar.proto).
+// ImportHosts parses IstioEgressListener.hosts of a Sidecar that applies to proxies of a namespace. port is the
+// listener's port; 0 means the ports of the services. An entry "~namespace/host" excludes its hosts from those that the
+// other entries import. The entry "~/*" means that nothing is imported (hosts in sidecar.proto).
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
 	if slices.Contains(hosts, nothing) {
@@ -50,7 +61,7 @@ func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 		switch {
 		case !ok:
 			ns, host = "*", h
-		case ns == "" && excluded: // "~/host" is of all namespaces
+		case ns == "" && excluded: // "~/host" excludes the host of every namespace
 			ns = "*"
 		case ns == ".":
 			ns = namespace
@@ -64,7 +75,8 @@ func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	return im
 }
 
-// ImportsOf are those of a Sidecar's egress listeners for proxies of a namespace; everything where there is none, or no Sidecar (nil).
+// ImportsOf returns the Imports of each egress listener of a Sidecar that applies to proxies of a namespace. Without a
+// Sidecar (nil), or without egress listeners, the one element is ImportAll.
 func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
 	if sidecar != nil {
 		for _, l := range sidecar.Spec.GetEgress() {
@@ -77,12 +89,12 @@ func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
 	return out
 }
 
-// ImportOf is the first of the scope's imports that has a port of a host; nil: none has.
+// ImportOf returns the first of the scope's Imports that includes a port of a host, or nil.
 func (t *Table) ImportOf(h *Host, port uint32) *Imports {
 	return importOf(t.imports, h.Service, h.Name, port)
 }
 
-// importOf is the first of some imports that has a port of a service at one of its hosts; nil: none has.
+// importOf returns the first element of all that includes the port of a service at one of its hosts, or nil.
 func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imports {
 	i := slices.IndexFunc(all, func(im *Imports) bool { return im.Has(svc, host) && im.hasPort(host, port) })
 	if i < 0 {
@@ -91,7 +103,7 @@ func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imp
 	return all[i]
 }
 
-// imported says whether one of some imports has a service at one of its hosts.
+// imported reports whether some element of all includes a service at one of its hosts.
 func imported(all []*Imports, svc *model.Service, host string) bool {
 	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }
@@ -101,46 +113,49 @@ func (im *Imports) Everything() bool {
 	return len(im.patterns) == 1 && im.patterns[0] == everything && len(im.excluded) == 0
 }
 
-// Fork is a copy for a copy of the table.
+// Fork returns an independent copy, for a fork of the table.
 func (im *Imports) Fork() *Imports {
 	next := *im
 	next.pulls = maps.Clone(im.pulls)
 	return &next
 }
 
-// names says whether the patterns name this host of this namespace, and none excludes it.
+// names reports whether a pattern names this host of this namespace, and no exclusion does.
 func (im *Imports) names(namespace, host string) bool {
 	return !im.excludes(namespace, host) && slices.ContainsFunc(im.patterns, func(p pattern) bool {
 		return p.selects(namespace) && input.Covers(p.host, host)
 	})
 }
 
-// excludes says whether a host of a namespace is excluded; a wildcard is where all that it covers is.
+// excludes reports whether an exclusion names a host of a namespace. A wildcard is excluded if everything that it
+// covers is.
 func (im *Imports) excludes(namespace, host string) bool {
-	return slices.ContainsFunc(im.excluded, func(p pattern) bool { return p.selects(namespace) && input.Covers(p.host, host) })
+	return slices.ContainsFunc(im.excluded, func(p pattern) bool {
+		return p.selects(namespace) && input.Covers(p.host, host)
+	})
 }
 
-// overlaps says whether the patterns and those hosts of a VirtualService that are not excluded overlap.
+// overlaps reports whether a pattern overlaps one of the VirtualService's hosts that is not excluded.
 func (im *Imports) overlaps(vs *model.VirtualService) bool {
-	return slices.ContainsFunc(im.patterns, func(p pattern) bool {
+	return im.routed || slices.ContainsFunc(im.patterns, func(p pattern) bool {
 		return p.selects(vs.Key.Namespace) && slices.ContainsFunc(vs.Spec.GetHosts(), func(h string) bool {
 			return (input.Covers(p.host, h) || input.Covers(h, p.host)) && !im.excludes(vs.Key.Namespace, h)
 		})
 	})
 }
 
-// Has says whether a service of the scope is seen at one of its hosts.
+// Has reports whether a service is imported at one of its hosts, by a pattern or as a destination (see Table.Pull).
 func (im *Imports) Has(svc *model.Service, host string) bool {
 	return im.names(svc.Key.Namespace, host) || im.pulls[host] > 0
 }
 
-// hasPort says whether a port of a host that is seen is seen too.
+// hasPort reports whether a port of an imported host is imported too.
 func (im *Imports) hasPort(host string, port uint32) bool {
 	return im.port == 0 || im.port == port || im.pulls[host] > 0
 }
 
-// Pull adds by (1 or -1) to the counts of a VirtualService's destinations. It calls changed for each host whose count
-// became or ceased to be 0, even if a pattern imports the host anyway.
+// Pull adds by (1 or -1) to the counts of a VirtualService's destinations, in all Imports that overlap its hosts. It
+// calls changed for each host whose count became or ceased to be 0, even if a pattern imports the host anyway.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return

@@ -8,11 +8,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lookups keeps, until Done, what would else be read from all hosts of the scope, or from all hosts of a VirtualService, for each host of
-// the step. Both may be thousands: the time of a step grows with their sum, not with their product.
+// lookups caches, until Table.Done, results that would otherwise be computed for each host of a step from all hosts of
+// the scope, or from all hosts of a VirtualService. Both may be thousands: with the cache the time of a step grows with
+// their sum, not with their product.
 type lookups struct {
 	covered  int      // calls of Covered
-	names    []string // of all hosts, as compareSuffixes sorts them; nil: not needed yet, or hosts have come since. Some may have gone.
+	names    []string // of all hosts, sorted by compareSuffixes; may contain removed hosts; nil: to be read again
 	overlaps map[overlap]bool
 }
 
@@ -22,10 +23,12 @@ type overlap struct {
 	vs *model.VirtualService
 }
 
-// fewPatterns are so few that reading all names for each costs less than sorting them once: some eleven comparisons for each of 2,000 names.
+// fewPatterns is the number of patterns up to which a linear search of all names for each costs less than sorting the
+// names once: some eleven comparisons for each of 2,000 names.
 const fewPatterns = 16
 
-// Covered calls f with the names of hosts that a wildcard covers, and with that of the host that it names itself.
+// Covered calls f with the name of each host that a wildcard covers, including the wildcard itself if it is a host. For
+// a pattern without wildcard it calls f with the pattern, if that is a host.
 func (t *Table) Covered(pattern string, f func(name string)) {
 	suffix, wildcard := strings.CutPrefix(pattern, "*")
 	t.lookups.covered++
@@ -60,7 +63,8 @@ func (t *Table) Covered(pattern string, f func(name string)) {
 	}
 }
 
-// compareSuffixes compares names from their ends, so that those with a common suffix stand together, after the suffix itself.
+// compareSuffixes compares names from their ends, so that names with a common suffix are adjacent, behind the suffix
+// itself.
 func compareSuffixes(a, b string) int {
 	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
 		if a[i] != b[j] {
@@ -70,7 +74,7 @@ func compareSuffixes(a, b string) int {
 	return len(a) - len(b)
 }
 
-// overlap says whether what is imported and the hosts of a VirtualService overlap.
+// overlap reports whether some host of a VirtualService is imported, from the cache if possible.
 func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
 	if im.Everything() {
 		return true
@@ -87,5 +91,5 @@ func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
 	return is
 }
 
-// Done forgets what has been looked up since the last step, or variation, was planned.
+// Done drops the cached lookups. It has to be called after each planned step or variation.
 func (t *Table) Done() { t.lookups = lookups{} }

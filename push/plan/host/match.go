@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// SourceMatch is the part of a match, of any protocol, that says where requests and connections come from.
+// SourceMatch is the part of a match of any protocol that restricts the source of requests and connections.
 type SourceMatch interface {
 	GetPort() uint32
 	GetGateways() []string
@@ -20,18 +20,18 @@ type SourceMatch interface {
 	GetSourceLabels() map[string]string
 }
 
-// Arrival names the gateway and port by which requests and connections reach a proxy.
+// Arrival names the gateway and port at which requests and connections reach a proxy.
 type Arrival struct {
-	Gateway string // that rules have to be for: virtualservice.Mesh, or namespace/name of a Gateway
+	Gateway string // virtualservice.Mesh, or namespace/name of a Gateway
 	Port    uint32
 }
 
-// Applies says whether a match is for such arrivals at proxies with certain inputs.
+// Applies reports whether a match of a VirtualService applies to the arrival, at proxies with the given inputs.
 func (t *Table) Applies(vs *model.VirtualService, m SourceMatch, by Arrival, inputs view.Inputs) bool {
 	return virtualservice.MatchFor(vs, m.GetGateways(), by.Gateway) && t.admits(m, by.Port, inputs)
 }
 
-// admits is Applies, whatever the gateway.
+// admits reports whether a match applies to a port and to proxies with the given inputs, whatever its gateways.
 func (t *Table) admits(m SourceMatch, port uint32, inputs view.Inputs) bool {
 	return (m.GetPort() == 0 || m.GetPort() == port) &&
 		(m.GetSourceNamespace() == "" || m.GetSourceNamespace() == t.key.Namespace) && inputs.Match(m.GetSourceLabels())
@@ -42,8 +42,8 @@ var (
 	indices   intern.Table[int]
 )
 
-// RulesFor lists the http rules of a VirtualService, in order. Matches that are not for the gateway are excluded. A nil
-// VirtualService has no rules.
+// RulesFor returns the http rules of a VirtualService, in order. Matches of other gateways are excluded. The list for a
+// nil VirtualService is empty.
 func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] {
 	if vs == nil {
 		return intern.List[vhost.Rule]{}
@@ -58,10 +58,10 @@ func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] 
 	return ruleLists.List(rules...)
 }
 
-// applying excludes the matches of rules that are not for proxies with certain inputs, or not for the port. False: no
-// rule applies.
+// applying returns the rules with further matches excluded: those for other proxies or ports. applies reports whether
+// at least one rule still applies.
 func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.Inputs) (list intern.List[vhost.Rule], applies bool) {
-	var rules []vhost.Rule // nil: the list as it is
+	var rules []vhost.Rule // nil while the list is unchanged
 	for i, r := range of.All() {
 		next := excluding(r, func(m *networkingv1.HTTPMatchRequest) bool { return !t.admits(m, port, inputs) })
 		if next != r {
@@ -78,7 +78,7 @@ func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.In
 	return ruleLists.List(rules...), applies
 }
 
-// excluding returns a rule with further matches excluded.
+// excluding returns a rule with those matches excluded that are excluded already or that satisfy excludes.
 func excluding(r vhost.Rule, excludes func(*networkingv1.HTTPMatchRequest) bool) vhost.Rule {
 	var more []int
 	for j, m := range r.HTTP().GetMatch() {

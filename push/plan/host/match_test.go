@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Which matches are for a proxy: by port, gateways, labels and namespace.
+// A match is excluded for a proxy by its ports, gateways, labels and namespace.
 func TestExcluded(t *testing.T) {
 	service := func(text string) *model.VirtualService {
 		vs := &model.VirtualService{Spec: &networkingv1.VirtualService{}}

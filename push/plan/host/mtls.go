@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// secure sets the automatic mTLS of a cluster, which a traffic policy may override. Proxies without a certificate and
-// external services get none.
+// secure sets in spec the identities and the automatic mTLS of a cluster. A traffic policy may override the mTLS later.
+// Clusters of external services get neither, and proxies without a certificate get neither. Problems are appended to
+// found.
 func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Problem) {
 	q := c.selection
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
@@ -32,25 +33,26 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 		if c.demand.all {
 			spec.TLS = traffic.AutoAll
 		} else if c.demand.some {
-			*found = append(*found, input.Warning(q.Service.Key, problem.NotSupported, "spec.ports",
-				"of the endpoints of "+xds.OutboundCluster(q.Port, q.Subset, q.Host)+" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
+			name := xds.OutboundCluster(q.Port, q.Subset, q.Host)
+			*found = append(*found, input.Warning(q.Service.Key, problem.NotSupported, "spec.ports", "of the endpoints of "+name+
+				" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
 		}
 	case traffic.Headless(q.Service):
-		q.Any = true // connections to those that end are made and stand, too
+		q.Any = true // endpoints that terminate count too: connections to them may still exist
 		all := t.in.Members(q, c.labels).All()
-		mtls := func(m model.Member) bool { return m.Endpoint.GetMtls() }
-		if len(all) > 0 && !slices.ContainsFunc(all, func(m model.Member) bool { return !mtls(m) }) && input.Plain(q, all).Len() == 0 {
+		plaintext := func(m model.Member) bool { return !m.Endpoint.GetMtls() }
+		if len(all) > 0 && !slices.ContainsFunc(all, plaintext) && input.Plain(q, all).Len() == 0 {
 			spec.TLS = traffic.AutoAll
 		}
-	case t.in.WithoutMTLS(q): // the endpoints, and those that may come
+	case t.in.WithoutMTLS(q): // neither present nor future endpoints accept mTLS
 	default:
 		spec.TLS = traffic.AutoEndpoints
 		spec.MTLSDisabled = t.in.MTLSDisabled(q)
 	}
 }
 
-// plain says which endpoints of a cluster take no mTLS by PeerAuthentication, and whether all count as such: where a rule says how to connect it decides
-// alone, whatever they say.
+// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. all means that every member
+// is treated as such: a DestinationRule states tls, which alone decides how to connect.
 func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
 	switch {
 	case t.form.Whole, c.tls == traffic.Mutual:
@@ -61,11 +63,12 @@ func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some i
 	return input.Plain(c.selection, members.All()), false
 }
 
-// demand reports whether some and whether all endpoints of a cluster accept only mTLS. Without endpoints both are false.
-// A gRPC client connects to all endpoints of a cluster in one way. It uses automatic mTLS only if all demand it, because
-// a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
+// demand reports whether some and whether all endpoints of a cluster accept only mTLS. Without endpoints both are
+// false. A gRPC client connects to all endpoints of a cluster in one way. It uses automatic mTLS only if all demand it,
+// because a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
 type demand struct{ some, all bool }
 
+// demanding derives the demand of the endpoints that q and the subset's labels select.
 func demanding(in *input.Input, q input.Selection, labels map[string]string) demand {
 	members, n := in.Members(q, labels).All(), 0
 	for _, m := range members {
@@ -76,13 +79,14 @@ func demanding(in *input.Input, q input.Selection, labels map[string]string) dem
 	return demand{n > 0, n > 0 && n == len(members)}
 }
 
-// SecuresOtherwise reports whether a host's endpoints in another input demand other mTLS than its clusters were planned
-// with. Then clusters and endpoints must be sent together. False for unknown hosts, and always without Form.Whole.
+// SecuresOtherwise reports whether the demand for mTLS of a host's endpoints in another input differs from the demand
+// that its clusters were planned with. Then clusters and endpoints must be sent together. It is false for unknown
+// hosts, and always without Form.Whole.
 func (t *Table) SecuresOtherwise(in *input.Input, name string) bool {
 	return t.form.Whole && t.Get(name).securesOtherwise(in)
 }
 
-// SecuresOtherwise is Table.SecuresOtherwise for the hosts that differ in this variation; false for all others.
+// SecuresOtherwise is like Table.SecuresOtherwise, for the hosts that differ in this variation. It is false for others.
 func (v *Variation) SecuresOtherwise(in *input.Input, name string) bool {
 	return v.table.form.Whole && v.hosts[name].securesOtherwise(in)
 }

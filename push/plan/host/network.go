@@ -10,14 +10,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// horizon is which members of a cluster proxies with certain inputs reach through gateways; the zero Horizon where there is none of
-// them, so that proxies of all networks share what is the same for them. A proxy of which no network is known reaches all
-// directly. gRPC's own client names no server (SNI) to a gateway, which would not know where to: it reaches none beyond.
+// horizon tells the assignment of a cluster which of its members are reached through network gateways, seen from
+// proxies with the given inputs. It is zero if all members are reached directly, so that proxies of all networks share
+// the assignment. A proxy of unknown network reaches all members directly. A gRPC client sends no SNI, by which a
+// gateway forwards connections, so it reaches no members beyond gateways.
 func (t *Table) horizon(members intern.List[model.Member], tls traffic.TLS, inputs view.Inputs) endpoint.Horizon {
 	if inputs.Network == "" || t.in.Gateways.Len() == 0 {
 		return endpoint.Horizon{}
 	}
 	h := endpoint.Horizon{Network: inputs.Network, Gateways: t.in.Gateways, TLS: tls}
+	if inputs.Alone {
+		h = endpoint.Horizon{Network: inputs.Network, Alone: true}
+	}
 	if t.form.Whole {
 		h.TLS = traffic.Plaintext
 	}

@@ -7,21 +7,23 @@ import (
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
-// own is the endpoints of the proxies' own workload in a variation. The zero own: there are none.
+// own is the assignment of the proxies' own workload in a variation. Without such an assignment it is zero.
 type own struct {
 	host string
 	layer.Unit
 }
 
-// ownHost is the host whose service selects the proxies of a variation first, where the scope sees it as a host of that service; empty: none.
+// ownHost returns the host of the first service that selects the proxies of a variation, or "" if the scope does not
+// see the host as a host of that service.
 func (v *Variation) ownHost() string {
 	svc, ok := v.table.in.Get(v.Inputs.Own.Service)
 	if !ok {
 		return ""
 	}
-	for _, name := range input.HostsOf(svc) {
+	for _, name := range model.HostsOf(svc) {
 		if h := v.table.Get(name); h != nil && h.Service == svc {
 			return name
 		}
@@ -29,15 +31,16 @@ func (v *Variation) ownHost() string {
 	return ""
 }
 
-// followOwn plans again what depends on a host of the proxies' own workload.
+// followOwn plans the assignment of the proxies' own workload again if it depends on the host.
 func (v *Variation) followOwn(name string) {
 	if v.Inputs.Own != (view.Own{}) && (name == v.own.host || name == v.ownHost()) {
 		v.planOwn()
 	}
 }
 
-// planOwn plans the assignment of the cluster of the proxies' own workload, by whose zones Envoy knows how much of the traffic comes from each. A service that
-// the Sidecar of the proxies does not import gives no endpoints: Envoy prefers no zone then.
+// planOwn plans the assignment of the cluster of the proxies' own workload. From its localities Envoy derives how much
+// of the traffic comes from each zone. If the Sidecar of the proxies does not import the service, the assignment is
+// left out, and Envoy prefers no zone.
 func (v *Variation) planOwn() {
 	if v.Inputs.Own == (view.Own{}) {
 		return
@@ -53,9 +56,9 @@ func (v *Variation) planOwn() {
 			continue
 		}
 		selection := v.table.selection(svc, v.own.host, port.GetNumber(), subset{})
-		selection.OnNode = false // whatever the service prefers: all of them send requests
+		selection.OnNode = false // the workload sends requests from all Nodes, whatever the service prefers
 		spec := endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true, Members: v.table.in.MembersOf(selection, v.Inputs.Own.Has)}
-		var found []input.Problem // the same as those of the host's assignments, which the table reports
+		var found []input.Problem // equal to those of the host's assignments, which the table reports
 		if u, ok := v.table.in.Make(v.table.form.Assignment(spec), svc.Key, &found); ok {
 			v.own.Unit = u
 			v.Layer.Put(u.Res)
@@ -64,5 +67,6 @@ func (v *Variation) planOwn() {
 	}
 }
 
-// ExplainOwn is the Spec of the endpoints of the proxies' own workload; nil: there are none.
+// ExplainOwn returns the Spec of the assignment of the proxies' own workload, or nil if the variation has no such
+// assignment.
 func (v *Variation) ExplainOwn() pool.ResourceSpec { return v.own.Spec }

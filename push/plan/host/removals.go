@@ -6,24 +6,30 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals calls f with the clusters that patches remove as a whole, which are not planned. It takes time for each host, where there is such a patch.
+// Removals calls f for each cluster that a patch removes as a whole; such clusters are not planned. The cost grows with
+// the number of hosts if there is such a patch.
 func (t *Table) Removals(f func(input.Removal)) {
 	removing := t.patches.Removing()
 	if len(removing) == 0 {
 		return
 	}
 	removed := func(name string) {
-		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, t.Side(), name) }, f)
+		ref := xds.Ref{Type: xds.Cluster, Name: name}
+		removing.Removals(ref, func(p model.Patch) bool { return input.RemovesCluster(p, t.Side(), name) }, f)
 	}
 	for name, h := range t.hosts.All() {
 		if h.Service == nil {
 			continue
 		}
 		for port := range h.Ports() {
-			if n := port.GetNumber(); t.hasPort(h, n) {
-				removed(xds.OutboundCluster(n, "", name))
-				for _, sub := range h.Rules.subsets {
-					removed(xds.OutboundCluster(n, sub.GetName(), name))
+			n := port.GetNumber()
+			if !t.hasPort(h, n) {
+				continue
+			}
+			for _, sub := range append(h.Subsets(), "") {
+				removed(xds.OutboundCluster(n, sub, name))
+				if t.PassedBySNI(h.Service, port) {
+					removed(xds.SNICluster(n, sub, name))
 				}
 			}
 		}

@@ -9,33 +9,35 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
-// Seen is the hosts as certain proxies see them, and the inputs of these.
-type Seen struct {
+// Perspective is the host table as a group of proxies with the same variant inputs sees it.
+type Perspective struct {
 	Hosts  Hosts
 	Inputs view.Inputs
 }
 
-// Plain is how proxies without inputs see the hosts.
-func (t *Table) Plain() Seen { return Seen{Hosts: t} }
+// WithoutInputs returns the perspective of proxies that have no variant inputs.
+func (t *Table) WithoutInputs() Perspective { return Perspective{Hosts: t} }
 
-// Of is how the proxies of a variation see the hosts; nil: as Plain.
-func (t *Table) Of(v *Variation) Seen {
+// Of returns the perspective of the proxies of a variation. A nil variation means proxies without inputs.
+func (t *Table) Of(v *Variation) Perspective {
 	if v == nil {
-		return t.Plain()
+		return t.WithoutInputs()
 	}
-	return Seen{Hosts: v, Inputs: v.Inputs}
+	return Perspective{Hosts: v, Inputs: v.Inputs}
 }
 
 var destinations intern.Table[vhost.Destination]
 
-// Routes fills in how requests to a host are routed: by those of the http rules (RulesFor) that are for the proxies,
-// with the clusters of their destinations. If no rule is for them, the host's service alone decides: a virtual host
-// without routes would answer 404 (Istio does the same). False: no service has the host at the port.
-func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Seen, found *[]input.Problem) bool {
+// Routes sets the Rules and Destinations of spec, by which requests to spec.Host at spec.Port are routed. The rules are
+// those http rules (RulesFor) that apply to the proxies of the perspective. If no rule applies, requests go to the
+// host's own service: a virtual host without routes would answer 404 (Istio does the same). The result is false if no
+// rule applies and no service has the host at the port. Problems are appended to found.
+func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
 		d, _ := t.destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port)
@@ -43,10 +45,16 @@ func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Seen,
 		h := as.Hosts.Get(spec.Host)
 		return h.At(spec.Port) != nil
 	}
-	spec.Rules = applying
+	t.resolve(spec, applying, as, found)
+	return true
+}
+
+// resolve fills in rules, and the clusters of their destinations.
+func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) {
+	spec.Rules = rules
 	var list []vhost.Destination
 	seen := map[virtualservice.Ref]bool{}
-	for _, r := range applying.All() {
+	for _, r := range rules.All() {
 		for _, ref := range virtualservice.Routed(r.HTTP()) {
 			if seen[ref] {
 				continue
@@ -55,17 +63,20 @@ func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Seen,
 			d, there := t.destination(as.Hosts, ref, spec.Port)
 			if !there {
 				t.reportMissing(spec, as, ref, found)
+			} else if t.astray(spec, as.Hosts, ref, found) {
+				d.Cluster = xds.ClusterName{}
 			}
 			list = append(list, d)
 		}
 	}
 	spec.Destinations = destinations.List(list...)
-	return true
 }
 
-// reportMissing reports a destination without a cluster, for the first rule that sends requests there.
-func (t *Table) reportMissing(spec *vhost.Spec, as Seen, ref virtualservice.Ref, found *[]input.Problem) {
-	i := slices.IndexFunc(spec.Rules.All(), func(r vhost.Rule) bool { return r.Applies() && virtualservice.RuleSendsTo(r.HTTP(), ref) })
+// reportMissing appends a problem for a destination without a cluster, for the first rule that routes there.
+func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref, found *[]input.Problem) {
+	i := slices.IndexFunc(spec.Rules.All(), func(r vhost.Rule) bool {
+		return r.Applies() && virtualservice.RuleSendsTo(r.HTTP(), ref)
+	})
 	if i < 0 {
 		return
 	}
@@ -75,10 +86,10 @@ func (t *Table) reportMissing(spec *vhost.Spec, as Seen, ref virtualservice.Ref,
 	}
 }
 
-// missing describes why a destination has no cluster; empty: no request reaches the destination by this virtual host.
-// No request reaches a port that the host's own services do not have. Whether requests come to a port of a host
-// without a service is not known: there a destination without a port is missing only where it would be at every port.
-func (t *Table) missing(spec *vhost.Spec, as Seen, ref virtualservice.Ref) string {
+// missing describes why a destination has no cluster. It returns "" where no request reaches the destination by this
+// virtual host, as at a port that the host's own service does not have. For a host without a service it is unknown at
+// which ports requests arrive: there a destination without a port is missing only if it would be at every port.
+func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
 	if served && h.At(spec.Port) == nil {
@@ -101,14 +112,15 @@ func (t *Table) missing(spec *vhost.Spec, as Seen, ref virtualservice.Ref) strin
 	return fmt.Sprintf("%s has no port %d here", name, ref.Port)
 }
 
-// hasSubset says whether a rule of the host has a subset.
+// hasSubset reports whether a rule of the host defines a subset.
 func (h *Host) hasSubset(name string) bool {
 	_, has := h.Rules.subset(name)
 	return has
 }
 
-// destination resolves a destination of a VirtualService. False: there is no such cluster; Envoy answers 503 for a
-// cluster that is not there, and gRPC's client has to be given one that is.
+// destination resolves a destination of a VirtualService; listenPort is used if ref has no port. there reports whether
+// the cluster exists. If it does not, Envoys get its name anyway and answer 503, while gRPC clients (Form.Whole) get no
+// cluster name, since they accept only existing clusters.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)
@@ -126,7 +138,7 @@ func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint
 	return d, true
 }
 
-// target is the host that a name stands for: itself, unless it is an alias (a Service of type ExternalName).
+// target resolves aliases (Services of type ExternalName): it returns the host that a name stands for, or the name.
 func target(hosts Hosts, name string) string {
 	for range longestAlias {
 		h := hosts.Get(name)
@@ -138,19 +150,19 @@ func target(hosts Hosts, name string) string {
 	return name
 }
 
-// Alias is the Service by which it is another name of a host (of type ExternalName); nil: it is none.
+// Alias returns the Service of type ExternalName that makes h an alias of another host, or nil if h is not an alias.
 func (h *Host) Alias() *model.Service { return h.alias }
 
-// longestAlias bounds chains of aliases, which may go in a circle.
+// longestAlias is the maximum length of a chain of aliases, which may be circular.
 const longestAlias = 10
 
-// Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are
-// routed to them, or to other names of them.
-func (v *Variation) Reached() map[string]bool {
+// ReroutedHosts returns the hosts that the variation routes differently from the table. They are the hosts with other
+// rules, and the hosts whose VirtualServices route to such a host or to one of its aliases.
+func (v *Variation) ReroutedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	routed := func(name string) {
 		v.table.in.RoutesTo(name, func(vs *model.VirtualService) {
-			v.table.Decided(vs, func(decided string) { hosts[decided] = true })
+			v.table.RoutedHosts(vs, func(decided string) { hosts[decided] = true })
 		})
 	}
 	for name, h := range v.hosts {
@@ -166,7 +178,8 @@ func (v *Variation) Reached() map[string]bool {
 	return hosts
 }
 
-// ShortNames are the names under which a resolver finds name.namespace.svc.domain: from its own namespace also `name`.
+// ShortNames returns the names that a resolver in the namespace completes to host, which is name.namespace.svc.domain:
+// name.namespace, name.namespace.svc and, in the same namespace, name. Other hosts have no short names.
 func ShortNames(host, namespace, domain string) []string {
 	rest, ok := strings.CutSuffix(host, "."+domain)
 	name, ns, two := strings.Cut(rest, ".")
@@ -184,7 +197,7 @@ func ShortNames(host, namespace, domain string) []string {
 	return out
 }
 
-// LongNames calls visit with each host that may have a name among its ShortNames.
+// LongNames calls visit with each host that may have name among its ShortNames.
 func LongNames(name, namespace, domain string, visit func(host string)) {
 	switch strings.Count(name, ".") {
 	case 0:

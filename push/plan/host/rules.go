@@ -12,25 +12,26 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Rules are the DestinationRules of one host that hold for proxies with certain inputs, merged.
+// Rules are the merged DestinationRules of one host that apply to proxies with certain inputs.
 type Rules struct {
-	Main    *model.DestinationRule // gives the traffic policy; nil: none applies
+	Main    *model.DestinationRule // defines the traffic policy of the host; nil if no rule applies
 	subsets []subset
-	places  map[string]int // of subsets, by name; nil: few are searched as fast
+	places  map[string]int // index in subsets by name; nil while a linear search is as fast
 }
 
-// From manySubsets subsets on, Rules have an index by name.
+// manySubsets is the number of subsets from which on Rules have an index by name.
 const manySubsets = 16
 
-// subset is one subset, and the rule that defines it.
+// subset is one subset, with the rule that defines it.
 type subset struct {
 	*networkingv1.Subset
 	rule  *model.DestinationRule
-	index int // in that rule
+	index int // in the subsets of the rule
 }
 
 func (r Rules) equal(o Rules) bool { return r.Main == o.Main && slices.Equal(r.subsets, o.subsets) }
 
+// subset returns the subset of a name.
 func (r Rules) subset(name string) (subset, bool) {
 	i, is := r.places[name]
 	if r.places == nil {
@@ -43,7 +44,7 @@ func (r Rules) subset(name string) (subset, bool) {
 	return r.subsets[i], true
 }
 
-// add adds a subset, unless there is one of its name.
+// add adds a subset, unless its name is empty or taken.
 func (r *Rules) add(s subset) {
 	if _, dup := r.subset(s.GetName()); dup || s.GetName() == "" {
 		return
@@ -58,32 +59,36 @@ func (r *Rules) add(s subset) {
 	}
 }
 
-// rulesFor looks for rules in the client's namespace, the service's, the root namespace (rulesSeen): the first that has one for the
-// host, or for the longest wildcard, decides
-// (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a workloadSelector
-// are for proxies of their own namespace: one that selects the proxy goes before those without, and one that does not select it hides
-// rules of other namespaces and of wider wildcards all the same, as with Istio's control plane (measured). It returns the label keys
-// that selectors compare.
+// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs, and the label keys that
+// their workloadSelectors compare. The first namespace with rules for the host, or for the longest wildcard, decides:
+// the client's, the service's, the root namespace (rulesSeen;
+// https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a
+// workloadSelector apply only to proxies of their own namespace, and override those without. A rule whose selector does
+// not match still hides the rules of other namespaces and of wider wildcards, as measured with istiod.
 func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (rules Rules, reads []string) {
 	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
 }
 
-// Inbound are the rules of a host of a service for the workloads of a namespace that serve it: of those without a workloadSelector, which is for
-// clients alone. Nothing but the connection pool of their policy is for servers
-// (istio: pilot/pkg/model/sidecar.go, DestinationRule).
+// Inbound returns the merged rules of a host for the workloads of a namespace that serve it. Rules with a
+// workloadSelector are excluded, since they apply to clients alone. Of the traffic policy only the connection pool
+// applies to servers (istio: pilot/pkg/model/sidecar.go, DestinationRule).
 func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules {
-	general := slices.DeleteFunc(rulesSeen(in, namespace, host, svc), func(r *model.DestinationRule) bool { return r.Spec.GetWorkloadSelector() != nil })
+	selecting := func(r *model.DestinationRule) bool { return r.Spec.GetWorkloadSelector() != nil }
+	general := slices.DeleteFunc(rulesSeen(in, namespace, host, svc), selecting)
 	if len(general) == 0 {
 		return Rules{}
 	}
 	return merge(last(general))
 }
 
-// rulesSeen are the rules of the first namespace that has one for a host: the client's, the service's, the root namespace. Those of the root namespace
-// are mostly for everybody: for its own proxies, too, they come last, but for those that are for it alone. A namespace sees of its own rules, too, what is
-// exported to it. In another namespace the rules for the host, or for the longest wildcard, that are exported to anybody decide, also where the client does not see
-// them: they hide those of wider wildcards that it would see (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
-// getExportedDestinationRuleFromNamespace).
+// rulesSeen returns the rules that clients of a namespace see for a host: those of the first namespace that has one, of
+// the client's, the service's and the root namespace. The rules are for the host, or else for the longest wildcard.
+//
+// Rules of the root namespace mostly apply to the whole mesh. So they come last for the root namespace's own proxies
+// too, except rules that are exported to the root namespace alone. In the client's own namespace a rule counts if it is
+// exported to that namespace. In another namespace the most specific rules that are exported at all decide, even if
+// they are not exported to the client: they hide rules for wider wildcards that are (istio:
+// pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
 		return exported(audience(in, rule), nil, rule.Key.Namespace, client)
@@ -101,7 +106,7 @@ func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*mode
 	}
 	for _, namespace := range slices.Compact([]string{svc.Key.Namespace, in.Root()}) {
 		if namespace == client && client != in.Root() {
-			continue // all of its rules have been looked at
+			continue // the search above covered all rules of this namespace
 		}
 		found := rulesIn(in, namespace, host, func(rule *model.DestinationRule) bool { return !private(rule) })
 		if found = slices.DeleteFunc(found, func(rule *model.DestinationRule) bool { return !reaches(rule) }); len(found) > 0 {
@@ -111,7 +116,8 @@ func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*mode
 	return nil
 }
 
-// audience is the exportTo of a rule, or the mesh's default. One with a workloadSelector is for its namespace alone.
+// audience returns the namespaces that a rule is exported to: its exportTo, or the mesh's default. A rule with a
+// workloadSelector applies to its own namespace alone.
 func audience(in *input.Input, rule *model.DestinationRule) []string {
 	if rule.Spec.GetWorkloadSelector() != nil {
 		return []string{"."}
@@ -122,7 +128,8 @@ func audience(in *input.Input, rule *model.DestinationRule) []string {
 	return in.Mesh.Spec.GetDefaultDestinationRuleExportTo()
 }
 
-// selected merges those of the rules of one host and namespace that hold for a proxy.
+// selected merges those rules of one host and namespace that apply to proxies with the given inputs. reads are the
+// label keys that the rules' workloadSelectors compare.
 func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, reads []string) {
 	if len(found) == 0 {
 		return Rules{}, nil
@@ -154,9 +161,9 @@ func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, 
 	return merge(last(general)), reads
 }
 
-// last are those of the rules of one host and namespace, none of which has a workloadSelector, that count together for a client that sees them all: of the
-// groups of rules that are merged (model.Merges) that which begins with the youngest rule, as with Istio's control plane
-// (istio: pilot/pkg/model/sidecar.go, DestinationRule). It sorts what it is given.
+// last returns the rules that are merged for a client that sees all of general, which are the rules of one host and
+// namespace without a workloadSelector. Rules that may be merged (model.Merges) form groups; the group whose oldest
+// rule is the youngest applies, as in istiod (istio: pilot/pkg/model/sidecar.go, DestinationRule). last sorts general.
 func last(general []*model.DestinationRule) []*model.DestinationRule {
 	slices.SortFunc(general, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
 	var groups [][]*model.DestinationRule
@@ -174,7 +181,8 @@ func last(general []*model.DestinationRule) []*model.DestinationRule {
 	return groups[len(groups)-1]
 }
 
-// rulesIn are those of a namespace's rules that count, for a host, or for the longest wildcard that covers it and has one.
+// rulesIn returns the rules of a namespace that satisfy counts, for the host, or else for the longest wildcard that
+// covers the host and has such a rule.
 func rulesIn(in *input.Input, namespace, host string, counts func(*model.DestinationRule) bool) (found []*model.DestinationRule) {
 	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
 		for r := range in.ByHost(model.KindDestinationRule, pattern) {
@@ -187,7 +195,7 @@ func rulesIn(in *input.Input, namespace, host string, counts func(*model.Destina
 	return found
 }
 
-// merge: the oldest traffic policy counts, and of subsets of one name the oldest.
+// merge merges rules: the oldest traffic policy applies, and of subsets with the same name the oldest.
 func merge(found []*model.DestinationRule) Rules {
 	slices.SortFunc(found, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
 	r := Rules{Main: found[0]}
@@ -202,18 +210,18 @@ func merge(found []*model.DestinationRule) Rules {
 	return r
 }
 
-// Policy is the traffic policy that the rules have for a subset, or for the whole host where that is empty, at a port.
+// Policy returns the traffic policy of the rules at a port, for a subset, or for the whole host if subsetName is empty.
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
 	return traffic.Effective(r.Main, sub.rule, sub.index, port)
 }
 
-// Policy is the traffic policy of clients for a host with rules: theirs, over the mesh's defaults.
+// Policy returns the traffic policy of clients at a port: that of the host's rules, over the mesh's defaults.
 func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
 	return of.Policy(subset, port).Over(t.in.Meshes.Cluster)
 }
 
-// at is the rule that a part of the policy of a subset stands in; nil: in none of these.
+// at returns the rule that contains a part of the policy of a subset, or nil if place is in none of these rules.
 func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	sub, _ := r.subset(subset)
 	for _, rule := range []*model.DestinationRule{sub.rule, r.Main} {
@@ -224,7 +232,8 @@ func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	return nil
 }
 
-// Of is the rule that the policy of a subset comes from: the one that defines it, where it says something, else the host's.
+// Of returns the rule that defines the policy of a subset: the subset's own rule if the subset states a policy, else
+// Main, which may be nil.
 func (r Rules) Of(subsetName string) *model.DestinationRule {
 	if sub, ok := r.subset(subsetName); ok && sub.GetTrafficPolicy() != nil {
 		return sub.rule

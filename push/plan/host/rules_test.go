@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// However many subsets there are, each is found by its name, the oldest rule's of a name; where there are many no other
-// is looked at.
+// Each of many subsets is found by its name, the oldest rule's if several have one name. If there are many, the search
+// is by name and not by iteration.
 func TestSubsetsByName(t *testing.T) {
 	rule := func(created int64, n int) *model.DestinationRule {
 		r := &model.DestinationRule{Spec: &networkingv1.DestinationRule{}}

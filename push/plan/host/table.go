@@ -1,26 +1,28 @@
-// Package host is the host table: which hosts a scope sees, under which names, which service, rules, clusters and
-// assignments each has, and what the routes to it mean. Fronts turn it into listeners and route configurations, and
-// say in which form clusters and assignments go out.
+// Package host is the host table of a scope: its hosts and aliases, their services, rules, clusters and assignments,
+// and the meaning of routes to them. Fronts turn it into listeners and route configurations, and decide the form of
+// clusters and assignments.
 //
-// Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a listener, a route
-// configuration; what a single kind of proxy needs.
+// Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a
+// listener, a route configuration; the needs of a single kind of proxy.
 //
-// A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep: until then hosts of the
+// A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep. Within the step these hosts
+// may change in place; afterwards they are immutable values that scopes share.
 // step may change in place, from then on they are values that scopes share.
+//
+// Gateways have no endpoints that lead to their own Pod or Node (destinations.go).
 //
 // The split of networks is planned, not stored. The members of a cluster are the same for all proxies. The Spec of an
 // assignment names the network that it is seen from (endpoint.Horizon, network.go), if any endpoint lies in another
 // network. So assignments, and clusters of DNS services, split by network, and scopes do not. Gateways of networks
-// are records of a kind of their own (NetworkGateways), which edits of other Services leave alone.
+// are records of a separate kind (NetworkGateways), so that edits of other Services do not change them.
 //
-// Listeners and clusters of headless services depend on which endpoints exist, and not on their health. So the
-// endpoint fast path plans all of an edit of readiness, and an edit of addresses plans the listeners of those
-// addresses alone.
+// Listeners and clusters of headless services depend on the set of endpoints, and not on their health. So the endpoint
+// fast path plans everything that an edit of readiness changes, and for an edit of addresses only the listeners of
+// those addresses are planned besides.
 package host
 
 import (
 	"slices"
-	"weak"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -31,80 +33,87 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Table is the hosts of one scope.
+// Table contains the hosts of one scope.
 type Table struct {
 	in      *input.Input
-	layer   *layer.Layer // where clusters and assignments go
+	layer   *layer.Layer // contains the clusters and assignments
 	key     view.Scope
 	form    Form
 	imports []*Imports
 	patches input.PatchSet
 
 	hosts    layer.Table[Host]
-	renewed  map[string]*Host // hosts as they were before the step; nil: not there
+	renewed  map[string]*Host // touched in this step -> the host before the step; nil if there was none
 	lookups  lookups
+	guard    *guard // nil without Form.Guarded
 	problems input.Problems
-	pause    func() // called between two clusters or assignments; nil: nothing is
+	pause    func() // called between two clusters or assignments; may be nil
 }
 
-// Host is one host as a scope sees it. Scopes share it: it is replaced, never changed, once its step is over.
+// Host is one host as a scope sees it. After its step a host is immutable, and scopes share it.
 type Host struct {
 	Name    string
-	Service *model.Service // nil: only VirtualServices name it, or it is an alias
+	Service *model.Service // nil if the host is an alias, or if only VirtualServices name it
 	Rules   Rules
 
-	joined    intern.List[*model.Service] // ServiceEntries whose ports it has too (see joined)
+	joined    intern.List[*model.Service] // further ServiceEntries that define ports of the host (see joined)
 	clusters  []clusterUnit
 	endpoints []layer.Unit
 	selectors []string       // label keys that workloadSelectors of its rules compare
-	reads     view.Reads     // inputs of the proxy that its rules read; the host itself is as proxies without any see it
-	placed    bool           // there are endpoints inside its clusters, ordered by the proxy's place
-	alias     *model.Service // by which it is another name of a host (ExternalName); nil: it is none
+	reads     view.Reads     // inputs that its rules read; all other fields are for proxies without inputs
+	placed    bool           // its clusters contain endpoints, ordered by the proxy's place
+	alias     *model.Service // the ExternalName Service that makes it an alias; nil if it is not an alias
 
-	// varied are the hosts that it became in variations, by what these read of the proxy, as long as some variation has
-	// them: the variations of all scopes that share the host share them.
-	varied map[view.Inputs]weak.Pointer[Host]
+	varied *versions // of this host in variations; nil within its step, and if its rules read no inputs
 }
 
-// New makes a table without hosts. The scope sees what any of the imports has; what is planned goes to the layer.
+// New returns a table without hosts. The scope sees the hosts that any of the imports includes. The planned clusters
+// and assignments are stored in the given layer.
 func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
-	return &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches, renewed: map[string]*Host{}, problems: input.Problems{}}
+	t := &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches,
+		renewed: map[string]*Host{}, problems: input.Problems{}}
+	if form.Guarded {
+		t.guard = newGuard(in, key.Edge.Value().Services)
+	}
+	return t
 }
 
-// Side returns the EnvoyFilter context that the table is for.
+// Side returns the EnvoyFilter context of the table's clusters.
 func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
-// Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither
-// changes what both have. Between steps only.
+// Fork returns a copy of the table for a scope key, with another layer. The copy and the original share immutable
+// hosts; changes of one do not affect the other. Fork must not be called within a step.
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
 	next.hosts, next.renewed, next.lookups, next.problems = t.hosts.Fork(), map[string]*Host{}, lookups{}, t.problems.Clone()
+	next.guard = t.guard.fork()
 	return &next
 }
 
-// ImportsEverything says whether the scope sees all that is exported to it.
+// ImportsEverything reports whether the scope sees all hosts that are exported to it.
 func (t *Table) ImportsEverything() bool {
 	return !slices.ContainsFunc(t.imports, func(im *Imports) bool { return !im.Everything() })
 }
 
-// Read has the table plan with another input from now on.
+// Read replaces the input that the table plans with.
 func (t *Table) Read(in *input.Input) { t.in = in }
 
-// Len is the number of hosts.
+// Len returns the number of hosts.
 func (t *Table) Len() int { return t.hosts.Len() }
 
-// Pauses has f called between two clusters or assignments, where others may have their turn; nil: nothing is.
+// Pauses sets a function that is called between two clusters or assignments, so that the planner can do urgent work in
+// between. nil removes the function.
 func (t *Table) Pauses(f func()) { t.pause = f }
 
-// rest lets others have their turn.
-func (t *Table) rest() {
+// yield calls the function that was set by Pauses.
+func (t *Table) yield() {
 	if t.pause != nil {
 		t.pause()
 	}
 }
 
-// Get is a host by its name; nil: the scope knows none.
+// Get returns a host by its name, or nil if the scope has no such host.
 func (t *Table) Get(name string) *Host { return t.hosts.Get(name) }
 
 // Names calls f with the name of each host.
@@ -114,26 +123,32 @@ func (t *Table) Names(f func(name string)) {
 	}
 }
 
-// Problems are what was found while planning, as it is now.
+// Problems returns the problems of the hosts as last planned. The caller must not change the result.
 func (t *Table) Problems() input.Problems { return t.problems }
 
-// decided are the types that tell whether a change may give a host another service or other rules: each such change
-// touches one of them, or both (push/plan, affects).
+// decided are the types whose plans decide a host's service and rules. Each change of these touches one of the types at
+// least (push/plan, affects).
 const decided = input.CDS | input.EDS
 
-// Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
-// Where it names neither, and the host is there, it stays as it is: what is said about requests and connections to it
-// alone is the front's.
+// Resolve decides the service, the alias target and the rules of a host, and plans its clusters (input.CDS) and
+// assignments (input.EDS) as far as `what` names them. If `what` names neither, an existing host stays unchanged: the
+// change concerns only the front's listeners and routes.
 func (t *Table) Resolve(name string, what input.Types) {
 	if !what.Has(decided) && t.hosts.Get(name) != nil {
 		return
 	}
 	h := t.renew(name)
+	if what&decided == decided {
+		t.guard.forget(name)
+	}
 	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, nil
 	h.joined = joined(t.in, name, h.Service)
+	var found []input.Problem
 	if h.Service != nil && h.Service.Spec.GetAliasFor() != "" {
 		h.Service, h.alias = nil, h.Service
+		t.local(h.alias, "spec.externalName", h.alias.Spec.GetAliasFor(), &found)
 	}
+	t.problems.Set("alias "+name, found)
 	if h.Service != nil {
 		h.Rules, h.selectors = t.rulesFor(name, h.Service, view.Inputs{})
 	}
@@ -145,8 +160,9 @@ func (t *Table) Resolve(name string, what input.Types) {
 	}
 }
 
-// Follow plans what depends on a host's endpoints alone: assignments, and clusters (those of DNS services have their
-// endpoints in them, others the identities). False: there is no service of this host.
+// Follow plans the parts of a host that depend on its endpoints alone: assignments (input.EDS) and clusters
+// (input.CDS), since DNS clusters contain endpoints and other clusters their identities. It reports whether the host
+// has a service.
 func (t *Table) Follow(name string, what input.Types) bool {
 	if h := t.hosts.Get(name); h == nil || h.Service == nil {
 		return false
@@ -161,7 +177,7 @@ func (t *Table) Follow(name string, what input.Types) bool {
 	return true
 }
 
-// Forget takes out a host of which there is nothing left. False: it has a service, or clusters.
+// Forget removes a host, unless the host has a service, an alias target or clusters. It reports whether it removed it.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
 	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {
@@ -172,7 +188,7 @@ func (t *Table) Forget(name string) bool {
 	return true
 }
 
-// renew is a host, or a new one of this name, in a copy that the step may change.
+// renew returns a mutable copy of a host for this step, or a new host of this name, and stores it in the table.
 func (t *Table) renew(name string) *Host {
 	h := &Host{Name: name}
 	was := t.hosts.Get(name)
@@ -187,26 +203,30 @@ func (t *Table) renew(name string) *Host {
 	return h
 }
 
-// step notes what a host was before the step.
+// step records the version of a host before the step.
 func (t *Table) step(name string, was *Host) {
 	if _, again := t.renewed[name]; !again {
 		t.renewed[name] = was
 	}
 }
 
-// EndStep ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns
-// the hosts that the step may have brought or taken. rest is called between two lots of hosts.
-func (t *Table) EndStep(rest func()) (renewed []string) {
-	const lot = 64
+// EndStep ends a step: from now on its hosts are immutable. A host that the step left equal gets its previous value
+// back. EndStep returns the names of all hosts that the step touched, which may have appeared or disappeared. yield is
+// called after each batch of hosts.
+func (t *Table) EndStep(yield func()) (renewed []string) {
+	const batch = 64
 	for name, was := range t.renewed {
-		if renewed = append(renewed, name); len(renewed)%lot == 0 {
-			rest()
+		if renewed = append(renewed, name); len(renewed)%batch == 0 {
+			yield()
 		}
 		switch h := t.hosts.Get(name); {
 		case h == nil:
 		case was != nil && was.equal(h):
 			t.hosts.Put(name, was)
 		default:
+			if h.reads != (view.Reads{}) {
+				h.varied = &versions{}
+			}
 			t.hosts.Put(name, layer.Share(t.in.Sharing, sharedHost(name), h, (*Host).equal))
 		}
 	}
@@ -214,13 +234,16 @@ func (t *Table) EndStep(rest func()) (renewed []string) {
 	return renewed
 }
 
-// sharedHost is the key of layer.Share.
+// sharedHost is the key of a host for layer.Share.
 type sharedHost string
 
+// equal reports whether two hosts have equal names, services, rules, clusters and assignments. The labels of clusters
+// are not compared, because they follow from the selection.
 func (h *Host) equal(o *Host) bool {
 	sameCluster := func(a, b clusterUnit) bool {
 		return a.Unit == b.Unit && a.selection == b.selection && a.setting == b.setting && a.demand == b.demand
-	} // the labels follow
-	return h.Name == o.Name && h.Service == o.Service && h.joined == o.joined && h.alias == o.alias && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
+	}
+	return h.Name == o.Name && h.Service == o.Service && h.joined == o.joined && h.alias == o.alias &&
+		h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)
 }

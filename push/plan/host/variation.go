@@ -2,7 +2,6 @@ package host
 
 import (
 	"maps"
-	"weak"
 
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -10,42 +9,43 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Hosts is what a front reads: a Table, or a Variation of it.
+// Hosts is the read interface of a Table or a Variation, for fronts.
 type Hosts interface {
 	Get(name string) *Host
 	ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool)
 }
 
-// Variation is a table as proxies with certain inputs see it: hosts whose rules read the inputs are others, all else is the table's.
+// Variation is a table as proxies with certain inputs see it. It has its own version of each host whose rules read the
+// inputs; all other hosts are the table's.
 type Variation struct {
 	Inputs view.Inputs
-	Layer  *layer.Layer // has what is different for these proxies
+	Layer  *layer.Layer // contains the differences from the table's layer
 
 	table *Table
-	hosts map[string]*Host     // whose rules read the inputs
-	hides map[string][]xds.Ref // what the layer hides of the table's because of each
+	hosts map[string]*Host     // the hosts whose rules read the inputs
+	hides map[string][]xds.Ref // host -> resources of the table's layer that Layer hides
 	own   own                  // as last planned
 }
 
-// Vary makes a variation, and plans the hosts that are different in it into a layer.
+// Vary returns the variation of the table for the given inputs, and plans its differing hosts into a layer.
 func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, hides: map[string][]xds.Ref{}}
 	for name, h := range t.hosts.All() {
 		if h.reads != (view.Reads{}) {
 			v.Resolve(name, decided)
-			t.rest()
+			t.yield()
 		}
 	}
 	v.planOwn()
 	return v
 }
 
-// Fork is a copy for the copy of a table (Table.Fork), into another layer.
+// Fork returns a copy of the variation for a fork of the table (Table.Fork), with another layer.
 func (v *Variation) Fork(of *Table, to *layer.Layer) *Variation {
 	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), hides: maps.Clone(v.hides), own: v.own}
 }
 
-// Get is a host by its name; nil: the scope knows none.
+// Get returns a host by its name, or nil if the scope has no such host.
 func (v *Variation) Get(name string) *Host {
 	if h := v.hosts[name]; h != nil {
 		return h
@@ -53,12 +53,13 @@ func (v *Variation) Get(name string) *Host {
 	return v.table.Get(name)
 }
 
-// ClusterFor is Table.ClusterFor.
+// ClusterFor resolves a destination, as Table.ClusterFor does, for the proxies of the variation.
 func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans a host again that the table has resolved. Where `what` names neither clusters nor assignments, the host stays as it is (Table.Resolve).
+// Resolve plans a host again after the table has resolved it. If `what` names neither clusters nor assignments, the
+// host stays unchanged (see Table.Resolve).
 func (v *Variation) Resolve(name string, what input.Types) {
 	if !what.Has(decided) {
 		return
@@ -76,10 +77,10 @@ func (v *Variation) Resolve(name string, what input.Types) {
 	}
 	v.planClusters(h, base, inputs)
 	v.planEndpoints(h, base, inputs)
-	v.keep(name, base, base.share(h, inputs))
+	v.keep(name, base, base.varied.share(h, inputs))
 }
 
-// Follow plans what depends on a host's endpoints alone, as the table has done (Table.Follow).
+// Follow plans the parts of a host that depend on its endpoints alone, after the table has done so (Table.Follow).
 func (v *Variation) Follow(name string, what input.Types) {
 	if what.Has(input.EDS) {
 		v.followOwn(name)
@@ -97,10 +98,11 @@ func (v *Variation) Follow(name string, what input.Types) {
 	if what.Has(input.EDS) {
 		v.planEndpoints(&h, base, inputs)
 	}
-	v.keep(name, base, base.share(&h, inputs))
+	v.keep(name, base, base.varied.share(&h, inputs))
 }
 
-// read is what the rules of a host read of the inputs; false: nothing, the host is the table's.
+// read returns the inputs reduced to those that the rules of a host read. The result is false if they read none: then
+// the variation uses the table's host.
 func (v *Variation) read(base *Host) (view.Inputs, bool) {
 	if base == nil || base.Service == nil {
 		return view.Inputs{}, false
@@ -109,44 +111,29 @@ func (v *Variation) read(base *Host) (view.Inputs, bool) {
 	return inputs, inputs != view.Inputs{}
 }
 
-// planClusters plans the clusters of a host: the table's, unless selectors or the proxy's place decide about them.
+// planClusters plans the clusters of a host. They are the table's, unless selectors or the proxy's place decide them.
 func (v *Variation) planClusters(h, base *Host, inputs view.Inputs) {
 	if len(base.selectors) == 0 && !base.placed {
 		h.clusters, h.reads = base.clusters, base.reads
 		return
 	}
-	var found []input.Problem // the same as the table's
+	var found []input.Problem // equal to the table's, which are reported
 	v.table.clustersOf(h, inputs, &found)
 }
 
-// planEndpoints plans the assignments. Those that the table has, or another variation that reads the same of its proxies, most likely
-// are the same.
+// planEndpoints plans the assignments of a host. It reuses equal ones of the table, or of another variation whose
+// proxies have the same inputs.
 func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	known := base.endpoints
-	if other := base.varied[inputs].Value(); other != nil {
+	if other := base.varied.of(inputs); other != nil {
 		known = other.endpoints
 	}
-	var found []input.Problem // the same as the table's
+	var found []input.Problem // equal to the table's, which are reported
 	h.endpoints = v.table.assignmentsOf(h, inputs, known, &found)
 }
 
-// share is the host to keep in place of one that this host became for proxies with certain inputs: an equal one that another variation
-// has, or h.
-func (base *Host) share(h *Host, inputs view.Inputs) *Host {
-	if other := base.varied[inputs].Value(); other != nil && other.equal(h) {
-		return other
-	}
-	if base.varied == nil {
-		base.varied = map[view.Inputs]weak.Pointer[Host]{}
-	}
-	if n := len(base.varied); n&(n-1) == 0 { // at each doubling: what no variation has any more goes
-		maps.DeleteFunc(base.varied, func(_ view.Inputs, p weak.Pointer[Host]) bool { return p.Value() == nil })
-	}
-	base.varied[inputs] = weak.Make(h)
-	return h
-}
-
-// keep keeps a host in place of the one before, and shows in the layer what differs; nil: it is the table's.
+// keep stores a host in place of the previous one, and shows the differences in the layer. A nil now means that the
+// table's host is used.
 func (v *Variation) keep(name string, base, now *Host) {
 	v.show(name, base, now)
 	if now == nil {
@@ -156,7 +143,7 @@ func (v *Variation) keep(name string, base, now *Host) {
 	}
 }
 
-// show puts into the layer in what a host differs from the table's, in place of what it had because of it before.
+// show replaces the layer's entries of a host by its present differences from the table's host.
 func (v *Variation) show(name string, base, now *Host) {
 	for _, u := range v.hosts[name].units() {
 		v.Layer.Remove(u.Res.Type, u.Res.Name)
@@ -182,7 +169,7 @@ func (v *Variation) show(name string, base, now *Host) {
 	}
 }
 
-// byRef has all resources of a host by what they are called.
+// byRef maps all resources of a host by type and name.
 func (h *Host) byRef() map[xds.Ref]layer.Unit {
 	all := map[xds.Ref]layer.Unit{}
 	for _, u := range h.units() {
@@ -191,7 +178,7 @@ func (h *Host) byRef() map[xds.Ref]layer.Unit {
 	return all
 }
 
-// units are all resources of a host; none of nil.
+// units lists all resources of a host. The list for a nil host is empty.
 func (h *Host) units() []layer.Unit {
 	if h == nil {
 		return nil

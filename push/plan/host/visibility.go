@@ -10,23 +10,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Visibility is what decides which clusters proxies have, for what their listeners send of themselves: spans, logs, questions to an authorizer. An
-// Envoy refuses listeners whose tracer names a cluster that it does not know.
+// Visibility decides which clusters the proxies of a namespace have. It is used for the traffic that listeners create
+// themselves: spans, logs, requests to an authorizer. An Envoy rejects listeners whose tracer names an unknown cluster.
 type Visibility struct {
 	Namespace string
-	Imports   []*Imports     // which services they see
-	Patches   input.PatchSet // those that remove clusters from their outbound side; others do not count
+	Imports   []*Imports     // of the proxies' Sidecar
+	Patches   input.PatchSet // of the proxies; only those that remove outbound clusters count
 }
 
-// Find is the host to whose cluster a proxy sends what is for a port of the host `name`: this one, or the one that it is another name of (a
-// Service of type ExternalName). The proxy has to see one of the services `named`, which are some of those with the host `name`. False: it
-// sees none, or has no such cluster. `asked` are the hosts by which this is decided: where a service of one of them comes, goes or changes, the
-// answer may be another.
+// Find returns the host whose cluster a proxy uses for requests to port of host name: the host itself, or the host that
+// it is an alias of (a Service of type ExternalName). The proxy has to see one of the services named, which are
+// services of host name. ok is false if it sees none of them, or has no such cluster. asked lists the hosts that the
+// answer depends on: if a service of one of them appears, disappears or changes, the answer may differ.
 func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
+	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {
 		asked = append(asked, name)
 		svc := meaning(in, name, v.Namespace, v.has)
-		if svc == nil || len(asked) == 1 && !slices.ContainsFunc(named, func(svc *model.Service) bool { return v.sees(svc, name, port) }) {
+		if svc == nil || len(asked) == 1 && !slices.ContainsFunc(named, visible) {
 			return "", asked, false
 		}
 		alias := svc.Spec.GetAliasFor()
@@ -38,26 +39,28 @@ func (v Visibility) Find(in *input.Input, name string, named []*model.Service, p
 	return "", asked, false
 }
 
-// hasCluster says whether a proxy, to which a host means a service, has a cluster of one of its ports, whatever VirtualServices it sees: the
-// destination of one is seen without being imported, and the host may mean another service then, which has to have the port as well.
+// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines, whatever VirtualServices the
+// proxy sees. The destination of a VirtualService is visible without being imported. Another service may define the
+// host then, and has to have the port as well.
 func (v Visibility) hasCluster(in *input.Input, svc *model.Service, name string, port uint32) bool {
 	other := meaning(in, name, v.Namespace, func(*model.Service, string) bool { return true })
-	return v.sees(svc, name, port) && portOf(in, svc, name, port) && (other == svc || other.Spec.GetAliasFor() == "" && portOf(in, other, name, port)) &&
+	return v.sees(svc, name, port) && portOf(in, svc, name, port) &&
+		(other == svc || other.Spec.GetAliasFor() == "" && portOf(in, other, name, port)) &&
 		!v.Patches.RemovesCluster(networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, xds.OutboundCluster(port, "", name))
 }
 
-// sees says whether a service is exported to the namespace, and imported at one of its hosts with a port.
+// sees reports whether a service is exported to the namespace, and imported at host name and this port.
 func (v Visibility) sees(svc *model.Service, name string, port uint32) bool {
 	return exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, v.Namespace) && importOf(v.Imports, svc, name, port) != nil
 }
 
-// portOf says whether a host has a port, where it means a service.
+// portOf reports whether a host that svc defines has a port.
 func portOf(in *input.Input, svc *model.Service, name string, port uint32) bool {
 	h := Host{Name: name, Service: svc, joined: joined(in, name, svc)}
 	return h.At(port) != nil
 }
 
-// has says whether a host of a service is imported.
+// has reports whether a service is imported at one of its hosts.
 func (v Visibility) has(svc *model.Service, host string) bool {
 	return imported(v.Imports, svc, host)
 }

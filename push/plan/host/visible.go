@@ -11,23 +11,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// exported says whether a list of namespaces, as exportTo has it, reaches namespace `to` from `own`.
-func exported(exportTo, otherwise []string, own, to string) bool {
+// exported reports whether exportTo makes an object of namespace owner visible in namespace viewer. defaults is used if
+// exportTo is empty.
+func exported(exportTo, defaults []string, owner, viewer string) bool {
 	if len(exportTo) == 0 {
-		exportTo = otherwise
+		exportTo = defaults
 	}
 	for _, e := range exportTo {
-		if e == "*" || e == to || e == "." && own == to {
+		if e == "*" || e == viewer || e == "." && owner == viewer {
 			return true
 		}
 	}
 	return false
 }
 
-// Precedes orders services of one host, or of one address, for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
-// oldest; of ServiceEntries that are as old the one whose namespace is first by name, since istiod calls them by their hosts (istio:
-// pilot/pkg/model/push_context.go, sortServicesByCreationTime). One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
-// those of the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go, mergeService).
+// Precedes reports whether a precedes b, two services of one host or of one address, for clients of a namespace: the
+// namespace's own first, then Kubernetes Services, then the config cluster's, then the oldest. Ties of age are broken
+// by namespace before name: istiod names a ServiceEntry's service by its host, so the names of both are equal there
+// (istio: pilot/pkg/model/push_context.go, sortServicesByCreationTime).
+//
+// Services of equal name in several clusters are one service. The first defines it, its endpoints come from all
+// clusters, and its addresses from the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go,
+// mergeService).
 func Precedes(a, b *model.Service, namespace string) bool {
 	if own, other := a.Key.Namespace == namespace, b.Key.Namespace == namespace; own != other {
 		return own
@@ -41,12 +46,13 @@ func Precedes(a, b *model.Service, namespace string) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// serviceFor is the one service that a host means in this scope; nil: it sees none.
+// serviceFor returns the service that defines a host in this scope, or nil if the scope sees none.
 func (t *Table) serviceFor(host string) *model.Service {
 	return meaning(t.in, host, t.key.Namespace, t.has)
 }
 
-// meaning is the one service that a host means to proxies of a namespace, of those that are exported to them and that `has` picks; nil: none.
+// meaning returns the service that defines a host for proxies of a namespace, or nil: the first (Precedes) of those
+// that are exported to the namespace and satisfy has.
 func meaning(in *input.Input, host, namespace string, has func(svc *model.Service, host string) bool) (best *model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range in.ByHost(kind, host) {
@@ -60,12 +66,10 @@ func meaning(in *input.Input, host, namespace string, has func(svc *model.Servic
 	return best
 }
 
-// Addresses are the virtual addresses of a host of a service: those that the proxy's own cluster gives it, where it has any; of a ServiceEntry
-// that states none the automatic ones of the proxy's family, where its Pod is told of these.
+// Addresses returns the virtual addresses of a service at one of its hosts: those in the proxy's own cluster, if there
+// are any, else the service's. For a ServiceEntry without addresses they are the automatic addresses of the proxy's
+// family, if the proxy's agent resolves names to these.
 func (t *Table) Addresses(svc *model.Service, host string) []string {
-	if len(svc.Spec.GetAddresses()) == 0 && t.key.Automatic != view.NoFamily {
-		return t.automatic(svc, host)
-	}
 	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
 		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
 			if local := r.(*model.Service).Spec.GetAddresses(); r.Meta().Key.Origin.Cluster() == t.key.Cluster && len(local) > 0 {
@@ -73,9 +77,13 @@ func (t *Table) Addresses(svc *model.Service, host string) []string {
 			}
 		}
 	}
+	if len(svc.Spec.GetAddresses()) == 0 && t.key.Automatic != view.NoFamily {
+		return t.automatic(svc, host)
+	}
 	return svc.Spec.GetAddresses()
 }
 
+// automatic returns the automatic addresses of a service at one of its hosts, in the proxy's family.
 func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	for _, h := range svc.Spec.GetAutomatic() {
 		if h.GetHost() != host {
@@ -90,8 +98,9 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	return all
 }
 
-// Aliases are the other names of a host of a service (Services of type ExternalName), among what is exported to the scope, sorted. A name that is a
-// host of its own there, by another cluster's Service or a ServiceEntry, is none: two virtual hosts would have one domain.
+// Aliases returns the aliases of a host (Services of type ExternalName) that are exported to the scope, sorted. It
+// includes aliases of aliases. A name that another cluster's Service or a ServiceEntry defines as a host is left out,
+// since two virtual hosts would have one domain.
 func (t *Table) Aliases(host string) (all []string) {
 	for name := range t.in.Index.Aliases(host) {
 		if svc := t.serviceFor(name); svc != nil && svc.Spec.GetAliasFor() == "" {
@@ -99,7 +108,10 @@ func (t *Table) Aliases(host string) (all []string) {
 		}
 		for r := range t.in.ByHost(model.KindService, name) {
 			svc := r.(*model.Service)
-			if svc.Spec.GetAliasFor() != "" && exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, t.key.Namespace) && !slices.Contains(all, name) {
+			if svc.Spec.GetAliasFor() == "" || slices.Contains(all, name) {
+				continue
+			}
+			if exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, t.key.Namespace) {
 				all = append(all, name)
 			}
 		}
@@ -108,13 +120,14 @@ func (t *Table) Aliases(host string) (all []string) {
 	return all
 }
 
-// Published lists the endpoints of a headless service that DNS names, as proxies of a network ask for it (empty: none
-// is known, and all are near): the ready ones at any port, of every cluster. own are those of the proxy's cluster. The
-// scope has to see the host.
+// Published lists the endpoints of a headless service that DNS returns to proxies of a network, at any port and of
+// every cluster, except those in other networks. Endpoints that are not ready are included if the Service publishes
+// their addresses (publishNotReadyAddresses). An empty network means unknown; then none are left out. own are those in
+// the proxy's cluster. h has to be a host of this table with a service.
 func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoint) {
 	for cluster, e := range t.in.Published(h.Service, h.Name) {
 		switch {
-		case network != "" && e.GetNetwork() != "" && e.GetNetwork() != network: // beyond a gateway, which no address of a Pod leads to
+		case network != "" && e.GetNetwork() != "" && e.GetNetwork() != network: // not reachable without a gateway
 		case cluster == t.key.Cluster:
 			own = append(own, e)
 		default:
@@ -124,29 +137,31 @@ func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoin
 	return own, others
 }
 
-// has says whether a host of a service is imported.
+// has reports whether a service is imported at one of its hosts.
 func (t *Table) has(svc *model.Service, host string) bool {
 	return imported(t.imports, svc, host)
 }
 
-// hasPort says whether a port of a host is imported.
+// hasPort reports whether a port of a host is imported.
 func (t *Table) hasPort(h *Host, port uint32) bool {
 	return t.ImportOf(h, port) != nil
 }
 
-// ClusterFor is the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
-// that the request came to (istio: pilot/pkg/networking/core/route, GetDestinationCluster). False: there is no such service, port or subset in
-// this scope, and the cluster is as it would be called at the port that the request came to: Envoy answers 503, or closes connections, until there is one.
+// ClusterFor resolves a destination to a cluster: at port or, if that is 0, at the service's only port, or else at
+// listenPort, the port at which the request arrived (istio: pilot/pkg/networking/core/route, GetDestinationCluster).
+// The result is false if this scope has no such service, port or subset. The cluster then has the name that it would
+// have at the requested port: until it exists, Envoy answers 503 or closes connections.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }
 
-// Outbound is a cluster that a destination is sent to.
+// Outbound is the cluster of a destination.
 type Outbound struct {
 	xds.ClusterName
-	Known *Host // whose cluster it is; nil: the scope has no host of this name
+	Known *Host // the host of the cluster; nil if the scope has no host of this name
 }
 
+// clusterFor is ClusterFor with the hosts of the table or of a variation.
 func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort uint32) (Outbound, bool) {
 	name = target(hosts, name)
 	h := hosts.Get(name)

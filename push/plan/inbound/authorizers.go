@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// authorizers finds the providers of external authorization that the workload's CUSTOM policies name. What a policy matches whose provider cannot be
-// asked is refused, and the policy has a problem.
+// authorizers lists the providers of external authorization that the workload's CUSTOM policies name. If a provider
+// cannot be called, requests that its policy matches are refused, and the policy gets a problem.
 func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	var out []extauthz.Authorizer
-	var missing []string // the cluster of each that the workload does not have
+	var missing []string // for each provider in out, the cluster that the workload lacks, or ""
 	for _, p := range wl.policies.All() {
 		m := model.Authorization(p)
 		if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM {
@@ -32,18 +32,22 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 			out, missing = append(out, one), append(missing, cluster)
 		}
 		if cluster := missing[at]; cluster != "" {
-			wl.found = append(wl.found, input.NotFound(p.Key, "spec.provider.name", fmt.Sprintf("%q cannot be asked: workloads of namespace %s have no cluster %s, unless a VirtualService sends there; "+
-				"what the policy matches is refused, or admitted where the provider has failOpen", provider, wl.key.Namespace, cluster)))
+			message := fmt.Sprintf("%q cannot be asked: workloads of namespace %s have no cluster %s, unless a VirtualService sends there; "+
+				"what the policy matches is refused, or admitted where the provider has failOpen", provider, wl.key.Namespace, cluster)
+			wl.found = append(wl.found, input.NotFound(p.Key, "spec.provider.name", message))
 		}
 		if wrong := out[at].Wrong; wrong != "" {
-			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error,
-				Message: fmt.Sprintf("%q cannot be asked: %s; what the policy matches is refused, by workloads of namespace %s", provider, wrong, wl.key.Namespace)})
+			message := fmt.Sprintf("%q cannot be asked: %s; what the policy matches is refused, by workloads of namespace %s",
+				provider, wrong, wl.key.Namespace)
+			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound,
+				Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error, Message: message})
 		}
 	}
 	return authorizers.List(out...)
 }
 
-// authorizer finds the service of a provider, and says which cluster of it the workload does not have; empty: it has it, or there is none to be had.
+// authorizer finds the service of a provider. missing is the cluster that the workload needs for it and lacks; it is ""
+// if the workload has the cluster, or if out.Wrong says why no cluster can exist.
 func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missing string) {
 	out.Provider = provider
 	service, port, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
@@ -55,7 +59,7 @@ func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missin
 	to, asked, there := wl.visibility().Find(wl.in, host, found, port)
 	out.Host = host
 	if there {
-		out.Host = to // of which the host may be another name
+		out.Host = to // may differ from host, which may be an alias
 	}
 	if wl.asked == nil {
 		wl.asked = map[string]bool{}

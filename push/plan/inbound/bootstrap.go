@@ -11,7 +11,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// planBootstrap plans what patches change of the proxy's bootstrap, where its agent asks for that: workloads with the same patches have one. Where it does not, nothing of them reaches the proxy.
+// planBootstrap plans the changes that patches make to the proxy's bootstrap, if its agent requests them. Workloads
+// with the same patches share one resource. If the agent does not request them, the patches have no effect, and each
+// selecting patch gets a problem.
 func (wl *Workload) planBootstrap() {
 	own := wl.patches.Matching(patch.MergesBootstrap)
 	if own.Len() == 0 {
@@ -19,8 +21,10 @@ func (wl *Workload) planBootstrap() {
 	}
 	if !wl.key.Bootstrap {
 		for _, p := range own.All() {
-			wl.found = append(wl.found, input.Warning(p.Filter.Key, problem.NotSupported, fmt.Sprintf("spec.configPatches[%d].applyTo", p.Index),
-				"BOOTSTRAP: selects proxies whose agents do not ask for it, and have none of it; navarch-agent does with BOOTSTRAP_XDS_AGENT, Istio's agents are not served"))
+			wl.found = append(wl.found, input.Warning(p.Filter.Key, problem.NotSupported,
+				fmt.Sprintf("spec.configPatches[%d].applyTo", p.Index),
+				"BOOTSTRAP: selects proxies whose agents do not ask for it, and are not affected by it; "+
+					"navarch-agent does with BOOTSTRAP_XDS_AGENT, Istio's agents are not served"))
 		}
 		return
 	}
@@ -32,5 +36,5 @@ func (wl *Workload) planBootstrap() {
 	wl.bootstrap = r
 }
 
-// Bootstrap is what patches change of the bootstrap; nil: nothing.
+// Bootstrap returns the changes that patches make to the bootstrap, or nil if no patch does.
 func (wl *Workload) Bootstrap() *xds.Resource { return wl.bootstrap }

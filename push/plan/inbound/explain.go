@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain gives the Spec that made a resource, and the front.Bringers of a listener, or of a cluster that a Sidecar's ingress listener makes; nil: the
-// workload has none of this name.
+// Explain returns the Spec of a resource, followed by the front.TrafficSources of a listener, or of a cluster that an
+// ingress listener of a Sidecar defines. It returns nil if the workload has no resource of this name.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {
@@ -25,17 +25,17 @@ func (wl *Workload) Explain(of xds.Ref) []any {
 	case listener.VirtualInbound, listener.Ingress, proxyless.Server:
 	case cluster.Inbound:
 		if ingress != nil {
-			out = append(out, front.Bringer{Sidecar: ingress})
+			out = append(out, front.TrafficSource{Sidecar: ingress})
 		}
 		return out
 	default:
 		return out
 	}
 	for _, svc := range wl.services {
-		out = append(out, front.Bringer{Host: svc.Spec.GetHosts()[0], Service: svc, Sidecar: ingress})
+		out = append(out, front.TrafficSource{Host: svc.Spec.GetHosts()[0], Service: svc, Sidecar: ingress})
 	}
 	if len(wl.services) == 0 && ingress != nil {
-		out = append(out, front.Bringer{Sidecar: ingress})
+		out = append(out, front.TrafficSource{Sidecar: ingress})
 	}
 	return out
 }

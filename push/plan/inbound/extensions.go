@@ -1,8 +1,11 @@
 package inbound
 
 import (
+	"iter"
+
 	built "navarch.io/navarch/push/build/extension"
 	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -12,34 +15,52 @@ var filters intern.Table[extension.Filter]
 // Unrun is an extension that proxies of a workload cannot run.
 type Unrun struct {
 	Extension *model.TrafficExtension
-	Closed    bool   // their traffic is refused; else it passes without
-	Proxies   string // which they are
+	Closed    bool   // traffic of the proxies is refused; otherwise it passes without the extension
+	Proxies   string // describes the proxies that cannot run it
 }
 
-// planExtensions plans the configurations of filters that the proxy asks for by name, of both sides: those that EnvoyFilters add, and those of
-// WasmPlugins and TrafficExtensions. What of these is in its inbound listeners follows too.
+// planExtensions plans the configurations of filters that the proxy requests by name, for both sides: those that
+// EnvoyFilters add, and those of WasmPlugins and TrafficExtensions. It also sets the filters of inbound listeners, and
+// the extensions that the proxies cannot run.
 func (wl *Workload) planExtensions() {
 	for u := range wl.in.AddedExtensions(wl.patches, &wl.found) {
 		wl.Reserve(u)
 	}
-	var inbound []extension.Filter
-	for _, use := range wl.key.Extensions.All() {
-		r, ok := wl.in.Get(use.Key)
-		if !ok {
-			continue // of a view that its proxies are about to leave
-		}
-		e := r.(*model.TrafficExtension)
-		if f, is := extension.FilterOf(e, use.Way, extension.Inbound); is {
-			inbound = append(inbound, f)
-		}
+	for e, use := range wl.used() {
 		if !use.Way.Runs() {
 			wl.unrun = append(wl.unrun, Unrun{e, use.Way == extension.Closed, use.Why})
 			continue
 		}
 		wl.plan(built.Config{Extension: e, ByAgent: use.Way == extension.ByAgent})
 	}
-	wl.filters = filters.List(inbound...)
+	wl.filters = wl.filtersOf(extension.Inbound)
 }
 
-// Unrun are the extensions that proxies of the workload cannot run.
+// used returns an iterator over the extensions that the workload's key names.
+func (wl *Workload) used() iter.Seq2[*model.TrafficExtension, view.Extension] {
+	return func(yield func(*model.TrafficExtension, view.Extension) bool) {
+		for _, use := range wl.key.Extensions.All() {
+			r, ok := wl.in.Get(use.Key)
+			if !ok {
+				continue // the View is outdated, and its proxies are about to leave it
+			}
+			if !yield(r.(*model.TrafficExtension), use) {
+				return
+			}
+		}
+	}
+}
+
+// filtersOf lists the filters that the workload's extensions are in the listeners of one side.
+func (wl *Workload) filtersOf(side extension.Side) intern.List[extension.Filter] {
+	var out []extension.Filter
+	for e, use := range wl.used() {
+		if f, is := extension.FilterOf(e, use.Way, side); is {
+			out = append(out, f)
+		}
+	}
+	return filters.List(out...)
+}
+
+// Unrun lists the extensions that proxies of the workload cannot run.
 func (wl *Workload) Unrun() []Unrun { return wl.unrun }

@@ -1,8 +1,8 @@
-// Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that redirected connections
-// arrive at, and those of a Sidecar's ingress.
+// Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that
+// receives redirected connections, and the listeners of a Sidecar's ingress.
 //
-// Owns: nothing after New: a Workload is planned as a whole, and planned again where a change touches it.  Reads: plan/input.
-// Never: the outbound side.
+// Owns: nothing after New: a Workload is planned as a whole, and planned again where a change touches it.  Reads:
+// plan/input. Never: the outbound side.
 package inbound
 
 import (
@@ -33,13 +33,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// side is what EnvoyFilters call the inbound side.
+// side is the context of the inbound side in EnvoyFilters.
 const side = networkingv1.EnvoyFilter_SIDECAR_INBOUND
 
-// Workload is the inbound side of all proxies that selectors pick alike. It is small, and planned as a whole.
+// Workload is the inbound side of all proxies with the same view.Workload. It is small, and planned as a whole.
 type Workload struct {
 	layer.Layer
-	in              *input.Input // nil once it is planned
+	in              *input.Input // nil after planning
 	key             view.Workload
 	sidecar         *model.Sidecar
 	patches         input.PatchSet
@@ -49,50 +49,53 @@ type Workload struct {
 	authentications intern.List[*model.Policy]
 	filters         intern.List[extension.Filter] // of its extensions
 	unrun           []Unrun
-	reads           map[string]bool // hosts whose endpoints name its ports
-	asked           map[string]bool // hosts of the providers that its CUSTOM policies name
+	reads           map[string]bool // hosts whose endpoints decide numbers of its ports
+	asked           map[string]bool // hosts that the providers of its CUSTOM policies depend on
 	reports         telemetry.Reports
-	bootstrap       *xds.Resource // what patches change of it; nil: nothing
+	bootstrap       *xds.Resource // changes that patches make to the bootstrap; nil if no patch does
 	found           []input.Problem
-	removed         []input.Removal // what patches remove as a whole
+	removed         []input.Removal // resources that patches remove as a whole
 }
 
 // port is one port of the workload.
 type port struct {
 	listener.InboundPort
 	cluster cluster.Inbound
-	bind    string   // of a listener of its own (captureMode NONE); empty: it is redirected to
-	also    []string // further addresses of that
+	bind    string   // address of its own listener (captureMode NONE); empty if connections are redirected
+	also    []string // further addresses of that listener
 }
 
-// Bootstrap plans a workload without an inbound side from scratch: what patches change of the bootstrap.
-func Bootstrap(in *input.Input, key view.Workload) *Workload {
+// Bootstrap plans a workload without an inbound side from scratch: the changes that patches make to the bootstrap, and
+// the configurations of extensions.
+func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	wl.patches, wl.found = in.Patches(key.Filters)
 	wl.planBootstrap()
-	wl.in = nil
-	return wl
-}
-
-// Servers plans the workload of an application with gRPC's own xDS client from scratch. rest is called between two
-// resources.
-func Servers(in *input.Input, key view.Workload, rest func()) *Workload {
-	wl := read(in, key)
-	wl.planServers(rest)
 	wl.planExtensions()
-	wl.Commit(in.Sharing, rest)
+	wl.Commit(in.Sharing, yield)
 	wl.in = nil
 	return wl
 }
 
-// read is a workload with the records that its key names.
+// Servers plans the workload of an application with gRPC's own xDS client from scratch. It calls yield between two
+// resources.
+func Servers(in *input.Input, key view.Workload, yield func()) *Workload {
+	wl := read(in, key)
+	wl.planServers(yield)
+	wl.planExtensions()
+	wl.Commit(in.Sharing, yield)
+	wl.in = nil
+	return wl
+}
+
+// read returns a workload with the records that its key names, not planned yet.
 func read(in *input.Input, key view.Workload) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	if r, ok := in.Get(key.Sidecar); ok {
 		wl.sidecar = r.(*model.Sidecar)
 	}
 	for _, k := range key.Services.All() {
-		if r, ok := in.Get(k); ok && len(input.HostsOf(r)) > 0 {
+		if r, ok := in.Get(k); ok && len(model.HostsOf(r)) > 0 {
 			wl.services = append(wl.services, r.(*model.Service))
 		}
 	}
@@ -101,8 +104,8 @@ func read(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// New plans the workload of a sidecar from scratch. rest is called between two resources.
-func New(in *input.Input, key view.Workload, rest func()) *Workload {
+// New plans the workload of a sidecar from scratch. It calls yield between two resources.
+func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
 	wl.planBootstrap()
@@ -118,37 +121,43 @@ func New(in *input.Input, key view.Workload, rest func()) *Workload {
 		if p.cluster.Host != "" {
 			hosts = []string{p.cluster.Host}
 		}
-		if wl.removes(xds.Cluster, p.Cluster, func(f model.Patch) bool { return input.RemovesCluster(f, side, p.Cluster, hosts...) }) {
+		removes := func(f model.Patch) bool { return input.RemovesCluster(f, side, p.Cluster, hosts...) }
+		if wl.removes(xds.Cluster, p.Cluster, removes) {
 			continue
 		}
-		p.cluster.Patches = wl.patches.Matching(func(f model.Patch) bool { return input.MergesCluster(f, side, p.Cluster, hosts...) })
+		p.cluster.Patches = wl.patches.Matching(func(f model.Patch) bool {
+			return input.MergesCluster(f, side, p.Cluster, hosts...)
+		})
 		wl.plan(p.cluster)
-		rest()
+		yield()
 	}
-	wl.planListeners(ports, rest)
-	wl.Commit(in.Sharing, rest)
-	wl.in = nil // planned as a whole: nothing is read later, and no snapshot is held
+	wl.planListeners(ports, yield)
+	wl.Commit(in.Sharing, yield)
+	wl.in = nil // nothing reads it later, so no snapshot is retained
 	return wl
 }
 
-// plan adds one resource, unless an EnvoyFilter added one of its name.
+// plan adds one resource, unless an EnvoyFilter added one of the same name.
 func (wl *Workload) plan(spec pool.ResourceSpec) {
 	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Reserved(u.Res) {
 		wl.Add(u)
 	}
 }
 
+// planPassthrough plans the cluster for connections to ports that no service names.
 func (wl *Workload) planPassthrough() {
 	name := xds.InboundPassthrough
-	if !wl.removes(xds.Cluster, name, func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-		wl.plan(cluster.Static{Name: name, HeaderCase: wl.key.HeaderCase, Families: wl.key.Listening.Families, Connection: traffic.PassthroughConnection(wl.in.Meshes.Cluster), Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
-			return input.MergesCluster(p, side, name)
-		})})
+	if wl.removes(xds.Cluster, name, func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
+		return
 	}
+	mesh := wl.in.Meshes.Cluster
+	patches := wl.patches.Matching(func(p model.Patch) bool { return input.MergesCluster(p, side, name) })
+	wl.plan(cluster.Static{Name: name, HeaderCase: wl.key.HeaderCase, Families: wl.key.Listening.Families,
+		Connection: traffic.PassthroughConnection(mesh), Mesh: mesh, Patches: patches})
 }
 
-// ports lists the workload's ports: those of its Sidecar's ingress listeners where it has any, else those that services
-// name. Of two for one port the first counts.
+// ports lists the workload's ports: those of its Sidecar's ingress listeners if there are any, else those of its
+// services. Of several for one port the first is used.
 func (wl *Workload) ports() []port {
 	var out []port
 	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
@@ -162,11 +171,15 @@ func (wl *Workload) ports() []port {
 			out = append(out, wl.service(svc)...)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b port) int { return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.bind, b.bind)) })
-	return slices.CompactFunc(out, func(a, b port) bool { return a.Port == b.Port && (a.bind == b.bind || a.bind == "" || b.bind == "") })
+	slices.SortStableFunc(out, func(a, b port) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.bind, b.bind))
+	})
+	return slices.CompactFunc(out, func(a, b port) bool {
+		return a.Port == b.Port && (a.bind == b.bind || a.bind == "" || b.bind == "")
+	})
 }
 
-// service lists the ports that a service names at the workload.
+// service lists the ports that a service has at the workload.
 func (wl *Workload) service(svc *model.Service) (out []port) {
 	name := svc.Spec.GetHosts()[0]
 	for _, p := range svc.Spec.GetPorts() {
@@ -181,7 +194,8 @@ func (wl *Workload) service(svc *model.Service) (out []port) {
 	return out
 }
 
-// targets are the numbers that a port of a service has at the workload: those that a stated endpoint at its address gives it, else the target port.
+// targets lists the numbers that a port of a service has at the workload: those in a ServiceEntry's endpoint at its
+// address, else the target port.
 func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort) (numbers []uint32) {
 	for _, s := range wl.key.Served.All() {
 		if s.Service == svc.Key && s.Port == p.GetNumber() {
@@ -196,11 +210,11 @@ func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort)
 	case p.GetTargetName() == "":
 		return []uint32{p.GetNumber()}
 	}
-	return wl.named(svc, of, p)
+	return wl.namedTargets(svc, of, p)
 }
 
-// local is where a port of the workload is reached: at loopback, where the mesh has inboundTrafficPolicy LOCALHOST; empty: where the
-// connection was going to.
+// local returns the address at which the proxy connects to a port of the workload: at loopback if the mesh has
+// inboundTrafficPolicy LOCALHOST, else "", for the original destination.
 func (wl *Workload) local(port uint32) string {
 	if wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() != meshv1.MeshConfig_InboundTrafficPolicy_LOCALHOST {
 		return ""
@@ -208,9 +222,9 @@ func (wl *Workload) local(port uint32) string {
 	return net.JoinHostPort(wl.key.Listening.Families.Loopback(), strconv.FormatUint(uint64(port), 10))
 }
 
-// named are the numbers that the endpoints of a service give to a port whose target is a name: what pods call it is in
-// their specs, and arrives here with the endpoints.
-func (wl *Workload) named(svc *model.Service, of string, p *model.ServicePort) []uint32 {
+// namedTargets lists the numbers of a port whose target is the name of a container port. Pods define that name, so the
+// numbers come from the service's endpoints.
+func (wl *Workload) namedTargets(svc *model.Service, of string, p *model.ServicePort) []uint32 {
 	wl.reads[of] = true
 	numbers := map[uint32]bool{}
 	for r := range wl.in.ByHost(model.KindEndpoints, of) {
@@ -225,13 +239,15 @@ func (wl *Workload) named(svc *model.Service, of string, p *model.ServicePort) [
 	return slices.Sorted(maps.Keys(numbers))
 }
 
-// served is what a port of the workload serves: a port of a service. The zero served is none.
+// served is the port of a service that a port of the workload serves. The zero served means no service.
 type served struct {
 	service *model.Service
 	host    string
 	port    uint32
 }
 
+// port completes a port and its cluster. ingress is the index of the Sidecar's ingress listener, or -1. target is the
+// address that the proxy connects to.
 func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
 	c := cluster.Inbound{Port: p.Port, Target: target, Families: wl.key.Listening.Families, Service: of.service, Host: of.host,
@@ -242,9 +258,10 @@ func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target 
 	return port{InboundPort: p, cluster: c}
 }
 
-// connectionPool is the connection pool of what a port serves, and where it stands: that of the Sidecar's ingress listener (by its number; -1: none),
-// else the Sidecar's for all inbound traffic (https://istio.io/latest/docs/reference/config/networking/sidecar/#Sidecar, inboundConnectionPool), else
-// that of the service's rules, else the mesh's default. Nil: nobody says any.
+// connectionPool returns the connection pool of a port, and the field that defines it. Precedence: the Sidecar's
+// ingress listener (by its index; -1 for none), the Sidecar's inboundConnectionPool
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#Sidecar), the rules of the service, the mesh's
+// default. The result is nil if none of them defines a pool.
 func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.ConnectionPoolSettings, model.Place) {
 	if s := wl.sidecar; s != nil {
 		if ingress >= 0 {
@@ -264,8 +281,8 @@ func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.Connec
 	return policy.Pool, policy.PoolAt
 }
 
-// planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
-func (wl *Workload) planListeners(ports []port, rest func()) {
+// planListeners plans the listener that receives redirected connections, and those that the Sidecar binds.
+func (wl *Workload) planListeners(ports []port, yield func()) {
 	n, asked := wl.in.InboundPort(), wl.authorizers()
 	v := listener.VirtualInbound{Port: n, Transparent: wl.key.Mode == view.TProxy,
 		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
@@ -277,12 +294,14 @@ func (wl *Workload) planListeners(ports []port, rest func()) {
 		}
 		name := xds.ListenerName(p.bind, p.Port)
 		if !wl.removesListener(name, p.Port) {
-			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind, Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
+			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind,
+				Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
 				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
-			rest()
+			yield()
 		}
 	}
-	redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts
+	// Ports of policies follow those of services, because of two entries for one port the first is used.
+	redirected = append(redirected, wl.portsOfPolicies()...)
 	v.Ports = inboundPorts.List(redirected...)
 	clusters := []string{xds.InboundPassthrough}
 	for _, p := range redirected {
@@ -294,37 +313,41 @@ func (wl *Workload) planListeners(ports []port, rest func()) {
 	}
 }
 
-// common is what all inbound listeners have in common. The routes to its clusters stand in the listener, so patches of routes belong to it.
+// common returns the common part of inbound listeners. The routes to a listener's clusters are in the listener itself,
+// so patches of these routes belong to it.
 func (wl *Workload) common(name string, port uint32, clusters ...string) listener.Common {
 	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
 	c.Patches = wl.patches.Matching(func(p model.Patch) bool {
-		return patch.ListenerMatches(p, side, name, port) ||
-			slices.ContainsFunc(clusters, func(cluster string) bool { return patch.RouteConfigMatches(p, patch.InboundRoutes(cluster)) })
+		routes := func(cluster string) bool { return patch.RouteConfigMatches(p, patch.InboundRoutes(cluster)) }
+		return patch.ListenerMatches(p, side, name, port) || slices.ContainsFunc(clusters, routes)
 	})
 	c.Telemetry, c.Extensions = wl.reports.Spec, wl.filters
 	c.Proxy, c.HeaderCase = wl.key.Listeners.Or(wl.in.Defaults.Listeners), wl.key.HeaderCase
 	return c
 }
 
-// removes says whether patches remove a resource as a whole, and notes them.
+// removes reports whether patches remove a resource as a whole, and records these removals.
 func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
 	before := len(wl.removed)
 	wl.patches.Removals(xds.Ref{Type: t, Name: name}, by, func(r input.Removal) { wl.removed = append(wl.removed, r) })
 	return len(wl.removed) > before
 }
 
+// removesListener is removes for a listener.
 func (wl *Workload) removesListener(name string, port uint32) bool {
 	return wl.removes(xds.Listener, name, func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })
 }
 
-// Removals are the clusters and listeners that patches remove as a whole. The list does not change.
+// Removals lists the clusters and listeners that patches remove as a whole. The caller must not change the list.
 func (wl *Workload) Removals() []input.Removal { return wl.removed }
 
-// Touched says whether a change reaches the workload: records that its view names, services that select it, hosts whose endpoints
-// name its ports, and those of services, which providers of external authorization may be.
+// Touched reports whether a change affects the workload. readers are the changed records that a view.Workload names,
+// services the changed services, ports the hosts with changed ports of endpoints, and served the hosts with changed
+// services, which may be those of providers of external authorization.
 func (wl *Workload) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
 	reads := func(k model.Key) bool { return readers[k] }
-	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) || slices.ContainsFunc(wl.key.Policies.All(), reads) ||
+	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) ||
+		slices.ContainsFunc(wl.key.Policies.All(), reads) ||
 		slices.ContainsFunc(wl.key.Authentications.All(), reads) ||
 		slices.ContainsFunc(wl.key.Filters.All(), func(p view.Patch) bool { return reads(p.Filter) }) ||
 		slices.ContainsFunc(wl.key.Extensions.All(), func(e view.Extension) bool { return reads(e.Key) }) ||
@@ -332,7 +355,7 @@ func (wl *Workload) Touched(readers, services map[model.Key]bool, ports, served 
 		anyOf(wl.reads, ports) || anyOf(wl.asked, served)
 }
 
-// anyOf says whether two sets of hosts have one in common.
+// anyOf reports whether two sets of hosts have an element in common.
 func anyOf(have, hosts map[string]bool) bool {
 	if len(have) == 0 {
 		return false
@@ -345,10 +368,10 @@ func anyOf(have, hosts map[string]bool) bool {
 	return false
 }
 
-// Problems are what was found while planning.
+// Problems returns the problems that were found while planning. The caller must not change the list.
 func (wl *Workload) Problems() []input.Problem { return wl.found }
 
-// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
 var (
 	policies     intern.Table[*model.Policy]
 	authorizers  intern.Table[extauthz.Authorizer]

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 
-	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/listener"
@@ -16,15 +15,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ingress reads one ingress listener of the Sidecar
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). Its virtual host, and what spans say, have its own number and
-// the Sidecar's name, as with Istio's control plane, whatever service is behind it.
+// ingress plans the port of one ingress listener of the Sidecar
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). As in istiod, its virtual
+// host and its spans have the listener's port and the Sidecar's name, whatever service is behind it. The port is bound
+// to an address of its own if the listener's capture mode or the proxy's mode is NONE. An invalid listener is left out
+// and reported.
 func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
 	bad := func(field, format string, args ...any) {
 		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Code: problem.Invalid,
 			Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 	}
-	protocol, ok := input.ParseProtocol(l.GetPort().GetProtocol())
+	protocol, ok := model.ParseProtocol(l.GetPort().GetProtocol())
 	if !ok {
 		bad("port.protocol", "%q is not supported; the listener is left out", l.GetPort().GetProtocol())
 		return port{}, false
@@ -39,9 +40,10 @@ func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, 
 		bad("defaultEndpoint", "%v; the listener is left out", err)
 		return port{}, false
 	}
-	in := listener.InboundPort{Port: number, Protocol: protocol, Host: wl.sidecar.Key.Name + "." + wl.sidecar.Key.Namespace, ServicePort: number}
-	in.Ended, in.Protocol = wl.endedTLS(i, l, in)
-	p := wl.port(in, wl.behind(number, target), i, target)
+	in := listener.InboundPort{Port: number, Protocol: protocol, ServicePort: number,
+		Host: wl.sidecar.Key.Name + "." + wl.sidecar.Key.Namespace}
+	in.Ended, in.Protocol = wl.terminatedTLS(i, l, in)
+	p := wl.port(in, wl.serviceBehind(number, target), i, target)
 	if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || wl.key.Mode == view.None {
 		if p.bind = l.GetBind(); p.bind == "" {
 			p.bind, p.also = wl.ownAddresses()
@@ -50,8 +52,9 @@ func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, 
 	return p, true
 }
 
-// ownAddresses are where ingress listeners are bound that say no address: the workload's own, the first of each family, so that the application may have
-// the port at loopback; all, where it has none.
+// ownAddresses returns the addresses at which an ingress listener without a bind address is bound: the workload's own,
+// the first of each family, so that the application can use the port at loopback. Without any address it is the
+// wildcard.
 func (wl *Workload) ownAddresses() (first string, others []string) {
 	has := map[bool]bool{}
 	for _, text := range wl.key.Addresses.All() {
@@ -66,8 +69,9 @@ func (wl *Workload) ownAddresses() (first string, others []string) {
 	return others[0], others[1:]
 }
 
-// behind finds the service and its port whose target is the ingress port or what the ingress listener passes on to.
-func (wl *Workload) behind(number uint32, target string) served {
+// serviceBehind returns the service port whose target port is the ingress listener's port. If no service has such a
+// port, it returns the one whose target port is the port of defaultEndpoint, or else the zero value.
+func (wl *Workload) serviceBehind(number uint32, target string) served {
 	inner := number
 	if a, err := netip.ParseAddrPort(target); err == nil {
 		inner = uint32(a.Port())
@@ -84,8 +88,8 @@ func (wl *Workload) behind(number uint32, target string) served {
 	return served{}
 }
 
-// targetOf reads a default endpoint: a loopback address and port, 0.0.0.0:port or [::]:port (the workload itself: its first
-// address of that family, loopback where it has none), unix:///path, or nothing (where the connection was going to).
+// targetOf parses a default endpoint. It may be an IP address with a port, unix:///path, or empty for the original
+// destination. 0.0.0.0:port and [::]:port mean the workload's first address of that family, or else loopback.
 func targetOf(endpoint string, addresses []string) (string, error) {
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return endpoint, nil
@@ -110,43 +114,33 @@ func targetOf(endpoint string, addresses []string) (string, error) {
 	return netip.AddrPortFrom(own, at.Port()).String(), nil
 }
 
-// inTLS are the protocols within TLS, where it ends.
-var inTLS = map[model.Protocol]model.Protocol{model.Protocol_PROTOCOL_HTTPS: model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_TLS: model.Protocol_PROTOCOL_TCP}
-
-// defaultVersions are versions of TLS as MeshConfig has them, whose numbers are others.
-var defaultVersions = map[meshv1.MeshConfig_TLSConfig_TLSProtocol]networkingv1.ServerTLSSettings_TLSProtocol{
-	meshv1.MeshConfig_TLSConfig_TLSV1_2: networkingv1.ServerTLSSettings_TLSV1_2, meshv1.MeshConfig_TLSConfig_TLSV1_3: networkingv1.ServerTLSSettings_TLSV1_3,
+// protocolWithin maps protocols over TLS to the protocols within it, for ports that terminate TLS.
+var protocolWithin = map[model.Protocol]model.Protocol{
+	model.Protocol_PROTOCOL_HTTPS: model.Protocol_PROTOCOL_HTTP,
+	model.Protocol_PROTOCOL_TLS:   model.Protocol_PROTOCOL_TCP,
 }
 
-// endedTLS is the TLS that an ingress listener ends, and the protocol within it. It stands back behind mTLS of the mesh, as with Istio's control plane:
-// only a port that a PeerAuthentication takes out of it ends other TLS. What the listener does not say MeshConfig tlsDefaults does.
-func (wl *Workload) endedTLS(i int, l *networkingv1.IstioIngressListener, p listener.InboundPort) (listener.ServerTLS, model.Protocol) {
+// terminatedTLS returns the TLS that an ingress listener terminates, and the protocol within it. As in istiod, the
+// mesh's mTLS takes precedence: a port terminates other TLS only if a PeerAuthentication disables mTLS for it. Settings
+// that the listener does not state come from MeshConfig tlsDefaults.
+func (wl *Workload) terminatedTLS(i int, l *networkingv1.IstioIngressListener, p listener.InboundPort) (
+	listener.ServerTLS, model.Protocol) {
 	tls := l.GetTls()
 	if tls.GetMode() == networkingv1.ServerTLSSettings_PASSTHROUGH {
 		return listener.ServerTLS{}, p.Protocol
 	}
-	if wl.stated(p.Port) != listener.Plain {
+	if wl.policyMode(p.Port) != listener.Plain {
 		wl.found = append(wl.found, input.Warning(wl.sidecar.Key, problem.NoEffect, fmt.Sprintf("spec.ingress[%d].tls", i),
-			fmt.Sprintf("port %d takes mTLS of the mesh, and ends no other TLS: want a PeerAuthentication with mode DISABLE for it", p.Port)))
+			fmt.Sprintf("has no effect: port %d terminates the mesh's mTLS; to terminate this TLS, add a PeerAuthentication with "+
+				"mode DISABLE for the port", p.Port)))
 		return listener.ServerTLS{}, p.Protocol
 	}
-	defaults := wl.in.Mesh.Spec.GetTlsDefaults()
-	out := listener.ServerTLS{Mode: tls.GetMode(), Certificate: tls.GetServerCertificate(), Key: tls.GetPrivateKey(),
-		Ciphers: strs.List(defaults.GetCipherSuites()...), Curves: strs.List(defaults.GetEcdhCurves()...),
-		Least: defaultVersions[defaults.GetMinProtocolVersion()], Most: tls.GetMaxProtocolVersion()}
+	out := input.ServerTLS(tls, wl.in.Mesh.Spec)
+	out.Certificate, out.Key = tls.GetServerCertificate(), tls.GetPrivateKey()
 	if tls.GetMode() != networkingv1.ServerTLSSettings_SIMPLE {
 		out.Authorities, out.Revoked = tls.GetCaCertificates(), tls.GetCaCrl()
 	}
-	if len(tls.GetCipherSuites()) > 0 {
-		out.Ciphers = strs.List(tls.GetCipherSuites()...)
-	}
-	if tls.GetMinProtocolVersion() != networkingv1.ServerTLSSettings_TLS_AUTO {
-		out.Least = tls.GetMinProtocolVersion()
-	}
-	if out.Most != networkingv1.ServerTLSSettings_TLS_AUTO {
-		out.Least = min(out.Least, out.Most) // what the listener says comes before the default
-	}
-	return out, inTLS[p.Protocol]
+	return out, protocolWithin[p.Protocol]
 }
 
 var strs intern.Table[string]

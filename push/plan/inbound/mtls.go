@@ -10,10 +10,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mode is how the proxy takes connections to one of the workload's ports; 0: to ports that no policy names. Without a certificate of the mesh, or
-// a TLS inspector, it cannot end the mesh's mTLS: then all connections come as they are, and none where a policy demands mTLS.
+// mode returns how the proxy accepts connections to one of the workload's ports; port 0 means all ports that no policy
+// names. Without a certificate of the mesh, or without a TLS inspector, the proxy cannot terminate the mesh's mTLS.
+// Then it accepts all connections as they are, or refuses all if a policy requires mTLS.
 func (wl *Workload) mode(port uint32) listener.MTLS {
-	stated := wl.stated(port)
+	stated := wl.policyMode(port)
 	switch able := wl.key.Caps.Has(xds.CapIdentity | xds.CapTLSInspector); {
 	case stated == listener.Permissive && !able:
 		return listener.Plain
@@ -23,8 +24,8 @@ func (wl *Workload) mode(port uint32) listener.MTLS {
 	return stated
 }
 
-// stated is how PeerAuthentications have connections to a port taken: Plain, Permissive or Strict.
-func (wl *Workload) stated(port uint32) listener.MTLS {
+// policyMode returns the mode of a port by PeerAuthentications: Plain, Permissive or Strict.
+func (wl *Workload) policyMode(port uint32) listener.MTLS {
 	switch input.FirstMode(wl.peers, port) {
 	case model.MTLSDisable:
 		return listener.Plain
@@ -35,8 +36,8 @@ func (wl *Workload) stated(port uint32) listener.MTLS {
 	return listener.Permissive
 }
 
-// unnamed are ports that no service names and a PeerAuthentication does.
-func (wl *Workload) unnamed() (out []listener.InboundPort) {
+// portsOfPolicies lists the ports that PeerAuthentications name, for connections to ports without a service.
+func (wl *Workload) portsOfPolicies() (out []listener.InboundPort) {
 	named := map[uint32]bool{}
 	for _, p := range wl.peers {
 		_, ports := model.PeerModes(p)

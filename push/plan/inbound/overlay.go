@@ -7,8 +7,9 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Overlay hides what a proxy's scope has and the proxy itself should not: listeners for its own addresses, where a
-// headless service selects it. An app reaches its own pod without the proxy, and the inbound listener has the address.
+// Overlay returns markers that hide resources of a proxy's scope from the proxy: the listeners at its own addresses, if
+// a headless service selects it. The application reaches its own Pod without the proxy, and the inbound listener has
+// the addresses. The result is nil if nothing is hidden.
 func (wl *Workload) Overlay(addresses intern.List[string]) *manifest.Manifest {
 	var hidden []*xds.Resource
 	for _, svc := range wl.services {
@@ -16,7 +17,7 @@ func (wl *Workload) Overlay(addresses intern.List[string]) *manifest.Manifest {
 			continue
 		}
 		for _, p := range svc.Spec.GetPorts() {
-			if input.IsHTTP(p.GetProtocol()) || input.PortOf(svc, p.GetNumber()) != p {
+			if p.GetProtocol().IsHTTP() || input.PortOf(svc, p.GetNumber()) != p {
 				continue
 			}
 			for _, a := range addresses.All() {

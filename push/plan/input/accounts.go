@@ -9,13 +9,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// service is a service by one of its hosts and its namespace.
+// service identifies a service by one of its hosts and its namespace.
 type service struct{ host, namespace string }
 
-// AccountsOf are the service accounts behind a service, ready or not, as "namespace/name".
+// AccountsOf lists the service accounts of the endpoints of a service, ready or not, as "namespace/name", sorted.
 func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
 	type account struct{ namespace, name string }
-	var last account // endpoints that follow one another mostly have the same: of 100,000 few are looked up
+	var last account // neighbouring endpoints mostly have the same account, so this saves nearly all look-ups
 	seen := map[account]bool{}
 	var out []string
 	for r := range s.ByHost(model.KindEndpoints, host) {
@@ -38,7 +38,7 @@ func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
 	return out
 }
 
-// Accounts is AccountsOf at this snapshot, as a list for Specs.
+// Accounts is AccountsOf at this snapshot, as an interned list for Specs. The result is cached.
 func (in *Input) Accounts(host, namespace string) intern.List[string] {
 	key := service{host, namespace}
 	list, ok := in.accounts[key]

@@ -10,12 +10,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// An identity that the CA has revoked is denied by a policy of the whole mesh (model.DeniedName), which inbound filter chains get
-// like any other. Clients must not believe it either: the clusters of services that it serves leave it out (issue 12, item 4).
+// The root namespace's policy model.DeniedName denies the identities that the CA has revoked to the whole mesh. Inbound
+// filter chains apply it like any other policy. Clients must not accept such an identity from a server either, so the
+// clusters of services with that identity leave it out.
 
-// denied are the denied identities, as SPIFFE IDs, by their account ("namespace/name").
+// denied maps accounts ("namespace/name") to their denied identities, as SPIFFE IDs.
 type denied = map[string][]string
 
+// deniedIn returns the denied identities of a snapshot.
 func deniedIn(s *mirror.Snapshot) denied {
 	r, ok := s.Get(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: s.Mesh().Spec.GetRootNamespace(), Name: model.DeniedName})
 	if !ok {
@@ -24,7 +26,8 @@ func deniedIn(s *mirror.Snapshot) denied {
 	return DeniedBy(r)
 }
 
-// DeniedBy are those of a record; none where it is another policy, or nil.
+// DeniedBy returns the identities that a record denies, by account ("namespace/name"). The result is nil if the record
+// is nil or is not the policy model.DeniedName.
 func DeniedBy(r model.Record) denied {
 	p, ok := r.(*model.Policy)
 	if !ok || p.Key.Name != model.DeniedName {
@@ -38,7 +41,7 @@ func DeniedBy(r model.Record) denied {
 	return all
 }
 
-// AccountOf is the "namespace/name" of a SPIFFE ID of a workload; empty for others.
+// AccountOf returns the "namespace/name" of the service account in a workload's SPIFFE ID, or "" for other IDs.
 func AccountOf(id string) string {
 	_, path, _ := strings.Cut(strings.TrimPrefix(id, "spiffe://"), "/")
 	parts := strings.Split(path, "/")
@@ -48,8 +51,9 @@ func AccountOf(id string) string {
 	return parts[1] + "/" + parts[3]
 }
 
-// Denied are the denied identities that a cluster would believe: those of the service accounts behind it, and those that its rules
-// and its service name (see NamesOf), which are asked for only where an identity is denied.
+// Denied lists the denied identities, sorted, that a cluster would accept otherwise: those of the service accounts of
+// its endpoints, and those that its rules and its service name (see NamesOf). names is called only if there are denied
+// identities.
 func (in *Input) Denied(accounts intern.List[string], names func() []string) intern.List[string] {
 	if !in.deniedKnown {
 		in.denied, in.deniedKnown = deniedIn(in.Snapshot), true
@@ -68,12 +72,12 @@ func (in *Input) Denied(accounts intern.List[string], names func() []string) int
 	return strs.List(slices.Compact(out)...)
 }
 
-// NamesOf are the subject alternative names that a rule expects of servers, wherever in it.
+// NamesOf lists the subject alternative names that a rule expects of servers, in all its policies. rule may be nil.
 func NamesOf(rule *model.DestinationRule) (out []string) {
 	if rule == nil {
 		return nil
 	}
-	for p := range traffic.All(rule.Spec) {
+	for _, p := range traffic.All(rule.Spec) {
 		out = append(out, p.GetTls().GetSubjectAltNames()...)
 	}
 	return out

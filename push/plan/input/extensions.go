@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// AddedExtensions builds the configurations of filters that patches add, each name once: of two for one name the first counts. Proxies
-// ask for those that their listeners name, on whichever side.
+// AddedExtensions yields the configurations of filters that patches add, each name once. For a second patch with the
+// same name a problem is appended to found. Proxies request the configurations that their listeners name, on either
+// side.
 func (in *Input) AddedExtensions(set PatchSet, found *[]Problem) iter.Seq[layer.Unit] {
 	return func(yield func(layer.Unit) bool) {
 		names := map[string]bool{}

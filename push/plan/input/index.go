@@ -11,18 +11,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Index answers backwards questions about a snapshot: who has this address, who routes to this host, which wildcards
-// are there at all. Immutable: With makes the index of the next snapshot, and shares nearly all of it.
+// Index answers reverse look-ups in a snapshot: the hosts at an address, the VirtualServices that route to a host, the
+// wildcards in use. It is immutable; With returns the index of the next snapshot, which shares nearly all memory.
 type Index struct {
-	addresses relation[string]    // virtual address -> hosts of services
-	routesTo  relation[model.Key] // destination host -> VirtualServices
-	secrets   relation[model.Key] // name of a Secret -> records that refer to it, of whatever namespace it is
-	naming    relation[model.Key] // namespace -> records that name it, see namespacesOf
-	aliases   relation[string]    // host -> hosts that are another name of it (ExternalName)
-	wildcards relation[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records of it
-	routing   relation[model.Key] // see Routing: host, read backwards, so that what a wildcard covers stands together -> VirtualServices that name it
+	addresses multimap[string]    // virtual address -> hosts of services
+	routesTo  multimap[model.Key] // destination host -> VirtualServices
+	secrets   multimap[model.Key] // name of a Secret in any namespace -> records that refer to it
+	naming    multimap[model.Key] // namespace -> records that name it, see namespacesOf
+	aliases   multimap[string]    // host -> its aliases (ExternalName)
+	wildcards multimap[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records with it
+	bound     multimap[model.Key] // namespace/name of a Gateway -> VirtualServices bound to it that have tcp or tls rules
+	// routing maps hosts to the VirtualServices that name them, see Input.Routing. The hosts are reversed, so that the
+	// hosts that a wildcard covers have a common prefix.
+	routing multimap[model.Key]
 }
 
+// newIndex returns the index of a snapshot.
 func newIndex(s *mirror.Snapshot) *Index {
 	var edits []mirror.Edit
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule,
@@ -34,20 +38,22 @@ func newIndex(s *mirror.Snapshot) *Index {
 	return (&Index{}).With(edits)
 }
 
-// With is the index after some edits.
+// With returns the index after the edits.
 func (x *Index) With(edits []mirror.Edit) *Index {
-	next := &Index{x.addresses.change(), x.routesTo.change(), x.secrets.change(), x.naming.change(), x.aliases.change(), x.wildcards.change(), x.routing.change()}
+	next := &Index{addresses: x.addresses.change(), routesTo: x.routesTo.change(), secrets: x.secrets.change(),
+		naming: x.naming.change(), aliases: x.aliases.change(), wildcards: x.wildcards.change(), bound: x.bound.change(), routing: x.routing.change()}
 	for _, e := range edits {
 		next.put(e.Old, false)
 		next.put(e.New, true)
 	}
-	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.aliases, &next.wildcards, &next.routing} {
+	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.aliases,
+		&next.wildcards, &next.bound, &next.routing} {
 		r.seal()
 	}
 	return next
 }
 
-// put has what a record says in the index, or no longer.
+// put adds the entries of a record to the index, or removes them.
 func (x *Index) put(r model.Record, there bool) {
 	if r == nil {
 		return
@@ -81,6 +87,9 @@ func (x *Index) put(r model.Record, there bool) {
 				x.routing.put(backwards(h), key.Path(), key, there)
 			}
 		}
+		for _, gateway := range virtualservice.ConnectedGateways(t) {
+			x.bound.put(gateway, key.Path(), key, there)
+		}
 		for h := range virtualservice.Hosts(t) {
 			x.routesTo.put(h, key.Path(), key, there)
 		}
@@ -89,14 +98,15 @@ func (x *Index) put(r model.Record, there bool) {
 	}
 }
 
+// wildcard adds or removes a host of a record, if it is a wildcard.
 func (x *Index) wildcard(key model.Key, host string, there bool) {
 	if IsWildcard(host) {
 		x.wildcards.put(key.Kind.String()+" "+host, key.Path(), key, there)
 	}
 }
 
-// Covering calls f with the hosts of a kind that cover `host`, the most specific first, until f says stop: the host
-// itself, then the wildcards that are in use.
+// Covering calls f with the host itself, then with each wildcard that covers it and that a record of the kind has, the
+// most specific first, until f returns false.
 func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (more bool)) {
 	if !f(host) {
 		return
@@ -111,7 +121,7 @@ func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (m
 	}
 }
 
-// routingOf are the keys of what Input.Routing has.
+// routingOf lists the keys of the VirtualServices of Input.Routing.
 func (x *Index) routingOf(host string) (keys []model.Key) {
 	if x.routing.empty() {
 		return nil
@@ -130,17 +140,17 @@ func (x *Index) routingOf(host string) (keys []model.Key) {
 	return keys
 }
 
-// backwards is a host read from its end.
+// backwards returns a host with its bytes in reverse order.
 func backwards(host string) string {
 	b := []byte(host)
 	slices.Reverse(b)
 	return string(b)
 }
 
-// IsWildcard says whether a host stands for many.
+// IsWildcard reports whether a host is a wildcard.
 func IsWildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
-// Covers says whether a host or wildcard stands for another host or wildcard.
+// Covers reports whether a host or wildcard equals or covers another host or wildcard.
 func Covers(pattern, host string) bool {
 	if pattern == host || pattern == "*" {
 		return true
@@ -149,13 +159,14 @@ func Covers(pattern, host string) bool {
 	return ok && len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 }
 
-// Naming are the keys of the records that name a namespace (exportTo, sourceNamespace), or AnyNamespace.
+// Naming yields the keys of the records that name a namespace (exportTo, sourceNamespace). For AnyNamespace it yields
+// those whose meaning depends on the namespace of every proxy.
 func (x *Index) Naming(namespace string) iter.Seq[model.Key] { return x.naming.of(namespace) }
 
-// SecretUsers are the keys of the records that refer to a Secret of this name, in whatever namespace.
+// SecretUsers yields the keys of the records that refer to a Secret of this name, in any namespace.
 func (x *Index) SecretUsers(name string) iter.Seq[model.Key] { return x.secrets.of(name) }
 
-// AllSecretUsers are the keys of the records that refer to any Secret; some may come several times.
+// AllSecretUsers yields the keys of the records that refer to any Secret. Keys may repeat.
 func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 	return func(yield func(model.Key) bool) {
 		for _, key := range x.secrets.all() {
@@ -166,7 +177,7 @@ func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 	}
 }
 
-// Aliases are the hosts that are other names of a host, of aliases of it too, each once.
+// Aliases yields the aliases of a host, including aliases of aliases, each once.
 func (x *Index) Aliases(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}
@@ -183,8 +194,8 @@ func (x *Index) Aliases(host string) iter.Seq[string] {
 	}
 }
 
-// AliasTargets are the hosts that a host is another name of (Services of type ExternalName), and those that these are other names of in turn, each
-// once, whether or not a scope sees the Services.
+// AliasTargets yields the hosts that a host is an alias of (Services of type ExternalName), including the targets of
+// these, each once, whether or not a scope sees the Services.
 func (in *Input) AliasTargets(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}
@@ -203,5 +214,5 @@ func (in *Input) AliasTargets(host string) iter.Seq[string] {
 	}
 }
 
-// AtAddress are the hosts of services with this virtual address; one that several services name comes several times.
+// AtAddress yields the hosts of services with this virtual address. Hosts may repeat.
 func (x *Index) AtAddress(address string) iter.Seq[string] { return x.addresses.of(address) }

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The VirtualServices of a host are those that name it, a wildcard that covers it, or, where it is a wildcard, a host that it covers.
+// The VirtualServices of a host are those that name it, or a wildcard that covers it; the ones of a wildcard also those
+// that name a host that it covers.
 func TestRouting(t *testing.T) {
 	var edits []mirror.Edit
 	for _, host := range []string{"www.example.com", "example.com", "*.example.com", "*.a.example.com", "x.a.example.com", "*-a.example.com", "*.com", "notexample.com"} {

@@ -1,6 +1,6 @@
-// Package input is what every part of the plan reads: one snapshot, and what is derived from it alone and remembered while it is
-// the newest, for all scopes together: the members of clusters, the service accounts behind a service, what PeerAuthentications
-// decide, who refers to what.
+// Package input is the common input of all parts of the plan: one snapshot, with results that are derived from it alone
+// and cached while it is the newest. All scopes share them: the members of clusters, the service accounts of a service,
+// the decisions of PeerAuthentications, an index of references.
 //
 // Owns: nothing that changes.  Reads: snapshots.  Never: what a single scope sees; Envoy's
 // protobuf.
@@ -17,44 +17,44 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Input is one snapshot and what was derived from it. The planner replaces it as a whole at each step (At, Later). Only the goroutine
-// of the planner may use it, but for the Snapshot.
+// Input is one snapshot and the results derived from it. Each step of the planner uses a new Input (At, Later). Only
+// one goroutine may use it, except for Snapshot, which is immutable; Copy is for another one.
 type Input struct {
 	*mirror.Snapshot
-	Cluster string      // what the config cluster is called in endpoints of it; origins have no name for it
-	Mesh    *model.Mesh // what the plan decides by
-	Meshes  Meshes      // what the builders read
-	// Defaults is what counts of MeshConfig's defaultConfig for proxies whose own ProxyConfig says nothing else.
+	Cluster string      // the config cluster's name in labels of endpoints; origins have the empty name for it
+	Mesh    *model.Mesh // the mesh configuration that the plan reads
+	Meshes  Meshes      // the projections of Mesh that the builders read
+	// Defaults are the settings in MeshConfig's defaultConfig, for proxies whose own ProxyConfig states no others.
 	Defaults proxyconfig.Settings
 	// Gateways are the gateways of all networks, sorted.
 	Gateways intern.List[endpoint.Gateway]
 	Index    *Index
 	Pool     *pool.Pool
-	// Sharing is what the scopes of a step have come to; nil between steps.
+	// Sharing contains the results that the scopes of a step share. It is nil between steps.
 	Sharing *layer.Sharing
 
 	members      map[Selection]intern.List[model.Member]
 	addresses    map[servedPort][]string
 	accounts     map[service]intern.List[string]
-	peers        map[string]intern.List[*model.Policy] // by namespace
-	decide       map[string][]*model.Policy            // the same
+	peers        map[string]intern.List[*model.Policy] // by namespace, see Peers
+	applicable   map[string][]*model.Policy            // by namespace, see applicablePeers
 	mtlsDisabled map[served]string
-	local        map[string][]string // see ClusterLocal
+	local        map[string][]string // by DNS domain, see ClusterLocal
 	denied       denied
-	deniedKnown  bool // denied was read
+	deniedKnown  bool // denied is set
 
-	// Fault has tests panic (see Tested); nil: nothing is tested.
+	// Fault lets tests inject panics (see Tested). It is nil in production.
 	Fault func(in *Input, of view.Scope)
 }
 
-// New derives what there is to derive from a snapshot; resources are built in the pool. cluster is what the config cluster is called.
+// New returns the Input of a snapshot. Resources are built in the pool. cluster is the name of the config cluster.
 func New(s *mirror.Snapshot, p *pool.Pool, cluster string) *Input {
 	in := &Input{Cluster: cluster, Index: newIndex(s), Pool: p}
 	in.read(s)
 	return in
 }
 
-// read takes another snapshot, and forgets what was derived from the one before.
+// read sets the snapshot and clears the results of the previous one.
 func (in *Input) read(s *mirror.Snapshot) {
 	in.Snapshot = s
 	if mesh := s.Mesh(); in.Mesh == nil || in.Mesh.Hash != mesh.Hash {
@@ -64,15 +64,15 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.members = map[Selection]intern.List[model.Member]{}
 	in.addresses = map[servedPort][]string{}
 	in.accounts = map[service]intern.List[string]{}
-	in.peers, in.decide = map[string]intern.List[*model.Policy]{}, map[string][]*model.Policy{}
+	in.peers, in.applicable = map[string]intern.List[*model.Policy]{}, map[string][]*model.Policy{}
 	in.mtlsDisabled = map[served]string{}
 	in.denied, in.deniedKnown = nil, false
 	in.local = map[string][]string{}
 	in.Gateways = gatewaysIn(s)
 }
 
-// At is the input of a step at another snapshot. The edits are those since the last one whose index was read, and that index has to have:
-// none, for a step that plans nothing but endpoints, of which the index knows nothing.
+// At returns the Input of a step at another snapshot. edits are the changes since the snapshot of in.Index. A step that
+// only plans endpoints passes none, because the index does not depend on endpoints.
 func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	next := *in
 	next.read(s)
@@ -83,26 +83,34 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	return &next
 }
 
-// Later is At for a step that plans nothing but endpoints: the mesh's configuration, and the gateways of networks, stay those that all else was
-// planned with.
+// Later returns the Input of a step that only plans endpoints. It keeps the mesh configuration and the gateways of
+// networks with which everything else was planned.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
 	next.Mesh, next.Meshes, next.Gateways = in.Mesh, in.Meshes, in.Gateways
 	return next
 }
 
-// Root is the root namespace of the configuration.
+// Copy returns the Input of the same step without cached results. Another goroutine may use it.
+func (in *Input) Copy() *Input {
+	next := in.Later(in.Snapshot)
+	next.Sharing = nil
+	return next
+}
+
+// Root returns the root namespace of the configuration.
 func (in *Input) Root() string { return in.Mesh.Spec.GetRootNamespace() }
 
-// Tested is called wherever a scope is planned, when all layers of a view are, and where a proxy subscribes to Secrets.
+// Tested calls Fault, if it is set. It is called where a scope is planned, after all layers of a view are, and where a
+// proxy subscribes to Secrets.
 func (in *Input) Tested(of view.Scope) {
 	if in.Fault != nil {
 		in.Fault(in, of)
 	}
 }
 
-// Make builds what a Spec says, or answers from the pool. False: it cannot be built, and is left out with a problem, at `blame` unless
-// the builder names another object.
+// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the result is false and a problem is
+// appended to found, for the object blame unless the builder names another one.
 func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	r, err := in.Pool.Resource(spec)
 	if err != nil {
@@ -112,7 +120,7 @@ func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem)
 	return layer.Unit{Spec: spec, Res: r}, true
 }
 
-// RoutesTo calls f with the VirtualServices that send to a host, or to one that a wildcard covers.
+// RoutesTo calls f with the VirtualServices that route to a host, or to a host that it covers as a wildcard.
 func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 	visit := func(key model.Key) {
 		if r, ok := in.Get(key); ok {
@@ -131,8 +139,8 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 	}
 }
 
-// Routing are the VirtualServices that name a host, a wildcard that covers it, or, where it is a wildcard, a host that it covers; some may come
-// several times. Of those without tcp and tls rules their wildcards alone count.
+// Routing lists the VirtualServices that name a host, a wildcard that covers it or, if it is a wildcard, a host that it
+// covers. VirtualServices may repeat. Those without tcp and tls rules are found by their wildcards only.
 func (in *Input) Routing(host string) (all []*model.VirtualService) {
 	for _, key := range in.Index.routingOf(host) {
 		if r, ok := in.Get(key); ok {
@@ -142,7 +150,18 @@ func (in *Input) Routing(host string) (all []*model.VirtualService) {
 	return all
 }
 
-// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+// BoundConnecting lists the VirtualServices with tcp or tls rules that are bound to a Gateway (namespace/name), each
+// once, whether or not they are exported to the gateway's namespace.
+func (in *Input) BoundConnecting(gateway string) (all []*model.VirtualService) {
+	for key := range in.Index.bound.of(gateway) {
+		if r, ok := in.Get(key); ok {
+			all = append(all, r.(*model.VirtualService))
+		}
+	}
+	return all
+}
+
+// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
 var (
 	strs       intern.Table[string]
 	members    intern.Table[model.Member]

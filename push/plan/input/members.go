@@ -10,48 +10,52 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Selection is what decides the members of a cluster, and which of them are spoken to without mTLS. Comparable.
+// Selection decides the members of a cluster, and which of them are connected to without mTLS. Comparable.
 type Selection struct {
 	Service *model.Service
 	Host    string
 	Port    uint32
-	Rule    *model.DestinationRule // that defines the subset; nil: all endpoints
+	Rule    *model.DestinationRule // defines the subset; nil selects all endpoints
 	Subset  string
 	Peers   intern.List[*model.Policy] // see Input.Peers
-	Local   bool                       // those of one cluster alone
-	Cluster string                     // that one, as origins have it
-	// NotReady: those that are not ready, too. Envoy counts them, and sends nothing there.
+	Local   bool                       // only endpoints of Cluster are selected
+	Cluster string                     // as in origins: empty for the config cluster
+	// NotReady selects endpoints that are not ready, too. Envoy counts them and sends no requests to them.
 	NotReady bool
-	// Any: whatever their health.
+	// Any selects endpoints of any health.
 	Any bool
-	// OnNode: those of one node alone (NodeLocal of a service), Node.
+	// OnNode selects only the endpoints on Node (NodeLocal of a service).
 	OnNode bool
 	Node   string
 }
 
-// selects says whether an endpoint is among those that the selection is of: by its health, its node and the labels of the subset.
+// selects reports whether the selection includes an endpoint, by its health, its Node and the labels of the subset.
 func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	switch {
 	case q.OnNode && e.GetNode() != q.Node:
 		return false
-	case q.Any, e.GetHealth() == model.Health_HEALTH_READY, q.Service.Spec.GetPublishNotReady(), q.NotReady && e.GetHealth() == model.Health_HEALTH_NOT_READY:
+	case q.Any, e.GetHealth() == model.Health_HEALTH_READY, q.Service.Spec.GetPublishNotReady(),
+		q.NotReady && e.GetHealth() == model.Health_HEALTH_NOT_READY:
 		return model.Selects(labels, e)
 	}
 	return false
 }
 
-// Members lists the endpoints that a cluster selects: of the service's own namespace, ready (unless the selection, or the service, is of those
-// that are not, too), with the subset's labels, at the port of the service port's name; of hosts that are resolved by DNS at that of its number (istio:
-// pilot/pkg/model/endpointshards.go, CopyEndpoints). Sorted by address,
-// port and network, each once: two networks may have the same addresses, and those without an address are all reached by gateways. Of two endpoints at one place the healthier one counts: a Pod may
-// have the address that the status of another one still says. The labels are those of the selection's subset.
+// Members lists the endpoints that a cluster selects, sorted by address, port and network. labels are those of the
+// selection's subset. The endpoints are those of the service's own namespace that are ready (unless the selection or
+// the service includes others) and have the labels. Their port has the name of the service port or, for hosts that are
+// resolved by DNS, its number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
+//
+// Of several endpoints with the same address, port and network the healthiest is used: a Pod may have an address that
+// the outdated status of another Pod still states. Equal addresses in two networks are different endpoints. Endpoints
+// without an address, which gateways reach, are all included. The result is cached.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
 		return found
 	}
 	port := PortOf(q.Service, q.Port)
 	var out []model.Member
-	for slice := range in.slicesOf(q.Service, q.Host) {
+	for slice := range in.SlicesOf(q.Service, q.Host) {
 		if q.Local && slice.Key.Origin.Cluster() != q.Cluster {
 			continue
 		}
@@ -66,23 +70,26 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	}
 	slices.SortStableFunc(out, func(a, b model.Member) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port),
-			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()), cmp.Compare(illness(a.Endpoint.GetHealth()), illness(b.Endpoint.GetHealth())))
+			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()),
+			cmp.Compare(healthRank(a.Endpoint.GetHealth()), healthRank(b.Endpoint.GetHealth())))
 	})
 	out = slices.CompactFunc(out, func(a, b model.Member) bool {
-		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
+		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() &&
+			a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
 	})
 	list := members.List(out...)
 	in.members[q] = list
 	return list
 }
 
-// byNumber says whether the ports of a service's endpoints are found by the number of the service's port, not by its name.
+// byNumber reports whether a service's ports are matched with those of its endpoints by number. Otherwise they are
+// matched by name.
 func byNumber(service *model.Service) bool {
 	return service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
 }
 
-// Addresses lists the IPs of the endpoints of one port of a service, whatever their health and in all clusters. Sorted,
-// each once.
+// Addresses lists the IP addresses of the endpoints of one port of a service in all clusters, whatever their health.
+// The list is sorted, has no duplicates, and is cached.
 func (in *Input) Addresses(service *model.Service, host string, port uint32) []string {
 	at := servedPort{service, host, port}
 	found, ok := in.addresses[at]
@@ -90,7 +97,7 @@ func (in *Input) Addresses(service *model.Service, host string, port uint32) []s
 		return found
 	}
 	named := PortOf(service, port)
-	for slice := range in.slicesOf(service, host) {
+	for slice := range in.SlicesOf(service, host) {
 		for _, e := range slice.Spec.GetEndpoints() {
 			if _, has := slice.Spec.PortAt(e, named, byNumber(service)); !has {
 				continue
@@ -106,12 +113,12 @@ func (in *Input) Addresses(service *model.Service, host string, port uint32) []s
 	return found
 }
 
-// Published yields the endpoints of a service that its name stands for, whatever their ports: the ready ones, or all of
-// a service that publishes those that are not ready; each with the cluster that it is from. In no order.
+// Published yields the endpoints that the name of a service resolves to, at any port, with their clusters: the ready
+// ones, or all if the service publishes those that are not ready. They are in no order.
 func (in *Input) Published(service *model.Service, host string) iter.Seq2[string, *model.Endpoint] {
 	return func(yield func(string, *model.Endpoint) bool) {
 		q := Selection{Service: service}
-		for slice := range in.slicesOf(service, host) {
+		for slice := range in.SlicesOf(service, host) {
 			for _, e := range slice.Spec.GetEndpoints() {
 				if q.selects(e, nil) && !yield(slice.Key.Origin.Cluster(), e) {
 					return
@@ -121,15 +128,15 @@ func (in *Input) Published(service *model.Service, host string) iter.Seq2[string
 	}
 }
 
-// servedPort is one port of a host of a service.
+// servedPort identifies one port of a host of a service.
 type servedPort struct {
 	service *model.Service
 	host    string
 	port    uint32
 }
 
-// slicesOf yields the Endpoints records of a service: those of its host in its own namespace.
-func (in *Input) slicesOf(service *model.Service, host string) iter.Seq[*model.Endpoints] {
+// SlicesOf yields the Endpoints records of a service: those of its host in its own namespace.
+func (in *Input) SlicesOf(service *model.Service, host string) iter.Seq[*model.Endpoints] {
 	return func(yield func(*model.Endpoints) bool) {
 		for r := range in.ByHost(model.KindEndpoints, host) {
 			if slice := r.(*model.Endpoints); slice.Key.Namespace == service.Key.Namespace && !yield(slice) {
@@ -139,8 +146,8 @@ func (in *Input) slicesOf(service *model.Service, host string) iter.Seq[*model.E
 	}
 }
 
-// illness orders health: what is best comes first. It is asked for each comparison of endpoints.
-func illness(h model.Health) int {
+// healthRank orders health states, the best first. It is called for each comparison of endpoints, so it is a switch.
+func healthRank(h model.Health) int {
 	switch h {
 	case model.Health_HEALTH_READY:
 		return 0
@@ -153,7 +160,7 @@ func illness(h model.Health) int {
 	}
 }
 
-// MembersOf are those members of a selection of all endpoints for which something holds.
+// MembersOf lists the members of a selection without subset whose endpoints satisfy a predicate.
 func (in *Input) MembersOf(q Selection, holds func(*model.Endpoint) bool) intern.List[model.Member] {
 	var out []model.Member
 	for _, m := range in.Members(q, nil).All() {

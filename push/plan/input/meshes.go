@@ -10,14 +10,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Meshes are projections of the mesh configuration: for the Specs of each package of builders, the fields that these builders read, and no
-// others. A projection stays the pointer that it is while these fields have the same content, so an edit of one field has resources built
-// again by those builders alone that read it.
+// Meshes contains projections of the mesh configuration. Each one has only those fields that the builders of one
+// package read, and goes into their Specs. A projection keeps its pointer while its fields have the same content. So an
+// edit of a field changes only the Specs of the builders that read the field.
 type Meshes struct {
 	Cluster, Listener, VirtualHost *model.Mesh
 }
 
-// later are the projections of another mesh configuration.
+// later returns the projections of another mesh configuration. Those with unchanged content keep their pointers.
 func (m Meshes) later(mesh *model.Mesh) Meshes {
 	return Meshes{
 		Cluster:     project(mesh, cluster.MeshFields, m.Cluster),
@@ -26,17 +26,18 @@ func (m Meshes) later(mesh *model.Mesh) Meshes {
 	}
 }
 
-// project is a mesh configuration with some of its fields; the one before, where that has the same content.
+// project returns a copy of a mesh configuration with only the given fields, or before if that has the same content.
+// before may be nil.
 func project(mesh *model.Mesh, fields []protoreflect.Name, before *model.Mesh) *model.Mesh {
 	spec := &meshv1.MeshConfig{}
 	from, to := mesh.Spec.ProtoReflect(), spec.ProtoReflect()
 	for _, name := range fields {
 		if field := from.Descriptor().Fields().ByName(name); from.Has(field) {
-			to.Set(field, from.Get(field)) // shared: nothing of a record is ever changed
+			to.Set(field, from.Get(field)) // shared with the record, which is immutable
 		}
 	}
 	r, err := model.New(mesh.Key, mesh.Created, spec)
-	if err != nil { // all of it was encoded before
+	if err != nil { // impossible: the source of all fields was encoded before
 		panic(err)
 	}
 	if before != nil && before.Hash == r.Meta().Hash {

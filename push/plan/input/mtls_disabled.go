@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// served is a service at one of its hosts.
+// served identifies a service at one of its hosts.
 type served struct {
 	service *model.Service
 	host    string
 }
 
-// MTLSDisabled is a digest of where PeerAuthentications turn mTLS off for what a cluster selects (see mtlsDisabledAt), computed once in
-// a step.
+// MTLSDisabled returns a digest of the places where PeerAuthentications disable mTLS for the endpoints of a cluster
+// (see mtlsDisabledAt). It is empty if they disable it nowhere. The result is cached during a step.
 func (in *Input) MTLSDisabled(q Selection) string {
 	if q.Peers.Len() == 0 {
 		return ""
@@ -32,32 +32,35 @@ func (in *Input) MTLSDisabled(q Selection) string {
 	return digest
 }
 
-// withoutMTLS is the digest of a service for all endpoints of which mTLS is off, whatever their labels and ports.
+// withoutMTLS is the digest of a service with mTLS disabled for all endpoints, whatever their labels and ports.
 var withoutMTLS = model.HashOf([]byte("0: others true\n")).String()
 
-// WithoutMTLS says whether the PeerAuthentication of a namespace or the mesh turns mTLS off for all that a cluster may ever select.
+// WithoutMTLS reports whether the PeerAuthentication of a namespace or of the mesh disables mTLS for every endpoint
+// that a cluster may ever select.
 func (in *Input) WithoutMTLS(q Selection) bool {
 	return in.MTLSDisabled(q) == withoutMTLS && modeOf(q.Peers.All(), q.Service.Key.Namespace, nil, 0) == model.MTLSDisable
 }
 
-// mtlsDisabledAt is a digest of where PeerAuthentications turn mTLS off for a service's endpoints; empty: nowhere. It is another one
-// wherever the mode of an endpoint becomes another one by an edit of a policy, which is what the service's clusters have to
-// show; and it is about endpoints that may come as well as those that are there, or each that comes would change clusters.
-// What decides for no endpoint is not in it: policies that select other workloads, that say what holds without them, or
-// whether mTLS is asked for or only taken.
+// mtlsDisabledAt returns a digest of the places where PeerAuthentications disable mTLS for a service's endpoints, or ""
+// if they disable it nowhere. peers are in order of age.
+//
+// The digest is a part of the service's clusters. It changes whenever an edit of a policy changes the mode of an
+// endpoint. It covers future endpoints as well as present ones, so a new endpoint does not change clusters. Facts that
+// decide for no endpoint are left out: policies that select other workloads, policies that change nothing, and the
+// difference between modes that require mTLS and modes that only accept it.
 func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string {
 	outside := outOfSelector(s, of)
 	foreign := slices.ContainsFunc(outside, func(e *model.Endpoint) bool { return !at(e, of.service) })
-	var levels [3]*model.Policy // of endpoints that nothing in selecting picks, as FirstMode takes them
+	var levels [3]*model.Policy // for endpoints that no policy in selecting selects; see FirstMode
 	var selecting []*model.Policy
-	ports := map[uint32]bool{0: true} // 0: all that are not named
+	ports := map[uint32]bool{0: true} // 0: all ports that no policy names
 	for _, p := range peers {
 		selector, own := p.Spec.GetSelector(), p.Key.Namespace == of.service.Key.Namespace
 		switch {
 		case len(selector) > 0 && (!own || !mayPick(selector, of.service, outside)):
 			continue
 		case len(selector) > 0 && levels[0] != nil:
-			continue // an older one picks all
+			continue // an older policy selects all endpoints
 		case len(selector) > 0 && len(outside) == 0 && model.Matches(selector, of.service.Spec.GetSelector()):
 			levels[0] = p
 		case len(selector) > 0:
@@ -89,13 +92,14 @@ func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string
 	return model.HashOf([]byte(text.String())).String()
 }
 
-// disabledRow says for which selectors, the first of which decides, and for whom else mTLS is off at a port; empty: for nobody.
+// disabledRow describes for which endpoints mTLS is disabled at a port: for those of each selector, the first matching
+// of which decides, for the others, and for endpoints of other namespaces. It returns "" if mTLS is disabled for none.
 func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32, foreign bool) string {
 	off := func(levels ...*model.Policy) bool { return FirstMode(levels, port) == model.MTLSDisable }
 	picked := func(p *model.Policy) bool { return off(p, levels[1], levels[2]) }
 	others, elsewhere := off(levels[:]...), foreign && off(levels[2])
 	for n := len(selecting); n > 0 && picked(selecting[n-1]) == others; n-- {
-		selecting = selecting[:n-1] // without it the same would hold
+		selecting = selecting[:n-1] // the policy changes nothing
 	}
 	if !others && !elsewhere && len(selecting) == 0 {
 		return ""
@@ -105,13 +109,13 @@ func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32
 		row += fmt.Sprintf(", elsewhere %t", elsewhere)
 	}
 	for _, p := range selecting {
-		row += fmt.Sprintf(", %q %t", p.Spec.GetSelector(), picked(p)) // maps are printed in order of keys
+		row += fmt.Sprintf(", %q %t", p.Spec.GetSelector(), picked(p)) // fmt prints maps in order of keys
 	}
 	return row
 }
 
-// mayPick says whether a policy's selector may pick an endpoint of a service. Endpoints that are not out-of-selector endpoints have the labels
-// that the service selects.
+// mayPick reports whether a policy's selector may match an endpoint of a service. All endpoints have the labels that
+// the service selects, except those in outside.
 func mayPick(selector map[string]string, svc *model.Service, outside []*model.Endpoint) bool {
 	for k, v := range svc.Spec.GetSelector() {
 		if other, ok := selector[k]; ok && other != v {
@@ -121,8 +125,8 @@ func mayPick(selector map[string]string, svc *model.Service, outside []*model.En
 	return true
 }
 
-// outOfSelector are the endpoints of a service that are not of its namespace, or have other labels than it selects: somebody
-// wrote them by hand, or a pod's labels have just changed.
+// outOfSelector lists the endpoints of a service that belong to another namespace, or have other labels than the
+// service selects: hand-written endpoints, and Pods whose labels have just changed.
 func outOfSelector(s *mirror.Snapshot, of served) (out []*model.Endpoint) {
 	for r := range s.ByHost(model.KindEndpoints, of.host) {
 		slice := r.(*model.Endpoints)
@@ -138,13 +142,14 @@ func outOfSelector(s *mirror.Snapshot, of served) (out []*model.Endpoint) {
 	return out
 }
 
-// at says whether an endpoint is of a service's namespace.
+// at reports whether an endpoint belongs to a service's namespace.
 func at(e *model.Endpoint, svc *model.Service) bool {
 	return cmp.Or(e.GetNamespace(), svc.Key.Namespace) == svc.Key.Namespace
 }
 
-// MTLSDisabledDiffers says whether the digest of a host's endpoints without mTLS (MTLSDisabled), which is a part of its clusters, is another one at
-// another snapshot: endpoints came or went that a service of the host does not select by its labels. The policies are those of this one.
+// MTLSDisabledDiffers reports whether the digest of some service of a host (MTLSDisabled) differs at another snapshot,
+// with the policies of this one. It differs if endpoints appeared or disappeared that their service does not select by
+// labels. The digest is a part of the host's clusters.
 func (in *Input) MTLSDisabledDiffers(s *mirror.Snapshot, host, namespace string) bool {
 	peers := in.Peers(namespace)
 	if peers.Len() == 0 {

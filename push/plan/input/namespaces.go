@@ -7,10 +7,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// AnyNamespace stands for all namespaces in the index of records that name one.
+// AnyNamespace means all namespaces in the index of records that name one.
 const AnyNamespace = ""
 
-// namespacesOf are the namespaces, beside its own, for whose proxies a record may mean something else than for others.
+// namespacesOf lists the namespaces, beside a record's own, for whose proxies the record may have a special meaning.
+// See Index.Naming.
 func namespacesOf(r model.Record) []string {
 	var out []string
 	switch t := r.(type) {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// gatewaysIn are the gateways of all networks, each once.
+// gatewaysIn lists the gateways of all networks, sorted and without duplicates.
 func gatewaysIn(s *mirror.Snapshot) intern.List[endpoint.Gateway] {
 	var out []endpoint.Gateway
 	for r := range s.All(model.KindNetworkGateways) {
@@ -21,15 +21,17 @@ func gatewaysIn(s *mirror.Snapshot) intern.List[endpoint.Gateway] {
 		}
 	}
 	slices.SortFunc(out, func(a, b endpoint.Gateway) int {
-		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+		return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Cluster, b.Cluster),
+			cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
 	return gateways.List(slices.Compact(out)...)
 }
 
 var gateways intern.Table[endpoint.Gateway]
 
-// ClusterLocal says whether proxies reach a host in their own clusters alone: hosts that serviceSettings of the mesh call clusterLocal, and
-// some of Kubernetes and the control plane. domain is the DNS suffix of services.
+// ClusterLocal reports whether proxies reach a host only in their own clusters. That holds for hosts that
+// serviceSettings of the mesh declare clusterLocal, and for some hosts of Kubernetes and the control plane. domain is
+// the DNS suffix of services.
 func (in *Input) ClusterLocal(host, domain string) bool {
 	patterns, known := in.local[domain]
 	if !known {
@@ -39,8 +41,9 @@ func (in *Input) ClusterLocal(host, domain string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return Covers(pattern, host) })
 }
 
-// localHosts are the hosts, and wildcards, that are reached in the proxy's own cluster alone: istiod's defaults, of which settings that
-// are not clusterLocal take one away by naming it, or a host that it covers, and what settings name (istio: pilot/pkg/model/cluster_local.go).
+// localHosts lists the hosts and wildcards that proxies reach only in their own clusters: those of settings with
+// clusterLocal, and istiod's defaults. A setting without clusterLocal removes a default if it names the default, or a
+// host that the default covers (istio: pilot/pkg/model/cluster_local.go).
 func (in *Input) localHosts(domain string) []string {
 	discovery, _, err := net.SplitHostPort(in.Mesh.Spec.GetDefaultConfig().GetDiscoveryAddress())
 	if err != nil || discovery == "" {

@@ -16,15 +16,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// PatchSet is the patches that reach one side of a proxy, in order of application.
+// PatchSet lists the patches that apply to one side of a proxy, in order of application.
 type PatchSet []model.Patch
 
-// PatchesOf resolves the patches of a view. What cannot be applied at all is left out, with a problem.
+// Patches resolves the patches of a View. Patches that cannot be applied are left out, and found has a problem for
+// each.
 func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := in.Get(ref.Filter)
 		if !ok || ref.Index >= len(r.(*model.EnvoyFilter).Spec.GetConfigPatches()) {
-			continue // of a view that its proxies are about to leave
+			continue // the View is outdated, and its proxies are about to leave it
 		}
 		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
 		if err := patch.Problem(p); err != nil {
@@ -36,7 +37,8 @@ func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Pr
 	return set, found
 }
 
-// NotPatched are problems of EnvoyFilters that select, by labels, an application that is no Envoy. Of those for all proxies nobody expects it.
+// NotPatched returns a problem for each EnvoyFilter that selects, by labels, an application that is not an Envoy.
+// Filters for all proxies are not reported, since their authors do not expect them to apply to such applications.
 func (in *Input) NotPatched(refs intern.List[view.Patch]) (found []Problem) {
 	for _, ref := range refs.All() {
 		if r, ok := in.Get(ref.Filter); ok && len(r.(*model.EnvoyFilter).Spec.GetWorkloadSelector().GetLabels()) > 0 {
@@ -47,7 +49,7 @@ func (in *Input) NotPatched(refs intern.List[view.Patch]) (found []Problem) {
 	return found
 }
 
-// Matching is the patches that a predicate picks.
+// Matching lists the patches that satisfy a predicate.
 func (s PatchSet) Matching(pick func(model.Patch) bool) intern.List[model.Patch] {
 	var found []model.Patch
 	for _, p := range s {
@@ -58,7 +60,7 @@ func (s PatchSet) Matching(pick func(model.Patch) bool) intern.List[model.Patch]
 	return patchLists.List(found...)
 }
 
-// Any says whether a predicate picks one.
+// Any reports whether one of the patches satisfies a predicate.
 func (s PatchSet) Any(pick func(model.Patch) bool) bool {
 	for _, p := range s {
 		if pick(p) {
@@ -68,8 +70,8 @@ func (s PatchSet) Any(pick func(model.Patch) bool) bool {
 	return false
 }
 
-// Added builds the clusters and listeners that patches add on one side; a patch for any side adds on the outbound one, which
-// is all that a gateway has.
+// Added yields the clusters and listeners that patches add on one side. A patch for any context adds on the outbound
+// side, which is the only side of a gateway. Problems are appended to found.
 func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[layer.Unit] {
 	return func(yield func(layer.Unit) bool) {
 		for _, p := range set {
@@ -93,17 +95,18 @@ func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext,
 	}
 }
 
-// RemovesCluster says whether a patch removes a cluster; hosts are those of the services behind an inbound one.
+// RemovesCluster reports whether a patch removes a cluster. For an inbound cluster, hosts are those of its services.
 func RemovesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }
 
-// RemovesCluster says whether one of them removes a cluster that no inbound service is behind.
+// RemovesCluster reports whether one of the patches removes a cluster that is not an inbound one.
 func (s PatchSet) RemovesCluster(side networkingv1.EnvoyFilter_PatchContext, name string) bool {
 	return s.Any(func(p model.Patch) bool { return RemovesCluster(p, side, name) })
 }
 
-// MergesCluster says whether a patch is merged into a cluster.
+// MergesCluster reports whether a patch is merged into a cluster. For an inbound cluster, hosts are those of its
+// services.
 func MergesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return !patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }

@@ -9,13 +9,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Peers are the PeerAuthentications that decide for endpoints of a namespace, the oldest first: its own and the root
-// namespace's; none where not one of them turns mTLS off, for then the endpoints' labels say it all.
+// Peers lists the PeerAuthentications that apply to endpoints of a namespace, the oldest first: its own and the
+// mesh-wide ones. The list is empty if none of them disables mTLS, because then the endpoints' labels are sufficient.
 func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	if found, ok := in.peers[namespace]; ok {
 		return found
 	}
-	all := in.deciding(namespace)
+	all := in.applicablePeers(namespace)
 	off := slices.ContainsFunc(all, func(p *model.Policy) bool {
 		mode, ports := model.PeerModes(p)
 		return mode == model.MTLSDisable || slices.Contains(slices.Collect(maps.Values(ports)), model.MTLSDisable)
@@ -28,9 +28,9 @@ func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	return list
 }
 
-// deciding are Peers, whatever they say.
-func (in *Input) deciding(namespace string) []*model.Policy {
-	out, known := in.decide[namespace]
+// applicablePeers lists the PeerAuthentications that apply to endpoints of a namespace, the oldest first.
+func (in *Input) applicablePeers(namespace string) []*model.Policy {
+	out, known := in.applicable[namespace]
 	if known {
 		return out
 	}
@@ -42,18 +42,19 @@ func (in *Input) deciding(namespace string) []*model.Policy {
 		}
 	}
 	slices.SortFunc(out, func(a, b *model.Policy) int { return a.Older(&b.Head) })
-	in.decide[namespace] = out
+	in.applicable[namespace] = out
 	return out
 }
 
-// Demands says whether a member of a cluster takes mTLS and, by PeerAuthentication, nothing else.
+// Demands reports whether a member of a cluster accepts mTLS and, by PeerAuthentication, no plaintext.
 func (in *Input) Demands(q Selection, m model.Member) bool {
 	namespace := cmp.Or(m.Endpoint.GetNamespace(), q.Service.Key.Namespace)
-	return m.Endpoint.GetMtls() && modeOf(in.deciding(q.Service.Key.Namespace), namespace, m.Endpoint.GetLabels(), m.Port) == model.MTLSStrict
+	peers := in.applicablePeers(q.Service.Key.Namespace)
+	return m.Endpoint.GetMtls() && modeOf(peers, namespace, m.Endpoint.GetLabels(), m.Port) == model.MTLSStrict
 }
 
-// modeOf is the mode of one port of a workload: the policy that selects it (its port before its rest) decides, then its
-// namespace's, then the mesh's; of several of one kind the oldest. Nothing stated is permissive
+// modeOf returns the mode of one port of a workload. The oldest policy that selects the workload decides (a port of it
+// before its default), then the oldest of the namespace, then the oldest of the mesh. The default is permissive
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 func modeOf(peers []*model.Policy, namespace string, labels map[string]string, port uint32) model.MTLS {
 	var levels [3]*model.Policy
@@ -74,7 +75,7 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 	return FirstMode(levels[:], port)
 }
 
-// PoliciesAt are the policies of these keys that are there.
+// PoliciesAt returns the policies of the given keys, in order. Missing ones are skipped.
 func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 	for _, k := range keys.All() {
 		if r, ok := in.Get(k); ok {
@@ -84,7 +85,7 @@ func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 	return out
 }
 
-// FirstMode is the first mode that is stated; nil policies state none.
+// FirstMode returns the first mode that the policies state for a port, else permissive. nil policies state no mode.
 func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)
@@ -95,7 +96,7 @@ func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	return model.MTLSPermissive
 }
 
-// Plain are the members for which PeerAuthentication turns mTLS off.
+// Plain lists the members of a selection for which PeerAuthentications disable mTLS.
 func Plain(q Selection, list []model.Member) intern.List[model.Member] {
 	if q.Peers.Len() == 0 {
 		return intern.List[model.Member]{}

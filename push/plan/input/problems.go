@@ -8,20 +8,22 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problem is something that does not work as it was written, found while planning.
+// Problem is a problem of an object that was found while planning.
 type Problem = model.Problem
 
-// Warning is a problem of an object that applies all the same.
+// Warning returns a problem of an object that takes effect nevertheless.
 func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
-// NotFound is a warning of an object that names what is not there.
+// NotFound returns a warning for an object that refers to a missing object.
 func NotFound(key model.Key, field, message string) Problem {
-	return Problem{Key: key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Warning, Message: message}
+	return Problem{Key: key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound,
+		Severity: problem.Warning, Message: message}
 }
 
-// Problems are kept by the unit that has them, so that planning a unit again replaces its problems. Lists are replaced, never changed.
+// Problems maps the name of a unit to its problems, so that planning a unit again replaces its problems. Lists are
+// replaced, never changed.
 type Problems map[string][]Problem
 
 // Set replaces the problems of a unit.
@@ -33,10 +35,10 @@ func (p Problems) Set(unit string, found []Problem) {
 	p[unit] = found
 }
 
-// Clone is a copy that the original's next Set does not change.
+// Clone returns an independent copy.
 func (p Problems) Clone() Problems { return maps.Clone(p) }
 
-// Sorted lists problems, each once, by object, field and message.
+// Sorted lists all problems, without duplicates, by object, field and message.
 func Sorted(sets ...Problems) []Problem {
 	seen := map[Problem]bool{}
 	var out []Problem

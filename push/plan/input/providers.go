@@ -7,14 +7,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// ProviderServices finds what an extension provider of the mesh configuration names as its service, NAMESPACE/HOST or HOST: the Services and
-// ServiceEntries with that host, of that namespace where one is written. With several namespaces it is not known which one is meant
-// (istio: pilot/pkg/extensionproviders, LookupCluster). Where a service with the host comes, goes or changes, the answer may be another.
+// ProviderServices finds the services of an extension provider, whose service is "NAMESPACE/HOST" or "HOST" in the mesh
+// configuration. It returns the host, and the Services and ServiceEntries with that host in the namespace, or in any
+// namespace if none is written. namespaces counts the namespaces of these services; with several it is unknown which
+// one is meant (istio: pilot/pkg/extensionproviders, LookupCluster). The result may change when a service with the host
+// appears, disappears or changes.
 func (in *Input) ProviderServices(service string) (host string, found []*model.Service, namespaces int) {
 	return ServicesOf(in.Snapshot, service)
 }
 
-// ServicesOf is ProviderServices of a snapshot.
+// ServicesOf is ProviderServices at the given snapshot.
 func ServicesOf(s *mirror.Snapshot, service string) (host string, found []*model.Service, namespaces int) {
 	namespace, host, qualified := strings.Cut(service, "/")
 	if !qualified {

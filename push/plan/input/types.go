@@ -5,7 +5,8 @@ import "navarch.io/navarch/push/xds"
 // Types is a set of resource types.
 type Types uint8
 
-// The types that are planned, each as a set of one. All is what a scope and a workload have; Secrets are planned by themselves.
+// The planned types, each as a set with one element. All contains the types of scopes and workloads. Secrets are
+// planned separately.
 const (
 	CDS  = Types(1) << xds.Cluster
 	EDS  = Types(1) << xds.Endpoint
@@ -16,5 +17,5 @@ const (
 	All  = CDS | EDS | LDS | RDS
 )
 
-// Has says whether the sets have a type in common.
+// Has reports whether the two sets have a type in common.
 func (t Types) Has(other Types) bool { return t&other != 0 }

@@ -1,7 +1,8 @@
-// Package layer keeps what was planned for one layer of a view: its manifests, the edits that are not in them yet, and tables that
-// scopes share with their clones.
+// Package layer stores the planned resources of one layer of a View: its manifests, the edits that are not in them yet,
+// and tables that scopes share with their clones.
 //
-// Owns: nothing; a Layer belongs to the part of the plan that fills it.  Reads: push/manifest.  Never: a snapshot, a rule.
+// Owns: nothing; a Layer belongs to the part of the plan that fills it.  Reads: push/manifest.  Never: a snapshot, a
+// rule.
 package layer
 
 import (
@@ -14,32 +15,33 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Unit is one resource: the Spec that says all it depends on, and what was built of it. Comparable. The zero Unit: there is none.
+// Unit is one resource: its Spec, which contains all inputs, and the built resource. Comparable. The zero Unit stands
+// for no resource.
 type Unit struct {
 	Spec pool.ResourceSpec
 	Res  *xds.Resource
 }
 
-// Layer is the manifests of one layer, and the edits that are not in them yet.
+// Layer contains the manifests of one layer, and the edits that are not in them yet.
 type Layer struct {
 	types [xds.NumTypes]*manifest.Manifest
-	puts  [xds.NumTypes]map[string]*xds.Resource // nil value: removed
-	specs map[xds.Ref]pool.ResourceSpec          // of what was added with Add
-	// reserved are names that an EnvoyFilter's ADD has: what would be planned under them gives way.
+	puts  [xds.NumTypes]map[string]*xds.Resource // by name; a nil value removes the name
+	specs map[xds.Ref]pool.ResourceSpec          // of the units that Add stored
+	// reserved contains the names of resources that EnvoyFilters add. They take precedence over planned resources.
 	reserved map[xds.Ref]bool
 }
 
-// Fork is a copy; what is put into one is not in the other. Between steps only.
+// Fork returns an independent copy. It must not be called within a step.
 func (l *Layer) Fork() *Layer {
 	next := *l
 	next.specs = maps.Clone(l.specs)
 	return &next
 }
 
-// Manifest is what the layer has of a type, up to the last Commit.
+// Manifest returns the layer's manifest of a type as of the last Commit, or nil if it is empty.
 func (l *Layer) Manifest(t xds.Type) *manifest.Manifest { return l.types[t] }
 
-// Add puts a unit, and remembers its Spec.
+// Add stores a unit with its Spec, and replaces one of the same name.
 func (l *Layer) Add(u Unit) {
 	if l.specs == nil {
 		l.specs = map[xds.Ref]pool.ResourceSpec{}
@@ -48,7 +50,7 @@ func (l *Layer) Add(u Unit) {
 	l.set(u.Res.Type, u.Res.Name, u.Res)
 }
 
-// Reserve is Add for what an EnvoyFilter adds: from now on Put and Drop leave the name alone.
+// Reserve stores a unit that an EnvoyFilter adds. From now on Put and Drop ignore its name.
 func (l *Layer) Reserve(u Unit) {
 	if l.reserved == nil {
 		l.reserved = map[xds.Ref]bool{}
@@ -57,26 +59,26 @@ func (l *Layer) Reserve(u Unit) {
 	l.Add(u)
 }
 
-// Reserved says whether the name of a resource is reserved.
+// Reserved reports whether the name of a resource is reserved.
 func (l *Layer) Reserved(r *xds.Resource) bool { return l.reserved[ref(r)] }
 
-// Spec is that of a resource that was put with Add; nil: there is none of this name.
+// Spec returns the Spec of a unit that Add or Reserve stored, or nil for another name.
 func (l *Layer) Spec(r xds.Ref) pool.ResourceSpec { return l.specs[r] }
 
-// Specs calls f with the Specs of all that was put with Add.
+// Specs calls f with the Spec of each unit that Add or Reserve stored.
 func (l *Layer) Specs(f func(pool.ResourceSpec)) {
 	for _, spec := range l.specs {
 		f(spec)
 	}
 }
 
-// Remove takes out what was put with Add.
+// Remove removes a resource that Add stored.
 func (l *Layer) Remove(t xds.Type, name string) {
 	delete(l.specs, xds.Ref{Type: t, Name: name})
 	l.set(t, name, nil)
 }
 
-// Retain takes out what was put with Add of a type, but for these names.
+// Retain removes all resources of a type that Add stored, except the given names.
 func (l *Layer) Retain(t xds.Type, names map[string]bool) {
 	for r := range l.specs {
 		if r.Type == t && !names[r.Name] {
@@ -85,7 +87,7 @@ func (l *Layer) Retain(t xds.Type, names map[string]bool) {
 	}
 }
 
-// Hide hides what a lower layer has under a name.
+// Hide hides the lower layers' resource of a name.
 func (l *Layer) Hide(t xds.Type, name string) {
 	marker := l.types[t].Get(name)
 	if !manifest.IsHidden(marker) {
@@ -94,23 +96,23 @@ func (l *Layer) Hide(t xds.Type, name string) {
 	l.set(t, name, marker)
 }
 
-// Put puts a resource, unless its name is reserved; nil is nothing.
+// Put stores a resource, unless it is nil or its name is reserved.
 func (l *Layer) Put(r *xds.Resource) {
 	if r != nil && !l.Reserved(r) {
 		l.set(r.Type, r.Name, r)
 	}
 }
 
-// Drop takes a resource out, unless its name is reserved; nil is nothing.
+// Drop removes a resource, unless it is nil or its name is reserved.
 func (l *Layer) Drop(r *xds.Resource) {
 	if r != nil && !l.Reserved(r) {
 		l.set(r.Type, r.Name, nil)
 	}
 }
 
-// Replace puts one list of units in the place of another. Each has one unit of a name.
+// Replace replaces one list of units by another. Within each list names must be unique.
 func (l *Layer) Replace(old, now []Unit) {
-	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // mostly all are as they were
+	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // mostly all units are unchanged
 		old, now = old[1:], now[1:]
 	}
 	was, is := ByName(old), ByName(now)
@@ -126,7 +128,7 @@ func (l *Layer) Replace(old, now []Unit) {
 	}
 }
 
-// ByName has units of one type by the names of their resources; nil for none.
+// ByName maps the names of resources to their units, which must be of one type. It returns nil for an empty list.
 func ByName(units []Unit) map[string]Unit {
 	if len(units) == 0 {
 		return nil
@@ -140,6 +142,7 @@ func ByName(units []Unit) map[string]Unit {
 
 func ref(r *xds.Resource) xds.Ref { return xds.Ref{Type: r.Type, Name: r.Name} }
 
+// set records the change of a resource for the next manifest; nil removes it.
 func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	if l.puts[t] == nil {
 		l.puts[t] = map[string]*xds.Resource{}
@@ -147,16 +150,17 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	l.puts[t][name] = r
 }
 
-// piece counts the edits, or names, between two rests.
+// piece is the number of edits, or names, between two calls of yield.
 const piece = 1000
 
-// Commit moves the edits into the manifests; only buckets that differ are copied. rest is called between two pieces of
-// that: the manifests of a layer that nobody else sees yet may be incomplete meanwhile.
-func (l *Layer) Commit(x *Sharing, rest func()) {
+// Commit moves the edits into the manifests and copies only the buckets that differ. It calls yield between two pieces
+// of the work. Meanwhile the manifests may be incomplete, so only layers that no reader uses yet may be committed in
+// pieces. A nil x shares nothing.
+func (l *Layer) Commit(x *Sharing, yield func()) {
 	for t, puts := range l.puts {
-		for i, names := range inPieces(puts, rest) {
+		for i, names := range inPieces(puts, yield) {
 			if i > 0 {
-				rest()
+				yield()
 			}
 			l.commit(xds.Type(t), names, x)
 		}
@@ -164,8 +168,8 @@ func (l *Layer) Commit(x *Sharing, rest func()) {
 	}
 }
 
-// inPieces divides the names of edits by their hashes: equal sets of names, of whatever layers, are divided alike.
-func inPieces(puts map[string]*xds.Resource, rest func()) [][]string {
+// inPieces partitions the names of edits by their hashes, so that equal sets of names in any layers have equal parts.
+func inPieces(puts map[string]*xds.Resource, yield func()) [][]string {
 	parts := make([][]string, (len(puts)+piece-1)/piece)
 	seen := 0
 	for name := range puts {
@@ -175,13 +179,13 @@ func inPieces(puts map[string]*xds.Resource, rest func()) [][]string {
 		}
 		parts[part] = append(parts[part], name)
 		if seen++; seen%(8*piece) == 0 {
-			rest()
+			yield()
 		}
 	}
 	return parts
 }
 
-// commit moves the edits of some names of a type into its manifest.
+// commit moves the edits of the given names of a type into the type's manifest.
 func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	var changed []*xds.Resource
 	var gone []string
@@ -198,14 +202,14 @@ func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	}
 }
 
-// Succeed makes this layer, planned from scratch, share what it has in common with the one it replaces. Commit says
-// when rest is called. The old layer may change meanwhile.
-func (l *Layer) Succeed(old *Layer, x *Sharing, rest func()) {
-	for t, was := range old.types { // a copy
+// Succeed makes this layer, which was planned from scratch, share all equal parts with the layer that it replaces. It
+// calls yield as Commit does. The old layer may change meanwhile.
+func (l *Layer) Succeed(old *Layer, x *Sharing, yield func()) {
+	for t, was := range old.types { // old.types is an array, so this iterates over a copy
 		seen := 0
 		count := func() {
 			if seen++; seen%piece == 0 {
-				rest()
+				yield()
 			}
 		}
 		for r := range l.types[t].All() {
@@ -220,5 +224,5 @@ func (l *Layer) Succeed(old *Layer, x *Sharing, rest func()) {
 		}
 		l.types[t] = was
 	}
-	l.Commit(x, rest)
+	l.Commit(x, yield)
 }

@@ -9,14 +9,15 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Sharing is what the scopes of one step have come to so far. Scopes that come to the same keep one value: clones share their
-// template's, and an edit that touches all of them does not drive them apart. The nil Sharing, between steps, remembers nothing.
+// Sharing contains the results of the scopes of one step so far. Scopes with equal results share one value, so that
+// clones keep sharing with their template after an edit that touches all of them. The nil Sharing, between steps,
+// stores nothing.
 type Sharing struct {
-	values    map[any]any // by key, of whatever type it is: []*V
+	values    map[any]any // by key of any type: []*V
 	manifests map[rewrite]*manifest.Manifest
 }
 
-// rewrite is a manifest and what is done to it.
+// rewrite identifies a manifest and the edits of it.
 type rewrite struct {
 	old   *manifest.Manifest
 	puts  intern.List[*xds.Resource]
@@ -28,13 +29,13 @@ var (
 	names     intern.Table[string]
 )
 
-// NewSharing begins a step.
+// NewSharing returns the Sharing of a new step.
 func NewSharing() *Sharing {
 	return &Sharing{values: map[any]any{}, manifests: map[rewrite]*manifest.Manifest{}}
 }
 
-// Share is the value to keep in place of v: an equal one that another scope of the step came to before under the same key, or v. The
-// key's type says which part of the plan asks, so that no two meet.
+// Share returns the value to store in place of v: an equal one that another scope of the step shared under the same
+// key, or v. Each part of the plan uses a key type of its own, so that keys of different parts never collide.
 func Share[K comparable, V any](x *Sharing, key K, v *V, equal func(a, b *V) bool) *V {
 	if x == nil {
 		return v
@@ -49,7 +50,7 @@ func Share[K comparable, V any](x *Sharing, key K, v *V, equal func(a, b *V) boo
 	return v
 }
 
-// with is Manifest.With.
+// with is old.With(puts, drops), or the shared result of the same edit of the same manifest.
 func (x *Sharing) with(old *manifest.Manifest, puts []*xds.Resource, drops []string) *manifest.Manifest {
 	if x == nil {
 		return old.With(puts, drops)

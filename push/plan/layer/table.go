@@ -5,15 +5,15 @@ import (
 	"maps"
 )
 
-// Table is a map by name of which scopes that are clones share what they have in common. The zero Table is empty. Values are
-// never changed in place by whoever shares them.
+// Table maps names to values. Scopes that are clones share the common part of their tables. The zero Table is empty.
+// The values are shared too, so they must never be changed in place.
 type Table[V any] struct {
-	base map[string]*V // shared with other tables: never changed
-	own  map[string]*V // what differs from it; nil: not there
+	base map[string]*V // shared with other tables, never changed
+	own  map[string]*V // differences from base; a nil value removes the name
 	size int
 }
 
-// Get is the value of a name; nil: there is none.
+// Get returns the value of a name, or nil.
 func (t *Table[V]) Get(name string) *V {
 	if v, ok := t.own[name]; ok {
 		return v
@@ -21,7 +21,7 @@ func (t *Table[V]) Get(name string) *V {
 	return t.base[name]
 }
 
-// Put sets the value of a name; nil takes it out.
+// Put sets the value of a name. A nil value removes the name.
 func (t *Table[V]) Put(name string, v *V) {
 	if t.Get(name) != nil {
 		t.size--
@@ -39,10 +39,10 @@ func (t *Table[V]) Put(name string, v *V) {
 	t.own[name] = v
 }
 
-// Len is the number of names that are there.
+// Len returns the number of names.
 func (t *Table[V]) Len() int { return t.size }
 
-// All iterates over the names that are there, in no order that means anything.
+// All yields all names with their values, in no order.
 func (t *Table[V]) All() iter.Seq2[string, *V] {
 	return func(yield func(string, *V) bool) {
 		for name, v := range t.own {
@@ -58,9 +58,21 @@ func (t *Table[V]) All() iter.Seq2[string, *V] {
 	}
 }
 
-// Fork is a second table of the same content; what is put into one is not in the other.
+// Copy returns an independent table with the content of a table that is never changed again. Several goroutines may
+// copy one table.
+func (t *Table[V]) Copy() Table[V] {
+	switch {
+	case 4*len(t.own) <= len(t.base):
+		return Table[V]{t.base, maps.Clone(t.own), t.size}
+	case len(t.base) == 0:
+		return Table[V]{base: t.own, size: t.size}
+	}
+	return Table[V]{base: maps.Collect(t.All()), size: t.size}
+}
+
+// Fork returns an independent table with the same content. The receiver may be changed afterwards.
 func (t *Table[V]) Fork() Table[V] {
-	if 4*len(t.own) > len(t.base) { // more would be copied each time than is shared
+	if 4*len(t.own) > len(t.base) { // a new base costs less than many copies of a large difference
 		if len(t.base) > 0 {
 			t.own = maps.Collect(t.All())
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Tables do what maps do, and a fork and what it was forked from do not see each other's edits.
+// A table behaves like a map. Edits of a fork do not change its origin, and vice versa.
 func TestTableIsAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	type pair struct {

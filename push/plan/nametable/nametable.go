@@ -1,17 +1,20 @@
-// Package nametable plans what DNS says of the hosts of a scope: the name table that agents ask for which answer DNS for their Pod.
+// Package nametable plans the name table of a scope: the addresses of its hosts, for agents that serve DNS for their
+// Pod.
 //
-// Owns: the rows of each scope, and the resource that is made of them.  Reads: plan/host.  Never: a single proxy; anything of a scope whose
-// proxies do not ask.
+// Owns: the rows of each scope, and the resource that is built from them.  Reads: plan/host.  Never: plans for a single
+// proxy; plans names of a scope before one of its proxies has requested them.
 //
-// Which names there are follows istiod (pkg/dns/server/name_table.go): the virtual addresses of a service; of a
-// headless one the endpoints in the proxy's own network, of all clusters, together and, where they have host names,
-// each for itself. As with the cluster's DNS servers, and not with istiod, these are the ready endpoints of all ports.
-// A service with neither is left to the DNS servers of the Pod.
+// The set of names follows istiod (pkg/dns/server/name_table.go). A service has its virtual addresses. A headless
+// service has the endpoints in the proxy's own network, of all clusters or, with local names
+// (ENABLE_MULTICLUSTER_HEADLESS=false), of the proxy's own cluster. Endpoints with host names also have names of their
+// own, in all clusters. Endpoints are listed at any port if they are ready, or if the Service publishes addresses that
+// are not ready. The cluster's DNS servers do the same; istiod does not. Services without addresses and endpoints are
+// left to the Pod's DNS servers.
 //
-// A scope has a name table once one of its proxies has asked for it (Planner.AskNames). The rows are planned with the
-// hosts of each step. The table is an agent resource to push/delta, and comes with the view's set
+// A scope has a name table once one of its proxies has requested it (Planner.AskNames). The rows are planned with the
+// hosts of each step. push/delta sends the table as an agent resource, and it is part of the view's set
 // (manifest.Set.Names). There is one table for each network of the scope's proxies, because names of headless services
-// stand for endpoints of the same network.
+// resolve to endpoints of the same network.
 package nametable
 
 import (
@@ -31,18 +34,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// registryExternal is the registry of ServiceEntries.
+// registryExternal is the registry name of ServiceEntries.
 const registryExternal = "External"
 
-// Table is the names of one scope, as proxies of one network ask for them.
+// Table is the name table of one scope, for proxies of one network.
 type Table struct {
-	network string                    // empty: none is known
+	network string                    // empty if unknown
 	rows    layer.Table[xds.Fragment] // by host
-	changed bool                      // since the last Commit
+	changed bool                      // rows changed since the last Commit
 	current *manifest.Manifest
 }
 
-// New plans the names of all hosts of a scope for a network.
+// New returns the name table of all hosts of a scope, for proxies of a network.
 func New(hosts *host.Table, network string) *Table {
 	t := &Table{network: network, changed: true}
 	hosts.Names(func(name string) { t.Plan(name, hosts) })
@@ -50,17 +53,18 @@ func New(hosts *host.Table, network string) *Table {
 	return t
 }
 
-// Fork is a copy; neither changes what both have.
+// Fork returns an independent copy.
 func (t *Table) Fork() *Table {
 	next := *t
 	next.rows = t.rows.Fork()
 	return &next
 }
 
-// Manifest holds the table as the one resource of its type, as of the last Commit. Equal tables of all scopes are one resource.
+// Manifest returns a manifest with the table as its only resource, as of the last Commit. Scopes with equal tables
+// share the resource.
 func (t *Table) Manifest() *manifest.Manifest { return t.current }
 
-// Plan plans the names of one host, which may have come, changed or gone.
+// Plan plans the names of one host, which may be new, changed or removed. Commit publishes them.
 func (t *Table) Plan(name string, hosts *host.Table) {
 	row := t.rowOf(hosts, hosts.Get(name))
 	if was := t.rows.Get(name); row != was {
@@ -69,7 +73,7 @@ func (t *Table) Plan(name string, hosts *host.Table) {
 	}
 }
 
-// Commit makes the resource, where rows have changed. It costs as much as there are rows.
+// Commit builds the resource, if rows have changed. The cost grows with the number of rows.
 func (t *Table) Commit() {
 	if !t.changed {
 		return
@@ -86,30 +90,31 @@ func (t *Table) Commit() {
 	}
 }
 
-// What scopes share: equal rows, and equal tables. Weak, so nothing is held that no scope and no stream holds.
+// Scopes share equal rows and equal tables. The pool and the intern table hold weak references: a value lives as long
+// as a scope or a stream uses it.
 var (
 	shared    pool.Pool
 	fragments intern.Table[*xds.Fragment]
 )
 
-// row is the entries of one host, encoded.
+// row contains the encoded entries of one host.
 type row string
 
-// Fragment implements pool.FragmentSpec.
+// Fragment implements pool.FragmentSpec. The error is always nil.
 func (r row) Fragment() (*xds.Fragment, error) {
 	sum := sha256.Sum256([]byte(r))
 	return &xds.Fragment{Bytes: []byte(r), Hash: xds.Hash(sum[:16])}, nil
 }
 
-// table is the rows of a scope.
+// table contains the rows of a scope.
 type table struct{ rows intern.List[*xds.Fragment] }
 
-// Build implements pool.ResourceSpec.
+// Build implements pool.ResourceSpec. The error is always nil.
 func (t table) Build() (*xds.Resource, error) {
 	return xds.JoinRope("", agentapi.NameTableURL, t.rows.All()), nil
 }
 
-// rowOf is what DNS says of a host; nil: nothing.
+// rowOf returns the encoded entries of a host, or nil if it has no entries.
 func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 	if h == nil || h.Service == nil {
 		return nil
@@ -139,9 +144,10 @@ func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 	return f
 }
 
-// headless is the addresses behind a service without one of its own, and an entry for each Pod with a host name:
-// "NAME.SERVICE...". A Pod of the proxy's own cluster hides those of the same name elsewhere, of which the first
-// cluster's counts. local: the service's name stands for its own alone.
+// headless returns the addresses of a headless service, and encoded entries "NAME.SERVICE..." for its Pods with host
+// names. A Pod of the proxy's own cluster hides Pods of the same name elsewhere; among other clusters the first by name
+// is used. If local, the service's name resolves only to Pods of the proxy's own cluster; names of single Pods resolve
+// in all clusters.
 func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all []netip.Addr, pods []byte) {
 	named, from := map[string][]netip.Addr{}, map[string]string{}
 	slices.SortStableFunc(others, func(a, b *model.Endpoint) int { return strings.Compare(a.GetCluster(), b.GetCluster()) })
@@ -175,13 +181,14 @@ func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all 
 	return each(all), pods
 }
 
-// each is a list of addresses, sorted, each once.
+// each sorts addresses and removes duplicates.
 func each(all []netip.Addr) []netip.Addr {
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
 }
 
-// single is the IP of an address that stands for one; false for ranges and names.
+// single returns the IP of an address or of a prefix that contains one address only. The result is false for ranges and
+// names.
 func single(address string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.Unmap(), true

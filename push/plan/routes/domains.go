@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides a virtual host for the proxies of `as`: its domains, its patches, and the destinations of its rules.
-// If no rule is for these proxies, the service alone decides the routes. False: no domain is left, or no service has
-// the host.
-func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
+// specOf decides a virtual host for the proxies of a perspective: its domains, its patches, and the destinations of its
+// rules. If no rule applies to these proxies, the service alone decides the routes. The result is false if no domain is
+// left, or no service has the host.
+func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, d := range vh.Domains.All() {
 		if lost, reported := t.loses(rc, vh, d); lost && !vh.Keeps {
@@ -33,11 +33,17 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Seen, found *[]
 	spec := vhost.Spec{Host: vh.Host, Port: vh.Port, Domains: strs.List(domains...),
 		Mesh: t.In.Meshes.VirtualHost, Caps: t.Caps, Proxy: t.Proxy}
 	name := xds.VirtualHost(vh.Host, vh.Port)
-	spec.Patches = t.Patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, t.matched(rc), name) })
+	spec.Patches = t.Patches.Matching(func(p model.Patch) bool {
+		return patch.VirtualHostMatches(p, t.matched(rc), name)
+	})
+	if vh.Bound {
+		spec.NoDefault, spec.TLSOnly, spec.HTTP3, spec.Misdirected = true, vh.TLSOnly, vh.HTTP3, vh.Misdirected
+		return spec, t.Hosts.BoundRoutes(&spec, vh.Rules, as, found) || vh.Kept
+	}
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
 }
 
-// loses says whether a virtual host yields a domain to a patch or to a rival, and whether that is reported.
+// loses reports whether a virtual host yields a domain to a patch or to a rival, and whether that is reported.
 func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
 	if rc.taken[domain] {
 		return true, true
@@ -58,8 +64,8 @@ func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string
 	return t.ids
 }
 
-// markRivals marks the rivals of all domains that two versions of a virtual host do not have alike; nil: there is no
-// such version.
+// markRivals marks the rivals of all domains that differ between two versions of a virtual host. Either version may be
+// nil, for a virtual host that appears or disappears.
 func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	vh := now
 	if now == nil {
@@ -74,7 +80,8 @@ func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	}
 }
 
-// differing lists the domains that only one of two versions of a virtual host has; all domains, if their ranks differ.
+// differing lists the domains that only one of two versions of a virtual host has. If their ranks differ it lists all
+// domains of both.
 func (t *Table) differing(a, b *entry) (out []string) {
 	same := a != nil && b != nil && t.names.SameRank(&a.VirtualHost, &b.VirtualHost)
 	if same && a.Domains == b.Domains {

@@ -8,15 +8,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain lists the Spec of a route configuration and those of its virtual hosts, in order, as the proxies of a
-// variation have them; nil: no variation. The result is nil if no listener asks for a route configuration of this
-// name.
+// Explain returns the Spec of a route configuration, followed by those of its virtual hosts in order, as the proxies of
+// a variation receive them. A nil variation means proxies without inputs. The result is nil if no listener requests a
+// route configuration of this name.
 func (t *Table) Explain(name string, v *host.Variation) []any {
 	rc := t.configs[name]
 	if rc == nil || rc.Res == nil {
 		return nil
 	}
-	out, as := []any{rc.Spec}, t.Hosts.Plain()
+	out, as := []any{rc.Spec}, t.Hosts.WithoutInputs()
 	if v != nil {
 		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: name}); own != nil {
 			out[0], as = own, t.Hosts.Of(v)
@@ -39,8 +39,8 @@ func (t *Table) Explain(name string, v *host.Variation) []any {
 }
 
 // Freeze returns a walk over the Specs that patches may change, of all published route configurations outside
-// variations. Any goroutine may walk. Between steps only: virtual hosts, of which there are many, are read during the
-// walk, because steps replace them and never change them.
+// variations. Any goroutine may call the walk. Freeze must not be called within a step. The many virtual hosts are read
+// during the walk, which is safe because steps replace them and never change them.
 func (t *Table) Freeze() front.Frozen {
 	var specs []any
 	keep := func(spec any) {
@@ -57,7 +57,11 @@ func (t *Table) Freeze() front.Frozen {
 		for _, last := range rc.tail {
 			keep(last.spec)
 		}
-		entries = append(entries, rc.entries.Fork())
+		if rc.of == t.own {
+			entries = append(entries, rc.entries.Fork())
+		} else {
+			entries = append(entries, rc.entries) // shared, so nothing changes it
+		}
 	}
 	return func(found func(spec any)) {
 		for _, spec := range specs {
@@ -73,15 +77,15 @@ func (t *Table) Freeze() front.Frozen {
 	}
 }
 
-// Describe writes all decisions of the table, published or not, one per line, in any order. Tests compare tables by
-// these lines.
+// Describe calls line for each decision of the table, published or not, in no order. Tests compare tables by these
+// lines.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, rc := range t.configs {
 		line("routes %s: %v %v %p %d %v %v", name, rc.Config, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)
 		for id, en := range rc.entries.All() {
 			frag := en.frag
 			if rc.users <= 0 {
-				frag = nil // built, or not yet: no listener asks for it
+				frag = nil // may be built or not, because no listener requests it
 			}
 			line("entry %s %s: %v %p %v", name, id, en.spec, frag, rc.reading[id] == en)
 			if en.Reads.Len() > 0 != (rc.reading[id] != nil) {

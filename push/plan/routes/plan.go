@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// replan decides the marked virtual hosts of a route configuration again, and plans the route configuration.
+// replan decides the marked virtual hosts of a route configuration again, then plans the route configuration.
 func (t *Table) replan(name string, pause func()) {
 	rc := t.configs[name]
 	if rc == nil {
@@ -19,7 +19,7 @@ func (t *Table) replan(name string, pause func()) {
 	}
 	for id := range t.changed[name] {
 		if en := rc.entries.Get(id); en != nil {
-			t.planEntry(rc, en)
+			t.planEntry(rc, en, pause)
 			pause()
 		}
 	}
@@ -27,38 +27,50 @@ func (t *Table) replan(name string, pause func()) {
 	pause()
 }
 
-// planEntry decides one virtual host again. Its fragment is built if a listener asks for the route configuration.
-func (t *Table) planEntry(rc *routeConfig, en *entry) {
+// planEntry decides one virtual host again. Its fragment is built only if a listener requests the route configuration.
+func (t *Table) planEntry(rc *routeConfig, en *entry, pause func()) {
 	var found []input.Problem
 	next := *en
-	spec, ok := t.specOf(rc, &en.VirtualHost, t.Hosts.Plain(), &found)
+	spec, ok := t.specOf(rc, &en.VirtualHost, t.Hosts.WithoutInputs(), &found)
 	if !ok {
 		next.spec, next.frag = vhost.Spec{}, nil
 	} else if en.frag == nil || en.spec != spec {
 		next.spec, next.frag = spec, nil
 		if rc.users > 0 {
-			next.frag = t.fragment(spec, t.names.Blame(&en.VirtualHost), &found)
+			next.frag = t.fragment(spec, t.names.Blame(&en.VirtualHost), &found, pause)
 		} else {
 			rc.complete = false
 		}
 	}
 	t.Problems.Set(unitOf(rc, en.ID), found)
 	if next.spec != en.spec || next.frag != en.frag {
-		rc.hold(layer.Share(t.In.Sharing, sharedEntry(next), &next, (*entry).equal))
+		rc.store(layer.Share(t.In.Sharing, sharedEntry(next), &next, (*entry).equal))
 	}
 	if next.frag != en.frag || next.frag == nil {
 		rc.runs.touch(en.ID)
 	}
 }
 
-// fragment builds a Spec, or finds it in the pool. Errors become problems; the result is nil then.
-func (t *Table) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
-	frag, err := t.In.Pool.Fragment(spec)
-	if err != nil {
-		*found = append(*found, model.ProblemOf(err, blame))
-		return nil
+// fragment builds a Spec in pieces with pauses between them, or finds it in the pool. An error is appended to found as
+// a problem, and the result is nil.
+func (t *Table) fragment(spec vhost.Spec, blame model.Key, found *[]input.Problem, pause func()) *xds.Fragment {
+	return reported(blame, found)(t.In.Pool.FragmentOf(spec, func() (*xds.Fragment, error) { return spec.FragmentInPieces(pause) }))
+}
+
+// tailFragment is fragment for a virtual host of the tail, which is built in one piece.
+func (t *Table) tailFragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
+	return reported(blame, found)(t.In.Pool.Fragment(spec))
+}
+
+// reported returns a function that returns a fragment, or appends its error to found and returns nil.
+func reported(blame model.Key, found *[]input.Problem) func(*xds.Fragment, error) *xds.Fragment {
+	return func(frag *xds.Fragment, err error) *xds.Fragment {
+		if err != nil {
+			*found = append(*found, model.ProblemOf(err, blame))
+			return nil
+		}
+		return frag
 	}
-	return frag
 }
 
 // plan plans one route configuration again from its virtual hosts.
@@ -95,13 +107,13 @@ func (t *Table) plan(rc *routeConfig, pause func()) {
 	}
 }
 
-// spec is the Spec of a route configuration of these fragments.
+// spec returns the Spec of a route configuration that consists of the given fragments.
 func (t *Table) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
 	patches := t.Patches.Matching(func(p model.Patch) bool { return patch.MergesRouteConfig(p, t.matched(rc)) })
 	return route.Spec{Name: rc.Name, Hosts: fragments.List(hosts...), WithPorts: rc.WithPorts, Patches: patches}
 }
 
-// completeEntries builds the fragments that were not needed while no listener asked for the route configuration.
+// completeEntries builds the fragments that were left out while no listener requested the route configuration.
 func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	if rc.complete {
 		return
@@ -111,15 +123,15 @@ func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 		if en.frag == nil && en.spec.Domains.Len() > 0 {
 			var found []input.Problem
 			next := *en
-			next.frag = t.fragment(en.spec, t.names.Blame(&en.VirtualHost), &found)
-			rc.hold(&next)
+			next.frag = t.fragment(en.spec, t.names.Blame(&en.VirtualHost), &found, pause)
+			rc.store(&next)
 			rc.runs.touch(en.ID)
 			pause()
 		}
 	}
 }
 
-// parts lists the fragments of a run; those in `instead`, by id, replace its own, and nil there leaves one out.
+// parts lists the fragments of a run. A fragment in `instead` replaces the one of its id; a nil there leaves it out.
 func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
 	for _, id := range r.ids {
 		f, ok := instead[id]
@@ -133,6 +145,7 @@ func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*x
 	return out
 }
 
+// tailFragments lists the built fragments of the tail.
 func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 	for _, last := range rc.tail {
 		if last.frag != nil {
@@ -142,20 +155,21 @@ func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 	return out
 }
 
-// planTail plans the end of a route configuration: the virtual hosts that patches add, then the one for all other
-// names.
+// planTail plans the end of a route configuration: the virtual hosts that patches add, then the catch-all.
 func (t *Table) planTail(rc *routeConfig) {
 	if rc.tail != nil {
-		return // its inputs stay the same for as long as the scope exists
+		return // the inputs of the tail are constant during the life of the scope
 	}
 	rc.tail = []tailSpec{}
 	var found []input.Problem
 	for _, spec := range rc.added {
-		rc.tail = append(rc.tail, tailSpec{spec, t.fragment(spec, spec.Patch.Filter.Key, &found)})
+		rc.tail = append(rc.tail, tailSpec{spec, t.tailFragment(spec, spec.Patch.Filter.Key, &found)})
 	}
 	if spec, ok := t.names.CatchAll(rc.Config); ok && !rc.taken["*"] {
-		spec.Patches = t.Patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, t.matched(rc), spec.Name()) })
-		rc.tail = append(rc.tail, tailSpec{spec, t.fragment(spec, model.MeshKey, &found)})
+		spec.Patches = t.Patches.Matching(func(p model.Patch) bool {
+			return patch.VirtualHostMatches(p, t.matched(rc), spec.Name())
+		})
+		rc.tail = append(rc.tail, tailSpec{spec, t.tailFragment(spec, model.MeshKey, &found)})
 	}
 	t.Problems.Set("route "+rc.Name, found)
 }

@@ -12,25 +12,25 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// run is a sequence of neighbouring virtual hosts, joined into one fragment. An edit of one virtual host costs its run
-// and a short list of runs, not a list of all virtual hosts. The ids alone decide where runs end, so equal sets of
-// virtual hosts have equal runs, whatever edits led to them.
+// run is a sequence of neighbouring virtual hosts, joined into one fragment. An edit of one virtual host encodes its
+// run and a short list of runs again, not a list of all virtual hosts. The ids alone decide where runs end, so equal
+// sets of virtual hosts have equal runs, whatever edits led to them.
 type run struct {
 	ids   []string // sorted
 	frag  *xds.Fragment
-	stale bool // frag is to be joined again
+	stale bool // frag has to be joined again
 }
 
-// runMask makes runs of 32 virtual hosts on average.
+// runMask sets the average length of a run to 32 virtual hosts.
 const runMask = 31
 
-// endsRun says whether a run ends at this id.
+// endsRun reports whether a run ends at this id.
 func endsRun(id string) bool { return xxhash.Sum64String(id)&runMask == 0 }
 
-// runs are the runs of one route configuration, in order.
+// runs lists the runs of one route configuration, in order.
 type runs []run
 
-// find returns the index of the run that an id belongs to.
+// find returns the index of the run that an id belongs to. rs must not be empty.
 func (rs runs) find(id string) int {
 	return min(sort.Search(len(rs), func(i int) bool { return rs[i].ids[len(rs[i].ids)-1] >= id }), len(rs)-1)
 }
@@ -48,7 +48,7 @@ func (rs *runs) touch(id string) {
 	if there {
 		return
 	}
-	if at == len(r.ids) && endsRun(r.ids[at-1]) { // behind the last run, which is closed
+	if at == len(r.ids) && endsRun(r.ids[at-1]) { // behind the last run, which is complete
 		*rs = append(*rs, run{ids: []string{id}, stale: true})
 		return
 	}
@@ -60,7 +60,7 @@ func (rs *runs) touch(id string) {
 	}
 }
 
-// remove removes an id.
+// remove removes an id, if it is present.
 func (rs *runs) remove(id string) {
 	if len(*rs) == 0 {
 		return
@@ -87,13 +87,14 @@ type joined struct {
 	parts intern.List[*xds.Fragment]
 }
 
-// Fragment concatenates the bytes; the hash is computed from the hashes of the parts. The error is always nil.
+// Fragment concatenates the bytes of the parts, and computes the hash from their hashes. The result has no name. The
+// error is always nil.
 func (j joined) Fragment() (*xds.Fragment, error) {
 	size := 0
 	for _, f := range j.parts.All() {
 		size += len(f.Bytes)
 	}
-	out := &xds.Fragment{Bytes: make([]byte, 0, size)}
+	out := &xds.Fragment{Bytes: make([]byte, 0, size), Parts: j.parts.All()}
 	sum := sha256.New()
 	for _, f := range j.parts.All() {
 		out.Bytes = append(out.Bytes, f.Bytes...)
@@ -103,11 +104,11 @@ func (j joined) Fragment() (*xds.Fragment, error) {
 	return out, nil
 }
 
-// joinedRuns holds the fragments of runs of all scopes. The pool of the builders counts virtual hosts, so runs are
-// kept apart from it.
+// joinedRuns is the pool of joined fragments, shared by all scopes. It is separate from the pool of the builders, whose
+// size counts virtual hosts.
 var joinedRuns pool.Pool
 
-// join concatenates fragments; nil if there are no fragments.
+// join concatenates fragments. The result is nil for an empty list.
 func join(parts []*xds.Fragment) *xds.Fragment {
 	switch len(parts) {
 	case 0:

@@ -17,7 +17,7 @@ func spell(rs runs) string {
 	return strings.Join(out, " | ")
 }
 
-// Equal sets of hosts have equal runs, whatever edits led to them; and what an edit did not touch stays clean.
+// Equal sets of hosts have equal runs, whatever edits led to them, and runs without an edited host stay clean.
 func TestRunsDependOnTheHostsAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var live runs
@@ -53,7 +53,7 @@ func TestRunsDependOnTheHostsAlone(t *testing.T) {
 	}
 }
 
-// What stood behind a run's end is stale exactly where it moved.
+// When the host that ends a run is removed or added, exactly the runs that its neighbours are in become stale.
 func TestRunsMarkWhatMoved(t *testing.T) {
 	var all []string
 	for i := range 2000 {

@@ -14,64 +14,65 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Table is the route configurations of a scope. It belongs to the goroutine of the planner.
+// Table contains the route configurations of a scope. Only the planner's goroutine may use it.
 type Table struct {
 	Scope
 	names   Names
-	configs map[string]*routeConfig    // by name
-	changed map[string]map[string]bool // by name, the route configurations of this step, with the ids that are to be decided again
-	pieces  []*xds.Fragment            // buffer of plan
-	ids     []string                   // buffer of rivals
-	// own marks the route configurations that belong to this table alone. A table copies the others, which it shares with
-	// its forks, before it changes them.
+	configs map[string]*routeConfig // by name
+	// changed maps the names of the route configurations of this step to the ids of virtual hosts to be decided again.
+	changed map[string]map[string]bool
+	pieces  []*xds.Fragment // reused buffer of plan
+	ids     []string        // reused buffer of rivals
+	// own marks the route configurations that belong to this table alone. The others are shared with forks, which other
+	// goroutines may use, and the table copies them before it changes them.
 	own *editor
 }
 
 // editor is an identity under which route configurations may be changed in place.
 type editor struct{ _ byte }
 
-// routeConfig is one route configuration. The table keeps it while it has virtual hosts or users, and publishes it
+// routeConfig is one route configuration. The table retains it while it has virtual hosts or users, and publishes it
 // while it has users.
 type routeConfig struct {
 	layer.Unit
 	Config
 	of      *editor
-	users   int                // listeners that ask for it
+	users   int                // listeners that request it
 	entries layer.Table[entry] // by id
 	runs    runs
-	reading map[string]*entry // those whose rules read labels of the proxy, by id
-	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil: not planned yet
+	reading map[string]*entry // by id, the entries whose rules read labels of the proxy
+	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil until planned
 	added   []vhost.Added     // virtual hosts that EnvoyFilters add
 	taken   map[string]bool   // the domains of added
-	// complete: the fragments of all entries are built. Without users the entries are decided, and built later.
+	// complete means that the fragments of all entries are built. Without users the entries are decided, and built later.
 	complete bool
 }
 
-// entry is a virtual host and what was planned of it. Scopes share it: it is replaced, never changed, once it is
-// planned.
+// entry is a virtual host with its planned Spec and fragment. Scopes share planned entries and never change them.
 type entry struct {
 	VirtualHost
 	spec vhost.Spec
-	frag *xds.Fragment // nil: not built, or left out
+	frag *xds.Fragment // nil if it is not built yet, or left out
 }
 
-// sharedEntry is the key of layer.Share.
+// sharedEntry is the key of an entry for layer.Share.
 type sharedEntry entry
 
 func (en *entry) equal(o *entry) bool { return *en == *o }
 
-// tailSpec is the Spec and fragment of a virtual host that follows those of the hosts.
+// tailSpec is the Spec and fragment of a virtual host that belongs to no host of the scope.
 type tailSpec struct {
 	spec pool.FragmentSpec
 	frag *xds.Fragment
 }
 
-// New makes a table without route configurations.
+// New returns a table without route configurations.
 func New(of Scope, names Names) *Table {
 	return &Table{Scope: of, names: names, configs: map[string]*routeConfig{}, changed: map[string]map[string]bool{}, own: &editor{}}
 }
 
-// Fork returns a copy for another scope. Neither table changes what both have. Between steps only.
+// Fork returns a copy for another scope. Changes of one table do not affect the other. It must not be called within a
+// step.
 func (t *Table) Fork(of Scope, names Names) *Table {
 	t.own = &editor{}
 	next := New(of, names)
@@ -79,14 +80,14 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use adds `by` to the number of listeners that ask for a route configuration.
+// Use adds `by` to the number of listeners that request a route configuration.
 func (t *Table) Use(c Config, by int) {
 	t.get(c).users += by
 	t.mark(c.Name)
 }
 
-// Enter puts a virtual host into a route configuration, in place of the one with its id. Rivals of its domains are
-// decided again.
+// Enter adds a virtual host to a route configuration, or replaces the one with its id. Finish will decide it and the
+// rivals of its domains.
 func (t *Table) Enter(c Config, vh VirtualHost) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)
@@ -97,13 +98,13 @@ func (t *Table) Enter(c Config, vh VirtualHost) {
 	}
 	if old == nil || *old != *en {
 		delete(rc.reading, vh.ID)
-		rc.hold(en)
+		rc.store(en)
 	}
 	t.markEntry(c.Name, vh.ID)
 	t.markRivals(rc, old, en)
 }
 
-// Leave removes a virtual host from a route configuration. Rivals of its domains are decided again.
+// Leave removes a virtual host from a route configuration. Finish will decide the rivals of its domains.
 func (t *Table) Leave(c Config, id string) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)
@@ -115,24 +116,24 @@ func (t *Table) Leave(c Config, id string) {
 	t.markRivals(rc, old, nil)
 }
 
-// Changed says whether the step has touched a route configuration.
+// Changed reports whether the step has touched a route configuration.
 func (t *Table) Changed() bool { return len(t.changed) > 0 }
 
-// Finish plans the route configurations that the step has touched; pause is called between two pieces of the work.
+// Finish plans the route configurations that the step has touched. It calls pause between two pieces of the work.
 func (t *Table) Finish(pause func()) {
 	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
 		t.replan(name, pause)
 	}
 }
 
-// Done ends the step.
+// Done ends the step: the marks of touched route configurations are cleared.
 func (t *Table) Done() {
 	if t.Changed() {
 		t.changed = map[string]map[string]bool{}
 	}
 }
 
-// unitOf names a virtual host among the units of input.Problems.
+// unitOf names a virtual host as a unit of input.Problems.
 func unitOf(rc *routeConfig, id string) string { return "route " + rc.Name + " " + id }
 
 // mark marks a route configuration as touched by the step.
@@ -148,7 +149,7 @@ func (t *Table) markEntry(name, id string) {
 	t.changed[name][id] = true
 }
 
-// get returns a route configuration that the table may change in place. It is made if it is missing.
+// get returns a route configuration that the table may change in place. A missing one is created.
 func (t *Table) get(c Config) *routeConfig {
 	rc := t.configs[c.Name]
 	switch {
@@ -158,23 +159,24 @@ func (t *Table) get(c Config) *routeConfig {
 		t.addTo(rc)
 	case rc.of != t.own:
 		copied := *rc
-		copied.of, copied.entries, copied.reading, copied.runs = t.own, rc.entries.Fork(), maps.Clone(rc.reading), slices.Clone(rc.runs)
+		copied.of, copied.entries, copied.runs = t.own, rc.entries.Copy(), slices.Clone(rc.runs)
+		copied.reading = maps.Clone(rc.reading)
 		rc = &copied
 		t.configs[c.Name] = rc
 	}
 	return rc
 }
 
-// hold stores an entry in place of the one with its id.
-func (rc *routeConfig) hold(en *entry) {
+// store stores an entry in place of the one with its id.
+func (rc *routeConfig) store(en *entry) {
 	rc.entries.Put(en.ID, en)
 	if en.Reads.Len() > 0 {
 		rc.reading[en.ID] = en
 	}
 }
 
-// addTo lists the virtual hosts that EnvoyFilters add to a route configuration. Of two with the same domain the first
-// is kept.
+// addTo lists the virtual hosts that EnvoyFilters add to a route configuration. Of two with a common domain the first
+// is used, and a problem is reported for the second.
 func (t *Table) addTo(rc *routeConfig) {
 	var found []input.Problem
 	for _, p := range t.Patches {
@@ -199,5 +201,19 @@ func (t *Table) addTo(rc *routeConfig) {
 
 // matched returns the properties of a route configuration that EnvoyFilters match.
 func (t *Table) matched(rc *routeConfig) patch.RouteConfig {
-	return patch.RouteConfig{Name: rc.Name, Port: rc.Port, Context: t.Hosts.Side()}
+	return patch.RouteConfig{Name: rc.Name, Port: rc.Port, ServerPorts: rc.ServerPorts, Context: t.Hosts.Side()}
+}
+
+// Len returns the number of virtual hosts of a route configuration, whether or not they are published.
+func (t *Table) Len(c Config) int {
+	if rc := t.configs[c.Name]; rc != nil {
+		return rc.entries.Len()
+	}
+	return 0
+}
+
+// Has reports whether a route configuration has a virtual host with an id.
+func (t *Table) Has(c Config, id string) bool {
+	rc := t.configs[c.Name]
+	return rc != nil && rc.entries.Get(id) != nil
 }

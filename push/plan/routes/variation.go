@@ -10,12 +10,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Vary plans, into the layer of a variation, the route configurations that differ for its proxies. If first, it plans
-// all route configurations, otherwise those of the step. others lists, by route configuration, the ids of virtual
-// hosts that the variation decides otherwise, beside those whose rules read labels.
+// Vary plans, into the layer of a variation, the route configurations that differ for its proxies. With first it plans
+// all route configurations, otherwise those of the step. others lists, by route configuration, the ids of virtual hosts
+// that differ in the variation for other reasons than labels in rules. pause is called between two route
+// configurations.
 func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
 	plan := func(name string) {
-		t.planVariation(name, v, others[name])
+		t.planVariation(name, v, others[name], pause)
 		pause()
 	}
 	if first {
@@ -29,18 +30,18 @@ func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, 
 }
 
 // planVariation plans one route configuration for a variation.
-func (t *Table) planVariation(name string, v *host.Variation, others []string) {
+func (t *Table) planVariation(name string, v *host.Variation, others []string, pause func()) {
 	rc := t.configs[name]
 	if rc == nil || rc.users <= 0 {
 		v.Layer.Remove(xds.Route, name)
 		return
 	}
-	var found []input.Problem // the same as the scope's
+	var found []input.Problem // equal to the scope's, which are reported
 	instead := map[string]*xds.Fragment{}
 	decide := func(vh *VirtualHost) {
 		instead[vh.ID] = nil
 		if spec, ok := t.specOf(rc, vh, t.Hosts.Of(v), &found); ok {
-			instead[vh.ID] = t.fragment(spec, t.names.Blame(vh), &found)
+			instead[vh.ID] = t.fragment(spec, t.names.Blame(vh), &found, pause)
 		}
 	}
 	if rc.differs(v.Inputs) {
@@ -60,7 +61,7 @@ func (t *Table) planVariation(name string, v *host.Variation, others []string) {
 	}
 }
 
-// differs says whether a rule of the route configuration reads one of the inputs.
+// differs reports whether a rule of the route configuration reads one of the inputs.
 func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	for _, en := range rc.reading {
 		if (view.Reads{Labels: en.Reads}).Of(inputs).Labels != (intern.List[string]{}) {
@@ -70,8 +71,8 @@ func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	return false
 }
 
-// withInstead makes a route configuration with other fragments for some virtual hosts, by id; false: there are no
-// others.
+// withInstead builds a route configuration in which the fragments of some virtual hosts, by id, are replaced. A nil
+// fragment leaves its virtual host out. The result is false if there are no replacements, or if the build fails.
 func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
 	if len(instead) == 0 {
 		return layer.Unit{}, false

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Copy is what an identity subscribes to, its right, and what is opened for it: what a plan from scratch needs beside the snapshot. It
-// may be used in any goroutine.
+// Copy contains the subscriptions of an identity with its right and its opened keys: all inputs of a plan from scratch
+// beside the snapshot. Any goroutine may use it.
 type Copy struct {
 	Who   view.Identity
 	Right access.Standing
@@ -20,7 +20,7 @@ type Copy struct {
 	keys  map[model.Key]opened // without their users
 }
 
-// Copy copies the subscriptions of an identity.
+// Copy copies the subscriptions of an identity. Without subscriptions the copy is empty.
 func (t *Table) Copy(who view.Identity) Copy {
 	out := Copy{Who: who, keys: map[model.Key]opened{}}
 	if subs := t.identities[who]; subs != nil {
@@ -34,7 +34,7 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the subscriptions from scratch, and modules of WasmPlugins and TrafficExtensions.
+// Fresh plans the copied subscriptions from scratch, and the modules of the given WasmPlugins and TrafficExtensions.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

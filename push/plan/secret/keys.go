@@ -7,19 +7,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// opened is the private key of one record, or that it is needed.
+// opened is the private key of one Secret that some resource needs, opened or not yet.
 type opened struct {
-	record *model.Secret // whose key is needed
-	of     *model.Secret // whose key is here; nil: none
+	record *model.Secret // the version whose key is needed
+	of     *model.Secret // the version that key is of; nil before the first is opened
 	key    *model.PrivateKey
-	taken  bool                   // somebody has been told to open it
-	users  map[*Subscriptions]int // for how many of its resources it is needed
+	taken  bool                   // Sealed has returned record, and no answer has come yet
+	users  map[*Subscriptions]int // number of resources of each that need the key
 }
 
-// keys are private keys that are needed, by their Secrets.
+// keys maps Secrets to their needed private keys.
 type keys map[model.Key]*opened
 
-// need notes that a resource of an identity needs the private key of a record, and returns it, or nil: it is not opened yet.
+// need records that a resource of an identity needs the private key of a record. It returns the key, or nil if it is
+// not opened yet.
 func (k keys) need(record *model.Secret, subs *Subscriptions) *model.PrivateKey {
 	o := k[record.Key]
 	if o == nil {
@@ -39,7 +40,7 @@ func (k keys) need(record *model.Secret, subs *Subscriptions) *model.PrivateKey 
 	return o.key
 }
 
-// drop ends a need. tidy forgets what nothing needs any more.
+// drop ends one need of a key. tidy then removes keys that nothing needs.
 func (k keys) drop(key model.Key, subs *Subscriptions) {
 	o := k[key]
 	if o == nil {
@@ -50,11 +51,13 @@ func (k keys) drop(key model.Key, subs *Subscriptions) {
 	}
 }
 
+// tidy removes the keys that nothing needs.
 func (k keys) tidy() {
 	maps.DeleteFunc(k, func(_ model.Key, o *opened) bool { return len(o.users) == 0 })
 }
 
-// Sealed takes the records whose private keys are to be opened, each once: Opened or Unopened answers.
+// Sealed returns the records whose private keys have to be opened, each once. The caller opens them and calls Opened or
+// Unopened for each.
 func (t *Table) Sealed() (records []*model.Secret) {
 	for _, o := range t.keys {
 		if o.of != o.record && !o.taken {
@@ -66,15 +69,15 @@ func (t *Table) Sealed() (records []*model.Secret) {
 	return records
 }
 
-// Opened answers with the private key of a record, and returns whose Secrets are planned again with it. One that is not needed any more
-// is forgotten.
+// Opened stores the private key of a record, and plans the Secrets that need it. It returns the subscriptions that were
+// planned. A key that is not needed any more is dropped.
 func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*Subscriptions) {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
 		return nil
 	}
 	o.of, o.key = record, &key
-	for subs := range maps.Clone(o.users) { // planning ends needs, and makes them again
+	for subs := range maps.Clone(o.users) { // cloned, because planning changes the users
 		var names []string
 		for name, s := range subs.names {
 			if s.needs == record.Key {
@@ -94,7 +97,8 @@ func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*S
 	return planned
 }
 
-// Unopened has a record that could not be opened given out by Sealed again, and says whether it is still needed.
+// Unopened reports that a record could not be opened, so that Sealed returns it again. The result is false if its key
+// is not needed any more.
 func (t *Table) Unopened(record *model.Secret) bool {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
@@ -104,7 +108,7 @@ func (t *Table) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// Pending are the Secrets of what a proxy subscribes to that are not opened yet.
+// Pending lists the Secrets that a proxy subscribes to and whose private keys are not opened yet.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -114,13 +118,13 @@ func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	return pending
 }
 
-// opening says whether the private key of a subscription, or that of its newest version, is not opened yet.
+// opening reports whether the private key of a subscription's Secret, in its newest version, is not opened yet.
 func (t *Table) opening(subs *Subscriptions, name string) bool {
 	o := t.keys[subs.names[name].needs]
 	return o != nil && o.of != o.record
 }
 
-// Inherit takes over the private keys that another table has opened for identities that this one has.
+// Inherit copies the private keys that another table has opened for the namespaces of this table's identities.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

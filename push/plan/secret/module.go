@@ -20,21 +20,23 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// A WasmPlugin or TrafficExtension may name a Secret with whose credentials agents fetch its module (imagePullSecret). The configuration that all proxies of a
-// view share is without credentials. This file plans the configuration with them, which replaces the shared one in the layer of an identity: for identities of whose workloads
-// the extension selects some, by the labels that the source has for them: what a proxy says of its labels is no proof. The right to list Secrets is not asked for, as in Istio: who writes the extension decides who fetches.
+// A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret) with the credentials by which agents fetch its
+// module. The configuration that all proxies of a View share has no credentials. This file plans the configuration with
+// credentials, which replaces the shared one in the layer of an identity. An identity gets it if the extension selects
+// some of its workloads, by the labels that the source has for them, because a proxy's own statement proves nothing. As
+// in Istio, the right to list Secrets is not required: the author of the extension decides who fetches the module.
 
 // module is the configuration of one extension with a credential.
 type module struct {
-	layer.Unit           // Res nil: there is none, and proxies have the shared configuration
-	needs      model.Key // the Secret whose credentials it takes; zero: none
-	views      int       // that have it
-	secret     string    // the name of the Secret that the extension names; empty: none
+	layer.Unit           // if Res is nil, proxies use the shared configuration
+	needs      model.Key // the Secret with the credentials; zero without credentials
+	views      int       // number of views that use the extension
+	secret     string    // the name of the Secret in the extension; may be empty
 	selects    bool      // the extension has a selector
-	cause, why string    // there should be a credential and is none
+	cause, why string    // set if a required credential is missing
 }
 
-// Use says that one more view of the identity has some extensions whose modules agents fetch.
+// Use adds one view of the identity that uses some extensions whose modules agents fetch.
 func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 	var fresh []model.Key
 	for _, key := range extensions {
@@ -47,10 +49,10 @@ func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 		m.views++
 	}
 	subs.planModules(t.in, fresh, t.keys)
-	t.enlist(subs)
+	t.updateLists(subs)
 }
 
-// Disuse ends what Use began.
+// Disuse undoes one call of Use.
 func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	for _, key := range extensions {
 		m := subs.modules[key]
@@ -59,11 +61,12 @@ func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 			delete(subs.modules, key)
 		}
 	}
-	t.enlist(subs)
+	t.updateLists(subs)
 	t.keys.tidy()
 }
 
-// Modules are the configurations with credentials of some extensions; have, where that is the same.
+// Modules returns a manifest of the configurations with credentials of the given extensions. If have is equal, it
+// returns have.
 func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manifest) *manifest.Manifest {
 	var puts []*xds.Resource
 	same := true
@@ -80,7 +83,8 @@ func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manife
 	return none.With(puts, nil)
 }
 
-// ExplainModule is the Spec of the configuration with a credential of one of some extensions; nil: it has none.
+// ExplainModule returns the Spec of a configuration with a credential, by the resource's name, among those of the given
+// extensions. Otherwise it returns nil.
 func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string) pool.ResourceSpec {
 	for _, key := range extensions {
 		if m := subs.modules[key]; m != nil && m.Spec != nil && extension.Name(key) == resource {
@@ -90,20 +94,20 @@ func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string
 	return nil
 }
 
-// Unfetched is an extension for which some service accounts have no credential though there should be one.
+// Unfetched is an extension for which service accounts lack a required credential, for one cause.
 type Unfetched struct {
 	Extension model.Key
-	Why       string // of one of them
-	Accounts  int
+	Why       string // the message for one of these service accounts
+	Accounts  int    // the number of these service accounts
 }
 
-// Unfetched are all of them, by extension and cause, in order.
+// Unfetched lists the extensions with missing credentials, one entry for each extension and cause, in order.
 func (t *Table) Unfetched() (all []Unfetched) {
 	type group struct {
 		extension model.Key
 		cause     string
 	}
-	whys := map[group]map[view.Identity]string{} // of each service account, of whose Pods some may be told apart
+	whys := map[group]map[view.Identity]string{} // by service account, since bound Pods have identities of their own
 	for subs := range t.fetching {
 		for key, m := range subs.modules {
 			if m.cause == "" {
@@ -125,7 +129,7 @@ func (t *Table) Unfetched() (all []Unfetched) {
 	return all
 }
 
-// pulls says whether some module should have a credential.
+// pulls reports whether some module needs a credential.
 func (subs *Subscriptions) pulls() bool {
 	for _, m := range subs.modules {
 		if m.secret != "" {
@@ -135,7 +139,7 @@ func (subs *Subscriptions) pulls() bool {
 	return false
 }
 
-// readsLabels says whether labels that the source has for workloads of the identity may decide about something.
+// readsLabels reports whether the configured labels of the identity's workloads may decide about a key or credential.
 func (subs *Subscriptions) readsLabels() bool {
 	for _, m := range subs.modules {
 		if m.secret != "" && m.selects {
@@ -145,7 +149,7 @@ func (subs *Subscriptions) readsLabels() bool {
 	return subs.selecting > 0
 }
 
-// planModules plans again what a change touches of modules.
+// planModules plans the modules that a change touches again.
 func (t *Table) planModules(c Change) {
 	if !c.All && len(c.Referred)+len(c.Secrets)+len(c.Labelled) == 0 {
 		return
@@ -153,7 +157,8 @@ func (t *Table) planModules(c Change) {
 	for subs := range t.fetching {
 		var some []model.Key
 		for key, m := range subs.modules {
-			touched := c.All || m.selects && c.Labelled[subs.who.Namespace] || c.Secrets[model.Key{Kind: model.KindSecret, Namespace: key.Namespace, Name: m.secret}]
+			touched := c.All || m.selects && c.Labelled[subs.who.Namespace] ||
+				c.Secrets[model.Key{Kind: model.KindSecret, Namespace: key.Namespace, Name: m.secret}]
 			if !touched && len(c.Referred) > 0 {
 				now, _ := access.PullSecret(recordOf(t.in, key))
 				touched = c.Referred[m.secret] || c.Referred[now.Name]
@@ -164,12 +169,12 @@ func (t *Table) planModules(c Change) {
 		}
 		if len(some) > 0 {
 			subs.planModules(t.in, some, t.keys)
-			t.enlist(subs)
+			t.updateLists(subs)
 		}
 	}
 }
 
-// planModules plans some modules of the identity.
+// planModules plans the given modules of the identity.
 func (subs *Subscriptions) planModules(in *input.Input, extensions []model.Key, keys keys) {
 	labels := labelsOf(in, subs.who)
 	for _, key := range extensions {
@@ -187,34 +192,39 @@ func (subs *Subscriptions) planModules(in *input.Input, extensions []model.Key, 
 		}
 		m.needs = record.Key
 		credentials := keys.need(record, subs)
-		if credentials == nil { // until they are opened the last good one stands
+		if credentials == nil { // the previous configuration stays in effect until they are opened
 			if m.Unit = old; old.Res == nil {
 				m.Unit.Res = manifest.Pending(xds.Extension, extension.Name(key))
 			}
 			continue
 		}
 		var found []input.Problem
-		m.Unit, _ = in.Make(built.Pulled{Extension: e, Secret: record, Credentials: credentials}, record.Key, &found) // what it is drawn from was checked before
+		// The inputs are valid, so that the result is always true.
+		m.Unit, _ = in.Make(built.Pulled{Extension: e, Secret: record, Credentials: credentials}, record.Key, &found)
 	}
 }
 
-// credentialsFor is the Secret with whose credentials agents of the identity fetch an extension's module; nil: there is none for them, and the module says why.
-func (subs *Subscriptions) credentialsFor(in *input.Input, e *model.TrafficExtension, m *module, labels func() []map[string]string) *model.Secret {
+// credentialsFor returns the Secret whose credentials agents of the identity use to fetch an extension's module. If it
+// is nil, the module needs no credential, or m.cause and m.why state why the Secret is missing.
+func (subs *Subscriptions) credentialsFor(in *input.Input, e *model.TrafficExtension, m *module,
+	labels func() []map[string]string) *model.Secret {
 	ref, is := access.PullSecret(e)
 	if !is {
 		return nil
 	}
-	selector := access.Selector(e)
-	m.secret, m.selects = ref.Name, len(selector) > 0
+	selectors := access.Selectors(e)
+	m.secret, m.selects = ref.Name, !access.SelectsAll(selectors)
 	if m.selects {
 		sets := labels()
 		switch {
 		case len(sets) == 0:
 			m.cause = "labels not known"
-			m.why = fmt.Sprintf("%v selects by labels, and the configuration has none for %v: no Pod, WorkloadEntry or endpoint of its namespace is of it", e.Key, subs.who)
+			m.why = fmt.Sprintf("%v selects by labels, and the configuration knows no labels of %v: "+
+				"no Pod, WorkloadEntry or endpoint of its namespace is of it", e.Key, subs.who)
 			return nil
-		case !slices.ContainsFunc(sets, func(set map[string]string) bool { return model.Matches(selector, set) }):
-			m.cause, m.why = "module of other workloads", fmt.Sprintf("%v does not select %v, by the labels that the configuration has for it", e.Key, subs.who)
+		case !access.Selected(selectors, sets):
+			m.cause = "module of other workloads"
+			m.why = fmt.Sprintf("%v does not select %v, by the labels that the configuration has for it", e.Key, subs.who)
 			return nil
 		}
 	}
@@ -229,6 +239,7 @@ func (subs *Subscriptions) credentialsFor(in *input.Input, e *model.TrafficExten
 	return nil
 }
 
+// recordOf returns the record of a key, or nil.
 func recordOf(in *input.Input, key model.Key) model.Record {
 	r, _ := in.Get(key)
 	return r

@@ -18,45 +18,50 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-const trustSuffix = xds.AuthoritiesSuffix
-
-// secretName takes a resource name apart: the Secret's name in the namespace. False: it is no Secret there.
+// secretName returns the name of the Secret that a resource name refers to. The result is false if the resource name
+// refers to no Secret of the namespace.
 func secretName(namespace, resource string) (name string, ok bool) {
-	if !strings.HasPrefix(resource, access.SecretPrefix) && !strings.HasPrefix(resource, access.GatewaySecretPrefix) {
+	if !strings.HasPrefix(resource, model.SecretCredential) && !strings.HasPrefix(resource, model.GatewaySecretCredential) {
 		return "", false
 	}
 	ref, ok := access.ParseName(resource)
 	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// candidates are the Secrets that a resource may be made of, of whatever origin, the first that serves counts, and whether it is trust.
-// The trust NAME-cacert stands in the Secret of that name, or in NAME beside its certificate.
+// candidates lists the Secrets that may provide a resource, without origin, in order of precedence, or nil. trust
+// reports whether the resource contains certificates of authorities. Those named NAME-cacert are in the Secret of that
+// name, or in NAME beside its certificate. A ConfigMap has nothing but certificates of authorities, and may be in any
+// namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
-	name, ok := secretName(namespace, resource)
-	if !ok {
-		return nil, false
+	ref, trust := access.ConfigMap(resource)
+	name := model.ConfigMapPrefix + ref.Name
+	if !trust {
+		if name, trust = secretName(namespace, resource); !trust {
+			return nil, false
+		}
+		ref.Namespace, trust = namespace, false
 	}
-	keys = []model.Key{{Kind: model.KindSecret, Namespace: namespace, Name: name}}
-	if short, is := strings.CutSuffix(name, trustSuffix); is {
-		return append(keys, model.Key{Kind: model.KindSecret, Namespace: namespace, Name: short}), true
+	keys = []model.Key{{Kind: model.KindSecret, Namespace: ref.Namespace, Name: name}}
+	if short, is := strings.CutSuffix(name, model.AuthoritiesSuffix); is {
+		return append(keys, model.Key{Kind: model.KindSecret, Namespace: ref.Namespace, Name: short}), true
 	}
-	return keys, false
+	return keys, trust
 }
 
-// Anywhere is a key as candidates has it: of no origin.
+// Anywhere returns a key without its origin, as candidates lists keys.
 func Anywhere(key model.Key) model.Key {
 	key.Origin = origin.Origin{}
 	return key
 }
 
-// secretFor decides which record a resource is made of; nil: there is none. Those of the proxy's own cluster go before the config
-// cluster's, and nobody has those of a third (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
+// secretFor returns the record that provides a resource, or nil. Secrets of the proxy's own cluster precede those of
+// the config cluster; other clusters are ignored (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func secretFor(in *input.Input, who view.Identity, resource string) (record *model.Secret, trust bool) {
 	keys, trust := candidates(who.Namespace, resource)
 	for s := range secretsNamed(in, who, keys...) {
 		switch {
 		case trust && (len(s.Spec.GetTrust()) > 0 || s.Key.Name == keys[0].Name):
-			return s, true // of that name: what it has not, no other Secret stands in for
+			return s, true // the Secret NAME-cacert itself hides others, even if it has no certificates
 		case !trust && len(s.Spec.GetChain()) > 0 && len(s.Spec.GetKey()) > 0:
 			return s, false
 		}
@@ -64,7 +69,7 @@ func secretFor(in *input.Input, who view.Identity, resource string) (record *mod
 	return nil, false
 }
 
-// secretsNamed are the Secrets of some names: of the cluster of an identity, then of the config cluster.
+// secretsNamed yields the Secrets of some keys: those of the identity's cluster, then those of the config cluster.
 func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Seq[*model.Secret] {
 	return func(yield func(*model.Secret) bool) {
 		for _, cluster := range slices.Compact([]string{who.Cluster, ""}) {
@@ -79,9 +84,10 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 	}
 }
 
-// planOne plans one resource; which private key has to be opened for it is noted in keys. It returns the resource for the manifest;
-// nil: there is none, and the subscription's cause and why say why. Certificates of authorities are for all proxies of the namespace; a private key
-// is for proxies whose service account has the right to it, and that use it.
+// planOne plans one resource, and records the private key that it needs in keys. It returns the resource for the
+// manifest, or nil without a resource; the subscription's cause and why then state the reason. Certificates of
+// authorities are for all proxies of the namespace. A private key is only for proxies whose service account has the
+// right to it, and whose workloads use it.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit
@@ -110,7 +116,7 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labe
 		}
 		s.needs = record.Key
 		key := keys.need(record, subs)
-		if key == nil { // until it is opened the last good one stands
+		if key == nil { // the previous resource stays in effect until the key is opened
 			if s.Unit = old; old.Res == nil {
 				return manifest.Pending(xds.Secret, name)
 			}
@@ -119,23 +125,26 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labe
 		spec = secret.Pair{Name: name, Secret: record, Key: key}
 	}
 	var found []input.Problem
-	s.Unit, _ = in.Make(spec, record.Key, &found) // what it is drawn from was checked before
+	s.Unit, _ = in.Make(spec, record.Key, &found) // cannot fail: the record was validated before
 	return s.Res
 }
 
-// noSecret is the cause of what there is no Secret for.
+// noSecret is the cause of a resource without a Secret.
 const noSecret = "no such Secret"
 
-// absent says which Secret there would have to be to make a resource of.
-func absent(namespace, resource string) string {
+// describeAbsence names the Secrets that could provide a resource and are missing.
+func describeAbsence(namespace, resource string) string {
 	keys, trust := candidates(namespace, resource)
+	if ref, is := access.ConfigMap(resource); is {
+		return fmt.Sprintf("there is no ConfigMap %s/%s with certificates of authorities (key ca.crt or cacert)", ref.Namespace, ref.Name)
+	}
 	if trust {
 		return fmt.Sprintf("there is neither a %v nor a %v with certificates of authorities", keys[0], keys[len(keys)-1])
 	}
-	return fmt.Sprintf("there is no %v with a certificate and a private key", keys[0])
+	return fmt.Sprintf("there is no %v with a valid certificate and private key", keys[0])
 }
 
-// plan plans some of what is subscribed to.
+// plan plans the given subscriptions and updates the manifest.
 func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 	var puts []*xds.Resource
 	var gone []string
@@ -145,7 +154,7 @@ func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 		switch r := subs.planOne(in, name, keys, labels); {
 		case r == nil:
 			gone = append(gone, name)
-		case have == nil || have.Version != r.Version: // markers have versions, too
+		case have == nil || have.Version != r.Version: // markers such as manifest.Pending have versions too
 			puts = append(puts, r)
 		}
 	}
@@ -154,16 +163,16 @@ func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 	}
 }
 
-// Change is what a step touches of Secrets.
+// Change describes the changes of a step that concern Secrets.
 type Change struct {
-	All      bool
+	All      bool // everything may have changed
 	Secrets  map[model.Key]bool
-	Referred map[string]bool // names of Secrets that are used or not, in whatever namespace
-	Labelled map[string]bool // namespaces: labels that the source has for workloads of theirs
-	Granted  map[string]bool // namespaces: the right to list Secrets there; "": in all
+	Referred map[string]bool // names of Secrets, in any namespace, whose references changed
+	Labelled map[string]bool // namespaces in which configured labels of workloads changed
+	Granted  map[string]bool // namespaces in which the right to list Secrets may have changed; "" for all
 }
 
-// Plan plans again what a change touches of Secrets, of what refers to them, and of the labels that decide.
+// Plan plans the subscriptions and modules again that a change touches.
 func (t *Table) Plan(c Change) {
 	for namespace, all := range t.subscribed {
 		for subs := range all {
@@ -177,8 +186,8 @@ func (t *Table) Plan(c Change) {
 	t.keys.tidy()
 }
 
-// touched are the names that a change touches. A name costs nothing where it is of no Secret and none came: a client may subscribe to thousands of
-// these, and have labels change beside them.
+// touched lists the subscribed names that a change touches. Names without a Secret are skipped early if no Secret
+// changed: a client may subscribe to thousands of them while labels change.
 func (subs *Subscriptions) touched(c Change) (names []string) {
 	selected := subs.selecting > 0 && (c.Labelled[subs.who.Namespace] || len(c.Referred) > 0)
 	if !c.All && !selected && len(c.Secrets) == 0 {
@@ -189,14 +198,16 @@ func (subs *Subscriptions) touched(c Change) (names []string) {
 			continue
 		}
 		keys, _ := candidates(subs.who.Namespace, name)
-		if c.All || s.selecting && (c.Labelled[subs.who.Namespace] || c.Referred[keys[0].Name]) || slices.ContainsFunc(keys, func(k model.Key) bool { return c.Secrets[k] }) {
+		selecting := s.selecting && (c.Labelled[subs.who.Namespace] || c.Referred[keys[0].Name])
+		if c.All || selecting || slices.ContainsFunc(keys, func(k model.Key) bool { return c.Secrets[k] }) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// selects says whether references and labels decide about a subscription: there is a Secret with a private key.
+// selects sets whether references and labels decide about a subscription: they do if a Secret with a private key
+// exists.
 func (subs *Subscriptions) selects(s *subscription, is bool) {
 	if s.selecting != is {
 		s.selecting = is

@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A credential may prove which Pod a proxy is. Selectors that decide about private keys are compared with the labels that the source has
-// for that Pod then, not with those of all Pods of its service account (issue 12, item 1). Of its labels only those count whose keys
-// such selectors name, so Pods that they do not tell apart share their subscriptions.
+// A credential may prove the Pod of a proxy. Then selectors that decide about private keys are compared with the labels
+// that the source has for that Pod, instead of those of all Pods of the service account. Only labels whose keys such
+// selectors name are part of the identity, so Pods with equal labels among these share their subscriptions.
 
-// Bind is the identity of a proxy whose credential is bound to a Pod. Where it is bound to none, or the configuration knows no such Pod of
-// the service account, at a snapshot, it is the identity of the service account.
+// Bind returns the identity of a proxy whose credential is bound to a Pod. If pod is empty, or if the snapshot has no
+// such Pod of the service account, it returns who unchanged.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
 	w := PodOf(s, who, pod)
 	if w == nil {
@@ -37,7 +37,8 @@ func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Ide
 
 var podLabels intern.Table[string]
 
-// PodOf finds the Workload of a Pod of an identity: in the proxy's own cluster, else in the config cluster; nil: the configuration knows none.
+// PodOf returns the Workload of a Pod of an identity: the one in the proxy's own cluster, else in the config cluster,
+// else nil.
 func PodOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Workload) {
 	if who == (view.Identity{}) || pod == "" {
 		return nil
@@ -51,7 +52,7 @@ func PodOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Work
 	return found
 }
 
-// labelsOfPod are the labels of the Pod that an identity is bound to.
+// labelsOfPod returns the labels of the Pod that an identity is bound to.
 func labelsOfPod(who view.Identity) map[string]string {
 	labels := map[string]string{}
 	for _, label := range who.Labels.All() {
@@ -61,19 +62,22 @@ func labelsOfPod(who view.Identity) map[string]string {
 	return labels
 }
 
-// selectorKeys are the keys of labels by which records that refer to Secrets select, as of one index.
+// selectorKeys caches, for one index, the label keys in the selectors of records that refer to Secrets.
 type selectorKeys struct {
 	of   *input.Index
 	keys map[string]bool
 }
 
+// has reports whether a selector names the label key.
 func (s *selectorKeys) has(in *input.Input, key string) bool {
 	if s.of != in.Index {
 		s.of, s.keys = in.Index, map[string]bool{}
 		for by := range in.Index.AllSecretUsers() {
 			if r, ok := in.Get(by); ok {
-				for k := range maps.Keys(access.Selector(r)) {
-					s.keys[k] = true
+				for _, selector := range access.Selectors(r) {
+					for k := range maps.Keys(selector) {
+						s.keys[k] = true
+					}
 				}
 			}
 		}

@@ -15,10 +15,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A private key goes to proxies of an identity that may list the Secrets of its namespace, which the loop asks an authoriser, and
-// only where some object makes their workloads use it, which is planned here (issue 12, item 1).
+// A private key is sent to the proxies of an identity under two conditions. First, the identity may list the Secrets of
+// its namespace; the plan loop queries an authoriser for this right. Second, an object makes workloads of the identity
+// use the Secret; unused checks this.
 
-// unused says why no object makes workloads of an identity use a Secret; empty: one does.
+// unused reports why no object makes workloads of an identity use a Secret. Both results are empty if one does.
 func unused(in *input.Input, who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
 	candidates := func(yield func(model.Record) bool) {
 		for by := range in.Index.SecretUsers(key.Name) {
@@ -31,17 +32,20 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 	case access.Referred:
 		return "", ""
 	case access.Unlabelled:
-		return "labels not known", fmt.Sprintf("what refers to %v selects by labels, and the configuration has none for %v: no Pod, WorkloadEntry or endpoint of its namespace is of it", key, who)
+		return "labels not known", fmt.Sprintf("each object that refers to %v selects by labels, and the configuration knows no labels of %v: "+
+			"no Pod, WorkloadEntry or endpoint of its namespace has this service account", key, who)
 	case access.Unselected:
-		return "Secret of other workloads", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter that refers to %v selects %v, by the labels that the configuration has for it", key, who)
+		return "Secret of other workloads", fmt.Sprintf("no Gateway, DestinationRule or EnvoyFilter "+
+			"that refers to %v selects %v, by the labels that the configuration has for it", key, who)
 	case access.Unreferred:
 	}
-	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule with a workloadSelector or EnvoyFilter refers to %v", key)
+	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule of its namespace or EnvoyFilter refers to %v", key)
 }
 
-// labelsOf finds the sets of labels that the source has for workloads of an identity, once, when it is first asked for: those of the Pod
-// that it is bound to; else of Workloads and endpoints of its namespace (Pods, WorkloadEntries, endpoints of ServiceEntries) that are of
-// its service account, each set once: those that its own cluster or the config cluster knows.
+// labelsOf returns a function for the label sets of an identity's workloads, computed at its first call. A bound
+// identity has the label set of its Pod. Any other identity has the label sets of the Workloads and endpoints with its
+// service account in its namespace: Pods, WorkloadEntries and endpoints of ServiceEntries. Only records of its own
+// cluster and of the config cluster count. Equal sets are listed once.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	return sync.OnceValue(func() []map[string]string {
 		if who.Bound {
@@ -59,13 +63,13 @@ func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	})
 }
 
-// knows says whether a record is of a cluster that is asked about an identity: its own, or the config cluster.
+// knows reports whether a record belongs to the identity's own cluster or to the config cluster.
 func knows(r model.Record, who view.Identity) bool {
 	cluster := r.Meta().Key.Origin.Cluster()
 	return cluster == who.Cluster || cluster == ""
 }
 
-// addLabels adds the sets of labels that a record has for workloads of an identity.
+// addLabels adds the label sets in a record for workloads of an identity. The key of sets is an encoding of the labels.
 func addLabels(sets map[string]map[string]string, r model.Record, who view.Identity) {
 	var endpoints []*model.Endpoint
 	switch t := r.(type) {
@@ -86,7 +90,8 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 	}
 }
 
-// Relabelled says whether an edit of endpoints or of a Workload changes the labels of workloads of an identity that subscribes to Secrets.
+// Relabelled reports whether an edit of Endpoints or a Workload changes labels with an effect on Secrets. These are the
+// labels of workloads of identities for which a private key or credential depends on labels.
 func (t *Table) Relabelled(e mirror.Edit) bool {
 	for subs := range t.subscribed[e.Key().Namespace] {
 		if !subs.readsLabels() {
@@ -102,17 +107,20 @@ func (t *Table) Relabelled(e mirror.Edit) bool {
 	return false
 }
 
-// Rights are the service accounts whose right to private keys matters, in no order; some may come twice.
+// Rights yields the service accounts for queries of the right to private keys, in no order. An account is yielded from
+// its first subscription to a private key that its workloads use, until it subscribes to no Secret. Accounts may
+// repeat.
 func (t *Table) Rights() iter.Seq[view.Identity] {
 	return t.accounts(func(subs *Subscriptions) bool { return subs.needed })
 }
 
-// Unknown are those of Rights whose right is not known.
+// Unknown lists the service accounts of Rights with an unknown right. Accounts may repeat.
 func (t *Table) Unknown() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool { return subs.needed && !subs.right.Known }))
 }
 
-// Doubted are the service accounts about which the authoriser is to be asked again.
+// Doubted lists the service accounts with a possibly outdated right, once after each change. Their rights have to be
+// queried again.
 func (t *Table) Doubted() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool {
 		was := subs.doubted
@@ -121,7 +129,7 @@ func (t *Table) Doubted() []view.Identity {
 	}))
 }
 
-// accounts are the service accounts of some subscriptions; some may come twice.
+// accounts yields the service accounts of the subscriptions that satisfy a predicate. Accounts may repeat.
 func (t *Table) accounts(of func(*Subscriptions) bool) iter.Seq[view.Identity] {
 	return func(yield func(view.Identity) bool) {
 		for _, all := range t.subscribed {
@@ -134,7 +142,7 @@ func (t *Table) accounts(of func(*Subscriptions) bool) iter.Seq[view.Identity] {
 	}
 }
 
-// Right is the right of a service account, as it was planned last.
+// Right returns a service account's right as of the last planning of its Secrets; zero: unknown.
 func (t *Table) Right(account view.Identity) access.Standing {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() == account.OfAccount() && subs.right.Known {
@@ -144,8 +152,9 @@ func (t *Table) Right(account view.Identity) access.Standing {
 	return access.Standing{}
 }
 
-// Authorised plans with the right of a service account, and returns what is planned again. A right that is not known changes nothing;
-// where it has not mattered it is not kept, since nobody would say when it is another.
+// Authorised plans the Secrets of a service account with its right, and returns the planned subscriptions. An unknown
+// or unchanged right changes nothing. The right of an account that Rights does not yield is not stored, because the
+// right would not be kept up to date.
 func (t *Table) Authorised(account view.Identity, right access.Standing) (planned []*Subscriptions) {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() != account.OfAccount() || !subs.needed || !right.Known || right == subs.right {
@@ -159,5 +168,5 @@ func (t *Table) Authorised(account view.Identity, right access.Standing) (planne
 	return planned
 }
 
-// Undecided says whether the identity waits for its right to be known.
+// Undecided reports whether the right of the identity is needed and unknown.
 func (subs *Subscriptions) Undecided() bool { return subs.needed && !subs.right.Known }

@@ -8,14 +8,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Refused says why a proxy may not have a Secret of this name, whatever there is; empty: it may. The cause is one
-// of a few, for which log lines are counted; why is the sentence. Subscriptions of nil: its identity is not of its own namespace, or its cluster is not proved.
+// Refused reports why a proxy may never have the Secret of a resource name, whatever Secrets exist. Both results are
+// empty if it may. cause is one of a few values, by which log lines are counted; why is a sentence. subs is nil if the
+// proxy's identity is of another namespace, or if its cluster is not proved.
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
 		return "not authenticated", "it is not authenticated as of any namespace"
 	case subs == nil && n.Verified.Namespace == n.Namespace:
-		return "cluster not proved", "its certificate does not say of which of several clusters it is, and Secrets are a cluster's own: a token of its cluster proves it"
+		return "cluster not proved", "its certificate does not say of which of several clusters it is, " +
+			"and Secrets are a cluster's own: a token of its cluster proves it"
 	case subs == nil:
 		return "identity of another namespace", "its identity is of namespace " + n.Verified.Namespace + ", not of its own"
 	}
@@ -25,19 +27,21 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 	return "", ""
 }
 
-// Missing says why there is nothing of a resource for a proxy that Refused does not refuse; empty: there is, or it is waited for.
+// Missing reports why there is no Secret of a resource name for a proxy that Refused does not refuse. Both results are
+// empty if there is one, or if it is pending.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
-		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", MaxNames, MaxNamesOfIdentity)
+		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",
+			MaxNames, MaxNamesOfIdentity)
 	}
 	s := subs.names[resource]
 	if s.cause == noSecret {
-		return s.cause, absent(subs.who.Namespace, resource)
+		return s.cause, describeAbsence(subs.who.Namespace, resource)
 	}
 	return s.cause, s.why
 }
 
-// Object is the record that a resource is made of for an identity's namespace; zero: there is none.
+// Object returns the key of the record that provides a resource for an identity, or zero.
 func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 	if record, _ := secretFor(t.in, subs.who, resource); record != nil {
 		return record.Key
@@ -45,10 +49,10 @@ func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 	return model.Key{}
 }
 
-// Opening says whether the private key of a resource that is subscribed to, or that of its newest version, is not opened yet.
+// Opening reports whether the private key of a subscribed resource, in its newest version, is not opened yet.
 func (t *Table) Opening(subs *Subscriptions, resource string) bool { return t.opening(subs, resource) }
 
-// Explain is the Spec of a resource; nil: there is none, or nobody subscribes to it.
+// Explain returns the Spec of a subscribed resource, or nil if it is not subscribed to or not built.
 func (subs *Subscriptions) Explain(resource string) pool.ResourceSpec {
 	if s := subs.names[resource]; s != nil {
 		return s.Spec

@@ -16,24 +16,25 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// wanted is what Telemetries say of one provider of access logs.
-type wanted struct {
+// logSettings are the settings of Telemetries for one provider of access logs.
+type logSettings struct {
 	filter   string
 	disabled bool
 	at       place
 }
 
-// logs decides the access logs. The nearest level that names providers names all that count; entries without providers are about those of
-// the entry before (istio: pilot/pkg/model/telemetry.go, mergeLogs), and, where no entry names any, about the mesh's: defaultProviders, or else
-// accessLogFile. That, and that a filter counts in an entry without providers, is what the API says, and not what istiod does
+// logs decides the access logs. The most specific Telemetry that names providers names all providers in use. Entries
+// without providers apply to the providers of the entry before or, if no entry names any, to the mesh's:
+// defaultProviders, else accessLogFile (istio: pilot/pkg/model/telemetry.go, mergeLogs). The latter rule, and the use
+// of filters in entries without providers, follow the API and differ from istiod
 // (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
 func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	defaults := d.Mesh.Spec.GetDefaultProviders().GetAccessLogging()
-	say := map[string]wanted{}
+	settings := map[string]logSettings{}
 	all = slices.DeleteFunc(slices.Clone(all), func(t *model.Telemetry) bool { return len(t.Spec.GetAccessLogging()) == 0 })
 	if len(all) == 0 {
 		for i, name := range defaults {
-			say[name] = wanted{at: place{model.MeshKey, fmt.Sprintf("defaultProviders.accessLogging[%d]", i)}}
+			settings[name] = logSettings{at: place{model.MeshKey, fmt.Sprintf("defaultProviders.accessLogging[%d]", i)}}
 		}
 	}
 	if len(defaults) == 0 && d.Mesh.Spec.GetAccessLogFile() != "" {
@@ -56,27 +57,27 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 				if !slices.Contains(counting, name) {
 					continue
 				}
-				w := wanted{at: place{t.Key, fmt.Sprintf("spec.accessLogging[%d]", i)}, disabled: l.GetDisabled().GetValue()}
+				w := logSettings{at: place{t.Key, fmt.Sprintf("spec.accessLogging[%d]", i)}, disabled: l.GetDisabled().GetValue()}
 				if !w.disabled {
 					w.filter = filters[name]
 				}
-				say[name] = w
+				settings[name] = w
 			}
 		}
 	}
 	var out []build.Log
-	for _, name := range slices.Sorted(maps.Keys(say)) {
-		if log, ok := d.log(name, say[name]); ok {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if log, ok := d.log(name, settings[name]); ok {
 			out = append(out, log)
 		}
 	}
 	if len(out) == 1 && out[0] == (build.Log{Provider: build.MeshLog}) {
-		return intern.List[build.Log]{} // as where nothing is said
+		return intern.List[build.Log]{} // equal to a mesh without Telemetries
 	}
 	return logs.List(out...)
 }
 
-// filters lists the providers that count, and the filter of each.
+// filters lists the providers in use, and the filter of each.
 func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting []string, filters map[string]string) {
 	counting, filters = defaults, map[string]string{}
 	before := defaults
@@ -104,25 +105,31 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 	return counting, filters
 }
 
-// unprovided warns of an entry for which nobody names a provider. Of the first one of the root namespace the normaliser does.
+// unprovided reports an entry without any provider. more continues the message. The normaliser already reports the
+// first entry of the root namespace's Telemetry without selector.
 func (d *decision) unprovided(at place, of, more string) {
-	if t, is := d.Get(at.key); is && at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root() && t.(*model.Telemetry).Spec.GetSelector() == nil {
+	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
+	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {
 		return
 	}
-	p := input.Warning(at.key, problem.NoEffect, at.field, strings.TrimSpace(fmt.Sprintf("names no provider, and neither a Telemetry above it does nor meshConfig.defaultProviders.%s %s", of, more))+
-		": it has no effect")
+	message := strings.TrimSpace(fmt.Sprintf("names no provider, and neither a Telemetry above it does nor meshConfig.defaultProviders.%s %s",
+		of, more)) + ": it has no effect"
+	p := input.Warning(at.key, problem.NoEffect, at.field, message)
 	if of == "accessLogging" {
 		p.Analyzer = problem.InvalidTelemetryProvider
 	}
 	d.out.Problems = append(d.out.Problems, p)
 }
 
+// logsApply reports whether an entry applies to the direction.
 func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
 	return d.applies(l.GetMatch().GetMode())
 }
 
-// log is one access log; false: it cannot be, or its provider is for none. A disabled one counts too: accessLogFile is without effect.
-func (d *decision) log(name string, w wanted) (build.Log, bool) {
+// log returns the access log of one provider. A disabled one is returned too, because it disables accessLogFile. The
+// result is false if the provider cannot be used; the reason is reported here, or by the normaliser for an unknown
+// name.
+func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 	p := build.Provider(d.Mesh.Spec, name)
 	caps, logs := build.LogCap(p)
 	if name == build.MeshLog {
@@ -132,7 +139,7 @@ func (d *decision) log(name string, w wanted) (build.Log, bool) {
 		if p != nil && p.GetPrometheus() == nil {
 			d.warn(w.at, problem.NotSupported, "provider %s: it is for no access logs that this version sends", name)
 		}
-		return build.Log{}, false // that no provider has the name, the normaliser says
+		return build.Log{}, false // the normaliser reports unknown names
 	}
 	log := build.Log{Provider: name, Filter: w.filter, Disabled: w.disabled}
 	if w.disabled {
@@ -142,7 +149,8 @@ func (d *decision) log(name string, w wanted) (build.Log, bool) {
 		caps |= xds.CapCELFilter
 	}
 	if !d.Caps.Has(caps) {
-		d.warn(w.at, problem.NotSupported, "provider %s: some proxies of namespace %s do not have %v: they do not log to it", name, d.Namespace, xds.Extensions(caps&^d.Caps))
+		d.warn(w.at, problem.NotSupported, "provider %s: some proxies of namespace %s do not have %v: they do not log to it",
+			name, d.Namespace, xds.Extensions(caps&^d.Caps))
 		return build.Log{}, false
 	}
 	if of, has := build.ServiceOf(p); has {

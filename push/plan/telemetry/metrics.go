@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// metricNames are Istio's metrics as the filter istio.stats calls them (istio: pilot/pkg/model/telemetry.go, metricToPrometheusMetric).
+// metricNames maps Istio's metrics to their names in the filter istio.stats (istio: pilot/pkg/model/telemetry.go,
+// metricToPrometheusMetric).
 var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
 	telemetryv1.MetricSelector_REQUEST_COUNT:          "requests_total",
 	telemetryv1.MetricSelector_REQUEST_DURATION:       "request_duration_milliseconds",
@@ -31,16 +32,17 @@ var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
 	telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES: "response_messages_total",
 }
 
-// counted is what is said of one provider of metrics.
-type counted struct {
-	disabled bool                                 // nothing is counted
+// metricSettings are the settings of Telemetries for one provider of metrics.
+type metricSettings struct {
+	disabled bool                                 // no metric is counted
 	drop     map[string]bool                      // by metric
 	tags     map[string]map[string]build.Override // by metric and tag
 	interval time.Duration
 }
 
-// metrics decides what the filter istio.stats counts, or Envoy's stats access logger in its place. Providers are found as those of access logs are; of overrides the later ones go before
-// the others (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
+// metrics decides the metrics of the filter istio.stats, or of Envoy's stats access logger in its place. Providers are
+// found as those of access logs. Later overrides take precedence over earlier ones (istio:
+// pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
 	counting, said := before, false
@@ -55,7 +57,7 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	if !said {
 		return build.Metrics{}
 	}
-	by := map[string]*counted{}
+	by := map[string]*metricSettings{}
 	for _, t := range all {
 		for i, m := range t.Spec.GetMetrics() {
 			if len(m.GetProviders()) > 0 {
@@ -69,13 +71,13 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 					continue
 				}
 				if by[name] == nil {
-					by[name] = &counted{drop: map[string]bool{}, tags: map[string]map[string]build.Override{}}
+					by[name] = &metricSettings{drop: map[string]bool{}, tags: map[string]map[string]build.Override{}}
 				}
 				by[name].merge(d, m, place{t.Key, fmt.Sprintf("spec.metrics[%d]", i)})
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(by)) { // one filter counts for all of them
+	for _, name := range slices.Sorted(maps.Keys(by)) { // one filter counts for all providers
 		if c := by[name]; !c.disabled {
 			return build.Metrics{Said: true, Overrides: overrides.List(c.overrides()...), Interval: c.interval}
 		}
@@ -83,21 +85,23 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	return build.Metrics{Said: true, Off: true}
 }
 
-// counts says whether a provider is Prometheus; of others it is told that nothing is sent to them.
+// counts reports whether a provider is Prometheus. For other providers it reports a problem, since their metrics are
+// not counted.
 func (d *decision) counts(name string, at place) bool {
 	p := build.Provider(d.Mesh.Spec, name)
 	switch {
-	case p == nil: // the normaliser says so
+	case p == nil: // reported by the normaliser
 	case p.GetPrometheus() == nil:
 		d.warn(at, problem.NotSupported, "provider %s: it is for no metrics that this version counts", name)
 	case !d.Caps.Has(xds.CapIstioStats) && !d.Caps.Has(xds.CapStatsLog):
-		d.warn(at, problem.NotSupported, "some proxies of namespace %s have neither the filter istio.stats nor the stats access logger of Envoy 1.39: they count no requests by workload", d.Namespace)
+		d.warn(at, problem.NotSupported, "some proxies of namespace %s have neither the filter istio.stats nor the stats "+
+			"access logger of Envoy 1.39: they count no requests by workload", d.Namespace)
 	}
 	return p.GetPrometheus() != nil
 }
 
-// merge puts what one entry says over what was said before.
-func (c *counted) merge(d *decision, m *telemetryv1.Metrics, at place) {
+// merge applies one entry over the settings so far.
+func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	if m.GetReportingInterval() != nil {
 		c.interval = m.GetReportingInterval().AsDuration()
 		if build.ByLog(d.Caps) {
@@ -113,7 +117,7 @@ func (c *counted) merge(d *decision, m *telemetryv1.Metrics, at place) {
 			c.disabled = true
 			continue
 		}
-		c.disabled = false // what disabled all is undone by whatever comes later
+		c.disabled = false // any later override enables the metrics again
 		uncarried := d.uncarried(o, place{at.key, fmt.Sprintf("%s.overrides[%d]", at.field, i)})
 		for _, metric := range metricsOf(o.GetMatch()) {
 			if o.GetDisabled() != nil {
@@ -136,12 +140,14 @@ func (c *counted) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	}
 }
 
-// logCannot says what proxies do not do that count by Envoy's stats access logger.
+// logCannot reports a setting that proxies with Envoy's stats access logger do not support.
 func (d *decision) logCannot(at place, format string, args ...any) {
-	d.warn(at, problem.NotSupported, "some proxies of namespace %s count by Envoy's stats access logger: "+format, append([]any{d.Namespace}, args...)...)
+	format = "some proxies of namespace %s count by Envoy's stats access logger: " + format
+	d.warn(at, problem.NotSupported, format, append([]any{d.Namespace}, args...)...)
 }
 
-// uncarried tells what of an override a proxy does not do that counts by the stats access logger, and which tags that concerns.
+// uncarried reports the parts of an override that proxies with the stats access logger do not support, and returns the
+// unsupported tags.
 func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags map[string]bool) {
 	if !build.ByLog(d.Caps) {
 		return nil
@@ -159,12 +165,14 @@ func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags ma
 			tags = map[string]bool{}
 		}
 		tags[tag] = true
-		d.logCannot(place{at.key, at.field + ".tagOverrides[" + tag + "]"}, "the tag stays what it is without this: values can be a text, or one attribute that Envoy has itself, and others are computed of reporter, source_principal and grpc_response_status")
+		d.logCannot(place{at.key, at.field + ".tagOverrides[" + tag + "]"}, "the tag stays what it is without this: "+
+			"values can be a text, or one attribute that Envoy has itself, and others are computed of reporter, "+
+			"source_principal and grpc_response_status")
 	}
 	return tags
 }
 
-// metricsOf are the metrics that an override is of.
+// metricsOf lists the names of the metrics that an override selects.
 func metricsOf(m *telemetryv1.MetricSelector) []string {
 	if custom, is := m.GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); is {
 		return []string{custom.CustomMetric}
@@ -175,8 +183,8 @@ func metricsOf(m *telemetryv1.MetricSelector) []string {
 	return slices.Collect(maps.Values(metricNames))
 }
 
-// overrides lists what is other about each metric, in order.
-func (c *counted) overrides() (out []build.Override) {
+// overrides lists the overrides of all metrics, by metric and tag.
+func (c *metricSettings) overrides() (out []build.Override) {
 	for metric, tags := range c.tags {
 		out = append(out, build.Override{Metric: metric, Drop: c.drop[metric]})
 		out = slices.AppendSeq(out, maps.Values(tags))

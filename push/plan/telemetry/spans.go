@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// defaultSampling is the share of requests that are sampled where nobody says so, in percent (istiod's PILOT_TRACE_SAMPLING).
+// defaultSampling is the percentage of requests that are sampled by default (istiod's PILOT_TRACE_SAMPLING).
 const defaultSampling = 1
 
-// spans is what Telemetries say of spans.
+// spans are the merged settings of Telemetries for spans.
 type spans struct {
-	provider      string // empty: none, or none that there is
+	provider      string // may be empty, or the name of a provider that does not exist
 	at            place
 	disabled      bool
 	sampling      *float64
@@ -28,9 +28,9 @@ type spans struct {
 	noPropagation bool
 }
 
-// tracing decides how spans are sent: what a later Telemetry says goes before what the others say, setting by setting. Where neither they nor
-// defaultProviders say anything, a tracer that the proxy has from elsewhere is used: its bootstrap, or an EnvoyFilter (istio:
-// pilot/pkg/model/telemetry.go, Tracing; pilot/pkg/networking/core/tracing.go).
+// tracing decides how spans are sent. Later Telemetries override earlier ones, setting by setting. If neither
+// Telemetries nor defaultProviders configure tracing, a tracer of the proxy's bootstrap or of an EnvoyFilter is used
+// (istio: pilot/pkg/model/telemetry.go, Tracing; pilot/pkg/networking/core/tracing.go).
 func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	if !d.Self.Sends {
 		return d.sampled()
@@ -50,11 +50,12 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 			d.unprovided(s.at, "tracing", "nor defaultConfig.tracing")
 			return build.Tracing{}
 		}
-		return d.with(build.Tracing{On: true, RequestID: s.requestID, NoPropagation: s.noPropagation}, s, config) // the tracer of the bootstrap
+		// The tracer of the bootstrap is used.
+		return d.with(build.Tracing{On: true, RequestID: s.requestID, NoPropagation: s.noPropagation}, s, config)
 	}
 	p := build.Provider(d.Mesh.Spec, s.provider)
 	if s.disabled || p == nil {
-		return build.Tracing{} // that no provider has the name, the normaliser says
+		return build.Tracing{} // the normaliser reports unknown names
 	}
 	t := build.Tracing{On: true, Provider: s.provider, RequestID: s.requestID, NoPropagation: s.noPropagation, Name: d.Self.Name}
 	caps, traces := build.TracerCap(p)
@@ -64,14 +65,15 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	case !traces:
 		d.warn(s.at, problem.NotSupported, "provider %s: it is for no spans that this version sends", s.provider)
 	case !found:
-		d.warn(s.at, problem.NotSupported, "provider %s: some proxies of namespace %s have no tracer for it: they send no spans", s.provider, d.Namespace)
+		d.warn(s.at, problem.NotSupported, "provider %s: some proxies of namespace %s have no tracer for it: they send no spans",
+			s.provider, d.Namespace)
 	default:
 		t.To, found = d.service(s.provider, of, s.at)
 	}
 	if api, own := build.SamplerOf(p); found && own {
 		t.Sampler, found = d.service(s.provider, api, s.at)
 	} else if p.GetOpentelemetry().GetDynatraceSampler() != nil && p.GetOpentelemetry().GetHttp() == nil {
-		found = found && own // the sampler has nobody to ask; the normaliser says so
+		found = found && own // the sampler has no API to call, which the normaliser reports
 	}
 	if !found {
 		return build.Tracing{}
@@ -79,13 +81,14 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	t.MaxPathTagLength = maxTagLength(p)
 	t = d.with(t, s, config)
 	if build.Samples(p) {
-		t.Sampling = 100 // of what comes to the sampler, which decides
+		t.Sampling = 100 // all requests reach the sampler, which decides
 	}
 	return t
 }
 
-// sampled is for proxies of which nothing says that they have a tracer. One percent of the requests are sampled, as istiod has it: by their
-// identifiers (x-request-id) other proxies send spans of them. Tags would be in no span, and make the listeners others for each workload.
+// sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled:
+// by the identifiers of these requests (x-request-id) other proxies send spans. Tags are left out, since no span would
+// contain them, and they would split listeners by workload.
 func (d *decision) sampled() build.Tracing {
 	if !d.Mesh.Spec.GetEnableTracing() {
 		return build.Tracing{}
@@ -93,7 +96,7 @@ func (d *decision) sampled() build.Tracing {
 	return build.Tracing{On: true, RequestID: true, Sampling: defaultSampling}
 }
 
-// spans merges what is said; false: nobody says anything.
+// spans merges the settings of Telemetries over defaultProviders. said is false if there are no settings.
 func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 	s = spans{requestID: true, istioTags: true}
 	if names := d.Mesh.Spec.GetDefaultProviders().GetTracing(); len(names) > 0 {
@@ -116,7 +119,7 @@ func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 	return s, said
 }
 
-// override is what one entry says in place of what was said before.
+// override applies the stated settings of one entry over those of earlier entries.
 func (s *spans) override(t *telemetryv1.Tracing) {
 	if t.DisableSpanReporting != nil {
 		s.disabled = t.DisableSpanReporting.GetValue()
@@ -138,7 +141,8 @@ func (s *spans) override(t *telemetryv1.Tracing) {
 	}
 }
 
-// with fills in the sampling, the tags, and the bound of paths, which tracing of the ProxyConfig says where nobody else does.
+// with sets the sampling, the tags, and the maximum length of paths. Settings that no Telemetry or provider states come
+// from tracing in the ProxyConfig (config).
 func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.Tracing {
 	t.Sampling = defaultSampling
 	switch {
@@ -162,12 +166,12 @@ func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.
 	return t
 }
 
-// maxTagLength is how many bytes of a path a provider wants; 0: it does not say.
+// maxTagLength returns the maximum length in bytes of a path in a provider's spans, or 0 if it states none.
 func maxTagLength(p *meshv1.MeshConfig_ExtensionProvider) uint32 {
 	return cmp.Or(p.GetZipkin().GetMaxTagLength(), p.GetDatadog().GetMaxTagLength(), p.GetOpentelemetry().GetMaxTagLength())
 }
 
-// selfTags are Istio's tags, which say whose the span is.
+// selfTags lists Istio's tags, which identify the workload of a span.
 func (d *decision) selfTags() []build.Tag {
 	unknown := func(text string) string { return cmp.Or(text, "unknown") }
 	return []build.Tag{
@@ -179,14 +183,15 @@ func (d *decision) selfTags() []build.Tag {
 	}
 }
 
-// tagsOf are the tags of a Telemetry.
+// tagsOf lists the custom tags of a Telemetry, in no order.
 func tagsOf(custom map[string]*telemetryv1.Tracing_CustomTag) (out []build.Tag) {
 	for name, tag := range custom {
 		switch of := tag.GetType().(type) {
 		case *telemetryv1.Tracing_CustomTag_Literal:
 			out = append(out, build.Tag{Name: name, Kind: build.Literal, Value: of.Literal.GetValue()})
 		case *telemetryv1.Tracing_CustomTag_Environment:
-			out = append(out, build.Tag{Name: name, Kind: build.Environment, Value: of.Environment.GetName(), Default: of.Environment.GetDefaultValue()})
+			out = append(out, build.Tag{Name: name, Kind: build.Environment, Value: of.Environment.GetName(),
+				Default: of.Environment.GetDefaultValue()})
 		case *telemetryv1.Tracing_CustomTag_Header:
 			out = append(out, build.Tag{Name: name, Kind: build.Header, Value: of.Header.GetName(), Default: of.Header.GetDefaultValue()})
 		case *telemetryv1.Tracing_CustomTag_Formatter:
@@ -196,7 +201,8 @@ func tagsOf(custom map[string]*telemetryv1.Tracing_CustomTag) (out []build.Tag) 
 	return out
 }
 
-// configTags are those of a ProxyConfig, of which there is nothing that Envoy would refuse (store/proxyconfig).
+// configTags lists the custom tags of a ProxyConfig, in no order. store/proxyconfig has removed settings that Envoy
+// would reject.
 func configTags(custom map[string]*meshv1.Tracing_CustomTag) (out []build.Tag) {
 	add := func(t build.Tag) {
 		if t.Name != "" && t.Value != "" {

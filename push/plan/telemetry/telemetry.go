@@ -1,21 +1,22 @@
-// Package telemetry decides which access logs, spans and metrics the listeners of a proxy report, for one direction of it: it combines the
-// providers of the mesh configuration with the Telemetries that apply to the proxy.
+// Package telemetry decides the access logs, spans and metrics of a proxy's listeners, for one direction. It combines
+// the providers of the mesh configuration with the Telemetries that apply to the proxy.
 //
 // Owns: nothing.  Reads: plan/input, plan/host for what is visible.  Never: Envoy's protobuf.
 //
-// At most three Telemetries apply to a proxy, each taking precedence over the ones before: the oldest of the root namespace and the oldest of
-// its own namespace that have no selector, and the oldest of its own namespace whose selector picks it
-// (https://istio.io/latest/docs/reference/config/telemetry/; istio: pilot/pkg/model/telemetry.go, applicableTelemetries).
+// At most three Telemetries apply to a proxy. In ascending precedence they are the oldest of the root namespace without
+// a selector, the oldest of the proxy's namespace without a selector, and the oldest of the proxy's namespace whose
+// selector matches (https://istio.io/latest/docs/reference/config/telemetry/; istio: pilot/pkg/model/telemetry.go,
+// applicableTelemetries).
 //
-// Telemetries without a selector are no part of a view. Fronts and workloads look up those of their namespace and of
-// the root namespace. An edit of one is decided again for the scopes of its namespace, and only listeners whose
-// reports differ are planned again. Telemetries with a selector, and the name of a proxy in its spans (view.Self:
-// canonical service and node.cluster), are inputs of the view. So listeners split by workload only where spans are
+// Telemetries without a selector are no part of a View. Fronts and workloads find those of their namespace and of
+// the root namespace. After an edit of one, the scopes of its namespace decide again, and only listeners whose
+// telemetry differs are planned again. Telemetries with a selector, and a proxy's description in its spans (view.Self:
+// canonical service and node.cluster), are inputs of the View. So listeners split by workload only where spans are
 // sent.
 //
-// istiod sends a tracing block with these names to each connection manager of any mesh. Without a provider Envoy makes
-// no spans of it ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless
-// its bootstrap has a tracer. So Navarch leaves the block out unless a provider or defaultConfig.tracing is named.
+// istiod sends a tracing block with this description to each connection manager of any mesh. Without a provider Envoy
+// sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless its
+// bootstrap has a tracer. So Navarch leaves the block out unless a provider or defaultConfig.tracing is configured.
 package telemetry
 
 import (
@@ -35,24 +36,25 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Proxy is what is asked about: one direction of proxies that are alike.
+// Proxy describes one direction of proxies that get the same telemetry.
 type Proxy struct {
 	host.Visibility
-	Client    bool      // its outbound side
-	Telemetry model.Key // that selects it; zero: none
+	Client    bool      // the outbound side; otherwise the inbound side
+	Telemetry model.Key // the Telemetry whose selector matches; zero without such a Telemetry
 	Self      view.Self
 	Caps      xds.Caps
 }
 
-// Reports is what its listeners report.
+// Reports is the decided telemetry of a proxy's listeners.
 type Reports struct {
 	Spec build.Spec
-	// Hosts are those of the providers: where a service of one of them comes, goes or has other ports, it is to be decided again.
+	// Hosts are the hosts that the providers depend on. When a service of one of them appears, disappears or changes its
+	// ports, the telemetry has to be decided again.
 	Hosts    []string
 	Problems []input.Problem
 }
 
-// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
 var (
 	logs      intern.Table[build.Log]
 	tags      intern.Table[build.Tag]
@@ -60,7 +62,7 @@ var (
 	keys      intern.Table[model.Key]
 )
 
-// Of decides what a proxy's listeners report.
+// Of decides the telemetry of a proxy's listeners.
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
@@ -88,8 +90,8 @@ func Of(in *input.Input, p Proxy) Reports {
 	return d.out
 }
 
-// For are the Telemetries that are for proxies of a namespace, which one of them selects (zero: none does): what a later one says goes before
-// what the others say.
+// For lists the Telemetries that apply to proxies of a namespace, in ascending precedence. selecting is the Telemetry
+// whose selector matches them, or zero.
 func For(in *input.Input, namespace string, selecting model.Key) (all []*model.Telemetry) {
 	namespaces := []string{in.Root(), namespace}
 	if in.Root() == namespace {
@@ -113,28 +115,30 @@ func For(in *input.Input, namespace string, selecting model.Key) (all []*model.T
 	return all
 }
 
-// decision is on its way to Reports.
+// decision contains the inputs of Of, and its result so far.
 type decision struct {
 	*input.Input
 	Proxy
 	out Reports
 }
 
-// place is where a provider is named.
+// place is the field that names a provider.
 type place struct {
 	key   model.Key
 	field string
 }
 
+// warn reports a warning for a field.
 func (d *decision) warn(at place, code problem.Code, format string, args ...any) {
 	d.out.Problems = append(d.out.Problems, input.Warning(at.key, code, at.field, fmt.Sprintf(format, args...)))
 }
 
+// notFound reports a missing object that a field refers to.
 func (d *decision) notFound(at place, format string, args ...any) {
 	d.out.Problems = append(d.out.Problems, input.NotFound(at.key, at.field, fmt.Sprintf(format, args...)))
 }
 
-// applies says whether an entry with this mode is for the direction.
+// applies reports whether an entry with this mode applies to the direction.
 func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	switch mode {
 	case telemetryv1.WorkloadMode_CLIENT:
@@ -146,7 +150,8 @@ func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	return true
 }
 
-// service finds the service of a provider. False: it is not known, or the proxy has no cluster of it; the problem is reported.
+// service finds the service of a provider. The result is false, and a problem is reported, if the service is unknown or
+// the proxy has no cluster of it.
 func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
 	host, found, namespaces := d.ProviderServices(of.Service)
 	host, asked, there := d.Find(d.Input, host, found, of.Port)
@@ -159,16 +164,18 @@ func (d *decision) service(name string, of build.Address, at place) (build.Servi
 	case namespaces == 0:
 		d.notFound(at, "provider %s: no service has host %q: nothing is sent to it", name, of.Service)
 	case namespaces > 1:
-		d.warn(at, problem.Invalid, "provider %s: several namespaces have host %q: write NAMESPACE/HOST; nothing is sent to it", name, of.Service)
+		d.warn(at, problem.Invalid, "provider %s: several namespaces have host %q: write NAMESPACE/HOST; nothing is sent to it",
+			name, of.Service)
 	case !there:
-		d.notFound(at, "provider %s: proxies of namespace %s have no cluster of a service with host %q and port %d: nothing is sent to it", name, d.Namespace, of.Service, of.Port)
+		d.notFound(at, "provider %s: proxies of namespace %s have no cluster of a service with host %q and port %d: nothing is sent to it",
+			name, d.Namespace, of.Service, of.Port)
 	default:
 		return build.Service{Host: host, Cluster: xds.OutboundCluster(of.Port, "", host)}, true
 	}
 	return build.Service{}, false
 }
 
-// namesOf are the names of providers.
+// namesOf lists the names of providers.
 func namesOf(refs []*telemetryv1.ProviderRef) (names []string) {
 	for _, ref := range refs {
 		names = append(names, ref.GetName())
@@ -176,5 +183,5 @@ func namesOf(refs []*telemetryv1.ProviderRef) (names []string) {
 	return names
 }
 
-// byName orders tags.
+// byName orders tags by name.
 func byName(a, b build.Tag) int { return cmp.Compare(a.Name, b.Name) }

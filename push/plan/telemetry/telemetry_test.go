@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// rec makes a record of YAML; what follows @ is when it was created.
+// rec returns a record of YAML; a number after @ is its time of creation.
 func rec(t *testing.T, kind model.Kind, name, text string) model.Record {
 	t.Helper()
 	var body proto.Message = &model.ServiceSpec{}
@@ -35,7 +35,7 @@ func rec(t *testing.T, kind model.Kind, name, text string) model.Record {
 	default: // a Service
 	}
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err == nil && kind == model.KindMesh { // over the defaults
+	if err == nil && kind == model.KindMesh { // it overwrites the defaults
 		stated := model.MeshDefaults()
 		proto.Reset(stated)
 		err = protojson.Unmarshal(raw, stated)
@@ -69,10 +69,10 @@ const providers = `extensionProviders:
 - {name: numbers, prometheus: {}}
 `
 
-// oneInHundred is the tracing of proxies of which nobody says anything, and nothing says that they have a tracer.
+// oneInHundred is the tracing of proxies that no configuration applies to and that report no tracer.
 var oneInHundred = build.Tracing{On: true, RequestID: true, Sampling: 1}
 
-// what it comes to, in one line, without oneInHundred.
+// String returns the reports in one line, without oneInHundred.
 func (r Reports) String() string {
 	var out []string
 	for _, l := range r.Spec.Logs.All() {
@@ -106,8 +106,9 @@ func (r Reports) String() string {
 	return strings.Join(out, "; ")
 }
 
-// decide is what the listeners of proxies of namespace shop report, inbound and outbound; the Telemetries are those of the root namespace, of
-// the namespace, and of a selector that picks them, where they are stated.
+// decide returns the reports of the inbound and outbound listeners of proxies of namespace shop. The specs are the
+// Telemetries of the root namespace, of the namespace, and of a selector that selects the proxies; an empty or missing
+// one does not exist.
 func decide(t *testing.T, mesh string, sends bool, specs ...string) (client, server string) {
 	t.Helper()
 	service := "{hosts: [%s], exportTo: ['*'], ports: [{number: 9000, name: grpc}]}"
@@ -131,13 +132,14 @@ func decide(t *testing.T, mesh string, sends bool, specs ...string) (client, ser
 	return Of(in, p).String(), server
 }
 
-// What Telemetries and the mesh's providers come to (the cases are those of istio: pilot/pkg/model/telemetry_test.go and telemetry_logging_test.go).
+// The reports that follow from Telemetries and from the mesh's providers (the cases are those of istio:
+// pilot/pkg/model/telemetry_test.go and telemetry_logging_test.go).
 func TestReports(t *testing.T) {
 	const self = "[istio.canonical_revision=latest istio.canonical_service=web istio.cluster_id=unknown istio.mesh_id=unknown istio.namespace=shop]"
 	for name, c := range map[string]struct {
 		mesh           string
 		specs          []string
-		client, server string // "=": as the client
+		client, server string // "=": as for the client
 	}{
 		"nothing":                         {"", nil, "", "="},
 		"a default":                       {"defaultProviders: {accessLogging: [text]}", nil, "text", "="},
@@ -196,8 +198,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// Of proxies that nothing gives a tracer 1 % of the requests are sampled, and no tags are said, unless enableTracing is false. One that has a tracer from
-// elsewhere has Istio's tags, too.
+// Proxies without a configured tracer sample 1 % of the requests and have no tags, unless enableTracing is false. A
+// proxy with a tracer of its own also has Istio's tags.
 func TestSampled(t *testing.T) {
 	for name, c := range map[string]struct {
 		off, sends bool
@@ -233,7 +235,8 @@ func TestSampled(t *testing.T) {
 	}
 }
 
-// The oldest Telemetry without a selector counts of each namespace, and one that only names what a proxy lacks is told.
+// Of several Telemetries of a namespace without a selector the oldest applies. One that names only extensions that a
+// proxy lacks is a problem.
 func TestOldestCounts(t *testing.T) {
 	records := []model.Record{rec(t, model.KindMesh, "/mesh", providers), rec(t, model.KindTelemetry, "shop/a@5", "accessLogging: [{providers: [{name: text}]}]"),
 		rec(t, model.KindTelemetry, "shop/b@3", "accessLogging: [{providers: [{name: envoy}], filter: {expression: x}}]"),
@@ -252,7 +255,7 @@ func TestOldestCounts(t *testing.T) {
 	}
 }
 
-// TestClusterIsThere: a provider counts only where its cluster is there whatever VirtualServices send to.
+// TestClusterIsThere: a provider counts only if its cluster exists independently of VirtualServices.
 func TestClusterIsThere(t *testing.T) {
 	mesh := rec(t, model.KindMesh, "/mesh", providers+"defaultProviders: {accessLogging: [one]}")
 	service := func(name string, created, port int, more string) model.Record {

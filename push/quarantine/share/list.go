@@ -48,6 +48,7 @@ const (
 	maxListEncoded = 512 << 10 // bytes of one replica's list
 )
 
+// recordOf returns the stored form of a report.
 func recordOf(r quarantine.Report) record {
 	rec := record{View: r.View, Type: r.Type.Noun(), Name: r.Name, Version: r.Version, Who: hex.EncodeToString(r.Reporter[:]),
 		At: r.At.Unix(), Millis: int64(r.At.Nanosecond() / 1e6), Envoy: r.Envoy, Accepted: r.Accepted, Retry: r.Retry, Namespace: r.Namespace,
@@ -198,8 +199,8 @@ func decode(raw []byte) ([]quarantine.Report, error) {
 // known holds the revisions of the other replicas' lists that were read, by path.
 type known map[string]int64
 
-// read returns all reports of the lists in a folder that changed since the last call. own is the path of this replica's list. problems describe
-// lists that cannot be read.
+// read returns all reports of the lists in a folder that changed since the last call. own is the path of this replica's
+// list. problems describe lists that cannot be read.
 func (k known) read(f kv.Folder, own string) (reports []quarantine.Report, problems []string) {
 	there := map[string]bool{}
 	for _, blob := range f.Blobs {

@@ -60,6 +60,7 @@ func (l *Loop) Add(r quarantine.Report) {
 	}
 }
 
+// mark wakes the loop to store its list. It never blocks.
 func (l *Loop) mark() {
 	select {
 	case l.changed <- struct{}{}:
@@ -113,6 +114,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantin
 	}
 }
 
+// prune removes old reports of versions that the quarantine has forgotten from the replica's own list.
 func (l *Loop) prune(now time.Time, q *quarantine.Quarantine) {
 	l.mu.Lock()
 	changed := l.mine.prune(now, q.Remembers)

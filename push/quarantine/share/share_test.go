@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// filter is a part of what a refused resource was made of.
+// filter is one of the objects from which a refused resource was made.
 var filter = model.Place{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}, Field: "spec.configPatches[2]"}
 
 func keyOf(name, version string) quarantine.Key {
@@ -28,7 +28,7 @@ func refusalOf(who, name string, at time.Time) quarantine.Report {
 	return quarantine.Report{Key: keyOf(name, "v1"), Reporter: quarantine.ReporterOf(who, ""), At: at}
 }
 
-// sharing is one replica's quarantine, run over an etcd until the test or the returned function ends it.
+// sharing returns one replica's quarantine, shared through an etcd until the test or the returned function ends it.
 func sharing(t *testing.T, store *kv.Store, name string) (*quarantine.Quarantine, func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -48,7 +48,7 @@ func sharing(t *testing.T, store *kv.Store, name string) (*quarantine.Quarantine
 	return q, stop
 }
 
-// comes waits until something is so.
+// comes waits until a condition is true.
 func comes(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -56,12 +56,13 @@ func comes(t *testing.T, what string, so func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond) // a poll, not a guess of when
+		time.Sleep(5 * time.Millisecond) // polling; the duration does not matter
 	}
 }
 
-// Two identities refuse at one replica and a third at another: all withhold the version, one that starts later too, also
-// when those that shared it have ended, and know why. An identity that refuses on two replicas counts once.
+// Two identities refuse at one replica and a third at another: all replicas withhold the version and know the reason,
+// also a replica that starts later, and also when those that shared it have ended. An identity that refuses on two
+// replicas counts once.
 func TestQuarantineOfAllReplicas(t *testing.T) {
 	etcd := kvtest.Start(t)
 	a, stopA := sharing(t, etcd.Connect(), "a")
@@ -89,7 +90,7 @@ func TestQuarantineOfAllReplicas(t *testing.T) {
 	if withheld(b, other) || withheld(b, keyOf("bad", "v2")) {
 		t.Error("another view or version is withheld")
 	}
-	// Both have read all that was refused: what is withheld comes last in each list.
+	// Both have read all refusals: the withheld version is last in each list.
 	if withheld(a, suspect) || withheld(b, suspect) {
 		t.Error("one identity counts twice")
 	}
@@ -106,7 +107,7 @@ func TestQuarantineOfAllReplicas(t *testing.T) {
 	}
 }
 
-// A retry that one replica's proxy acknowledges releases the version on all replicas, also on one that starts later.
+// A retry that a proxy of one replica acknowledges releases the version on all replicas, also on one that starts later.
 func TestReleaseOfAllReplicas(t *testing.T) {
 	etcd := kvtest.Start(t)
 	a, _ := sharing(t, etcd.Connect(), "a")
@@ -127,7 +128,7 @@ func TestReleaseOfAllReplicas(t *testing.T) {
 	comes(t, "a replica that starts later knows of it", func() bool { return c.Remembers(bad) && !c.Withholds(bad, "", 1) })
 }
 
-// A flood of one Pod takes the place of its own reports, and not of those of another one of its account.
+// Many reports of one Pod replace its own reports, and not those of another Pod of its account.
 func TestOnePodLeavesRoomInTheList(t *testing.T) {
 	var mine list
 	now := time.Now()
@@ -145,7 +146,7 @@ func TestOnePodLeavesRoomInTheList(t *testing.T) {
 	}
 }
 
-// A flood of reports is bounded, and takes from whoever makes it.
+// The number of reports is limited, and the identity with the most reports loses its own.
 func TestListIsBounded(t *testing.T) {
 	var mine list
 	now := time.Now()
@@ -206,7 +207,7 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// A report that is repeated counts from its newest time, and is shared again after a while; one of a retry at once.
+// A repeated report counts from its newest time, and is shared again after a while; that of a retry at once.
 func TestReportRepeated(t *testing.T) {
 	var mine list
 	now := time.Now()
@@ -224,8 +225,8 @@ func TestReportRepeated(t *testing.T) {
 	}
 }
 
-// A list is read as it was written, the message and the objects once for each version. A list of an older build is read
-// too.
+// A list is decoded as it was encoded, with the message and the objects once for each version. A list of an older build
+// is decoded, too.
 func TestListIsReadAsWritten(t *testing.T) {
 	one := refusalOf("one", "bad", time.UnixMilli(1_700_000_000_123))
 	one.Envoy, one.Retry, one.Namespace, one.Text, one.Objects = "1.40.0", true, "shop", "why", []model.Place{filter, {Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New("west", "files")}}}
@@ -246,7 +247,7 @@ func TestListIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// Each list is read once for each revision, never one's own, and one that cannot be read is named.
+// Each list is read once for each revision, the replica's own never, and an undecodable one is named in the log.
 func TestListsAreReadOnce(t *testing.T) {
 	one := list{all: []quarantine.Report{refusalOf("one", "bad", time.Now())}}
 	raw, err := one.encode()

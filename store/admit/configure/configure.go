@@ -3,8 +3,8 @@
 // while a webhook does not answer (failurePolicy). It is pure.
 //
 // Owns: nothing. Reads: existing ValidatingWebhookConfigurations and MutatingWebhookConfigurations. Never: creates or
-// deletes one; changes rules, selectors or addresses of a webhook; sets a failurePolicy back to Ignore; lets a webhook
-// that only warns refuse; uses a client.
+// deletes one; changes rules, selectors or addresses of a webhook; sets a failurePolicy back to Ignore; sets Fail for a
+// webhook that only warns; uses a client.
 package configure
 
 import (
@@ -32,9 +32,9 @@ type Mesh struct {
 	Roots     []*x509.Certificate
 }
 
-// Managed reports whether a configuration belongs to the mesh. It does if it is of this revision or of a tag that
-// stands for it. A configuration of another revision belongs to the mesh if its webhooks are in the control plane's
-// namespace and the API server verifies them by one of the mesh's roots already.
+// Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in the
+// control plane's namespace. In addition, the configuration must have the label of this revision, as those of its tags
+// do, or the caBundle of such a webhook must already contain one of the mesh's roots.
 func (m Mesh) Managed(u *unstructured.Unstructured) bool {
 	revision := u.GetLabels()[status.RevisionLabel]
 	own := revision == m.Revision || revision == "default" && m.Revision == ""
@@ -52,9 +52,9 @@ func (m Mesh) has(root *x509.Certificate) bool {
 	return slices.ContainsFunc(m.Roots, root.Equal)
 }
 
-// webhooks returns the entries of a configuration. They share memory with it.
+// webhooks returns copies of the entries of a configuration.
 func webhooks(u *unstructured.Unstructured) (all []map[string]any) {
-	list, _, _ := unstructured.NestedSlice(u.Object, "webhooks") // a copy; a malformed field counts as empty
+	list, _, _ := unstructured.NestedSlice(u.Object, "webhooks") // a deep copy; a malformed field counts as empty
 	for _, one := range list {
 		if w, is := one.(map[string]any); is {
 			all = append(all, w)
@@ -63,7 +63,7 @@ func webhooks(u *unstructured.Unstructured) (all []map[string]any) {
 	return all
 }
 
-// ours reports whether a webhook is a Service of the namespace or a URL. A URL is the address of a control plane
+// ours reports whether a webhook calls a Service in the namespace, or a URL. A URL is the address of a control plane
 // outside the cluster.
 func ours(w map[string]any, namespace string) bool {
 	of, _, _ := unstructured.NestedString(w, "clientConfig", "service", "namespace")
@@ -71,7 +71,8 @@ func ours(w map[string]any, namespace string) bool {
 	return of == namespace || url != ""
 }
 
-// Bundle returns the roots by which the API server verifies a webhook. Unreadable parts are left out.
+// Bundle returns the certificates in the caBundle of a webhook, an entry of a configuration. Certificates that do not
+// parse are left out; the result is empty if the text is not base64.
 func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -87,7 +88,8 @@ func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	return roots
 }
 
-// Has reports whether every webhook of the namespace is verified by exactly this caBundle (base64).
+// Has reports whether the mesh's webhooks of a configuration have exactly this caBundle (base64). These are the
+// webhooks that call a Service in the control plane's namespace, or a URL.
 func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	return !slices.ContainsFunc(webhooks(u), func(w map[string]any) bool {
 		of, _, _ := unstructured.NestedString(w, "clientConfig", "caBundle")
@@ -95,7 +97,7 @@ func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	})
 }
 
-// Names returns the names of a configuration's webhooks, which API servers use in errors.
+// Names returns the names of a configuration's webhooks, as API servers write them in errors.
 func Names(u *unstructured.Unstructured) (all []string) {
 	for _, w := range webhooks(u) {
 		if name, is := w["name"].(string); is {
@@ -105,7 +107,8 @@ func Names(u *unstructured.Unstructured) (all []string) {
 	return all
 }
 
-// Selected returns labels that the first webhook of a configuration selects, with one of the possible values for each.
+// Selected returns labels that the objectSelector of a configuration's first webhook requires; empty without such
+// labels. Of the operators in matchExpressions it follows only In, with the first value.
 func Selected(u *unstructured.Unstructured) map[string]string {
 	labels := map[string]string{}
 	for _, w := range webhooks(u)[:min(1, len(webhooks(u)))] {
@@ -124,25 +127,26 @@ func Selected(u *unstructured.Unstructured) map[string]string {
 	return labels
 }
 
-// WarnsOnly reports whether the webhook of a name never refuses objects, such as the one for kinds of the Gateway API.
-// Other implementations act on such objects too, so the webhook must not hold them up, and its failurePolicy stays
-// Ignore.
+// WarnsOnly reports whether a webhook with this name only warns, as the webhook for kinds of the Gateway API does.
+// Other implementations act on these kinds too. So the webhook must not block their objects, and its failurePolicy
+// stays Ignore.
 func WarnsOnly(name string) bool { return strings.HasPrefix(name, "gateway-api.") }
 
-// mayFail reports whether a webhook may refuse objects while it does not answer.
+// mayFail reports whether failurePolicy Fail is permitted for a webhook.
 func mayFail(w map[string]any) bool {
 	name, _ := w["name"].(string)
 	return !WarnsOnly(name)
 }
 
-// FailsOpen reports whether one of a configuration's refusing webhooks admits everything while it does not answer.
+// FailsOpen reports whether a configuration has a webhook with failurePolicy Ignore, apart from warning-only webhooks
+// (WarnsOnly). Such a webhook admits all objects while it does not answer.
 func FailsOpen(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(webhooks(u), func(w map[string]any) bool { return w["failurePolicy"] == "Ignore" && mayFail(w) })
 }
 
-// Wanted returns the target state of a configuration. Every webhook of the namespace is verified by these roots (PEM),
-// and with fail refuses objects while it does not answer, unless it only warns. After the write navarchd gives up its
-// field ownership (status.WithoutClaims).
+// Wanted returns the target state of a configuration. Webhooks that call the control plane's namespace or a URL have
+// these roots (PEM) as their caBundle. With fail, their failurePolicy is Fail, unless they only warn; without fail it
+// stays unchanged. Once the configuration has this state, navarchd gives up its field ownership (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
 		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
@@ -181,14 +185,15 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 	return next
 }
 
-// ErrUnwritten means that a configuration lacks the mesh's roots, which are still to be written.
+// ErrUnwritten means that the caBundle of a webhook contains none of the mesh's roots yet.
 var ErrUnwritten = errors.New("none of the mesh's roots is written yet (caBundle)")
 
-// Trusts returns why an API server with this configuration would reject a webhook that presents a certificate; nil if
-// it would accept it. Errors are ErrUnwritten, and those of verifying the certificate.
+// Trusts verifies a webhook's certificate by the configuration's roots, as an API server does, except for the host
+// name. nil means that the API server accepts the certificate, or that no webhook calls the control plane's namespace
+// or a URL. Errors: ErrUnwritten, the certificate has no Leaf, or it does not verify.
 func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, now time.Time) error {
 	if presented.Leaf == nil {
-		return errors.New("the certificate was not read")
+		return errors.New("the presented certificate was not parsed")
 	}
 	between := x509.NewCertPool()
 	for _, der := range presented.Certificate[1:] {

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// overrides are the author's settings for containers that templates also draw (annotation proxy.istio.io/overrides).
+// overrides are the author's settings for containers of templates (annotation proxy.istio.io/overrides).
 type overrides struct {
 	Containers     []corev1.Container `json:"containers,omitempty"`
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
@@ -25,7 +25,7 @@ func (o overrides) find(name string) *corev1.Container {
 	return nil
 }
 
-// injected is the trace of an earlier injection in a Pod. The zero value means that there was no injection.
+// injected is the trace of an earlier injection in a Pod. The zero value stands for a Pod without one.
 type injected struct {
 	there bool
 	names names
@@ -50,18 +50,18 @@ func injectedBefore(pod *corev1.Pod) (injected, error) {
 }
 
 // undo restores a Pod's own probes and Prometheus annotations, which the injection redirected to the agent. Containers
-// stay, because others may have changed them since.
+// of templates stay, because other webhooks or users may have changed them since.
 func (b injected) undo(pod *corev1.Pod) {
 	if !b.there {
 		return
 	}
 	if sidecar := container(ProxyContainer, pod); sidecar != nil {
 		restoreProbes(pod, takeEnv(sidecar, probersVariable))
-		restoreMetrics(pod, takeEnv(sidecar, scrape.Variable))
+		restoreMetrics(pod, takeEnv(sidecar, scrape.Variable), b.names.Annotations)
 	}
 }
 
-// takeEnv removes a variable from a container and returns its value.
+// takeEnv removes a variable from a container and returns its value; empty if the container does not have it.
 func takeEnv(c *corev1.Container, name string) string {
 	for i := range c.Env {
 		if c.Env[i].Name == name {
@@ -73,8 +73,9 @@ func takeEnv(c *corev1.Container, name string) string {
 	return ""
 }
 
-// written returns a Pod, after undo, as its author wrote it: without the containers of templates, and with the author's
-// settings for them. The proxy's container is always among the containers, even if templates made it an init container.
+// written returns a copy of a Pod as its author wrote it, given the Pod after undo. Containers of templates are
+// removed, or replaced by the author's settings for them. The proxy's container is always among the containers, even if
+// templates made it an init container.
 func (b injected) written(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	if b.there {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The agent is told the domain of the cluster's Services where it is not the usual one.
+// The agent receives the domain of the cluster's Services if it is not the default.
 func TestClusterDomain(t *testing.T) {
 	for _, template := range []string{"sidecar", "gateway"} {
 		for domain, want := range map[string]bool{"cluster.local": false, "example.org": true} {
@@ -18,8 +18,8 @@ func TestClusterDomain(t *testing.T) {
 	}
 }
 
-// With TPROXY the proxy is root whatever its author says, and redirection leaves alone what it sends by its group: the
-// usual one, or the author's.
+// With TPROXY the proxy runs as root whatever its author states, and redirection exempts traffic of its group: the
+// default one or the author's.
 func TestOwnUserWithTPROXY(t *testing.T) {
 	for own, want := range map[string]string{"runAsUser: 4000": "0 1337 -u 1337", "runAsUser: 4000, runAsGroup: 5000": "0 5000 -u 1337 -g 5000"} {
 		pod := injectedPod(t, settings(t), "metadata: {name: web-0, annotations: {sidecar.istio.io/interceptionMode: TPROXY}}\nspec: {containers: [{name: istio-proxy, image: auto, securityContext: {"+own+"}}, {name: app, image: web}]}")
@@ -32,8 +32,7 @@ func TestOwnUserWithTPROXY(t *testing.T) {
 	}
 }
 
-// The label for the workload's name counts before its owner's, and Istio's agents find revocation lists where they look
-// for them.
+// The label with the workload's name precedes its owner's name, and Istio's agents find revocation lists at their path.
 func TestWhatAgentsAreGiven(t *testing.T) {
 	for _, template := range []string{"sidecar", "gateway"} {
 		pod := podOf(t, annotated("inject.istio.io/templates: "+template))

@@ -10,22 +10,22 @@ import (
 	"text/template/parse"
 )
 
-// Bounds of one template, as amounts of work that are equal on every machine.
+// Bounds of one template. They count work, not time, so that a template has the same result on every machine.
 const (
 	maxOutput    = 1 << 20 // bytes: etcd accepts no object of 1.5 MiB
-	maxSteps     = 200_000 // iterations of loops and calls of other templates
-	maxText      = 1 << 20 // bytes in the result of one function
-	maxElements  = 100_000 // of a list or map in the result of one function
+	maxSteps     = 200_000 // texts, values, iterations of loops and calls of other templates
+	maxText      = 1 << 20 // bytes of a string that a function returns
+	maxElements  = 100_000 // of a list or map that a function returns
 	maxTemplates = 16      // of one Pod
 )
 
 var (
-	errOutput = fmt.Errorf("the template gives more than %d bytes", maxOutput)
-	errSteps  = fmt.Errorf("the template takes more than %d rounds of its loops and calls of other templates", maxSteps)
+	errOutput = fmt.Errorf("the template's output has more than %d bytes", maxOutput)
+	errSteps  = fmt.Errorf("the template needs more than %d steps (texts, values, iterations of loops and calls of other templates)", maxSteps)
 )
 
-// parseTemplate parses a template and adds an empty text (mark) to each loop body and each template. So bounded, which
-// receives every text, counts iterations and calls.
+// parseTemplate parses a template and adds an empty text (mark) to each loop body and each template. bounded receives
+// every text, so it counts iterations and calls too.
 func parseTemplate(name, text string, funcs template.FuncMap) (*template.Template, error) {
 	t, err := template.New(name).Funcs(funcs).Parse(text)
 	if err != nil {
@@ -72,6 +72,7 @@ type bounded struct {
 	steps int
 }
 
+// Write implements io.Writer. It fails after maxSteps writes, beyond maxOutput bytes, and once the context has ended.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.steps++; b.steps > maxSteps {
 		return 0, errSteps
@@ -90,7 +91,8 @@ var (
 	errLarge  = errors.New("its result is too large")
 )
 
-// limited makes functions fail if their result is too large, so that repeated calls cannot use unbounded memory.
+// limited returns functions that fail if their result is too large. So the results of repeated calls cannot grow
+// without bound. The result is checked after the call; boundCounts checks some arguments before it.
 func limited(all template.FuncMap) template.FuncMap {
 	out := template.FuncMap{}
 	for name, f := range all {
@@ -139,9 +141,9 @@ func tooLarge(v reflect.Value) bool {
 	}
 }
 
-// atMost makes a function of sprig fail before it makes a large value. count returns the size of the result, given the
-// arguments.
-func atMost(f any, count func(args []reflect.Value) int) any {
+// atMost returns a function of sprig that fails before it makes a value larger than most. count returns the size of the
+// result, given the arguments.
+func atMost(f any, most int, count func(args []reflect.Value) int) any {
 	v := reflect.ValueOf(f)
 	t := v.Type()
 	var in []reflect.Type
@@ -149,7 +151,7 @@ func atMost(f any, count func(args []reflect.Value) int) any {
 		in = append(in, p)
 	}
 	checked := func(args []reflect.Value) []reflect.Value {
-		if n := count(args); n > maxElements {
+		if n := count(args); n > most {
 			return []reflect.Value{reflect.Zero(t.Out(0)), reflect.ValueOf(&errLarge).Elem()}
 		}
 		results := v.Call(args)

@@ -11,7 +11,7 @@ func templated(t *testing.T, text string) *Settings {
 	return settingsOf(t, "policy: enabled\ntemplates:\n  sidecar: |\n    "+strings.ReplaceAll(text, "\n", "\n    ")+"\n", "global: {hub: h, tag: 1.5}")
 }
 
-// A template that fails, or would not end, refuses the Pod, and says whose it is and, where there is one, the line.
+// A template that fails or does not end refuses the Pod. The error names the template's author and, if known, the line.
 func TestTemplatesAreBounded(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"fails", "metadata:\n  labels:\n    a: {{ fail \"because\" }}", "templates.sidecar: template: sidecar:3:10: executing \"sidecar\" at <fail \"because\">: error calling fail: because"},
@@ -27,6 +27,12 @@ func TestTemplatesAreBounded(t *testing.T) {
 		{"doubling print", "{{ $x := \"xx\" }}{{ range 60 }}{{ $x = print $x $x }}{{ end }}", "its result is too large"},
 		{"doubling lists", "{{ $x := list 1 2 }}{{ range 60 }}{{ $x = concat $x $x }}{{ end }}", "its result is too large"},
 		{"doubling join", "{{ $x := \"xx\" }}{{ range 60 }}{{ $x = list $x $x | join \"-\" }}{{ end }}", "its result is too large"},
+		{"replace", "{{ $x := repeat 90000 \"0\" }}{{ replace \"0\" $x $x }}", "its result is too large"},
+		{"regexReplaceAll", "{{ $x := repeat 90000 \"0\" }}{{ regexReplaceAll \"0\" $x $x }}", "its result is too large"},
+		{"regexReplaceAll of the whole", "{{ $x := repeat 90000 \"0\" }}{{ regexReplaceAll \".*\" $x (repeat 9000 \"$0\") }}", "its result is too large"},
+		{"regexReplaceAllLiteral", "{{ $x := repeat 90000 \"0\" }}{{ regexReplaceAllLiteral \"0\" $x $x }}", "its result is too large"},
+		{"wrapWith", "{{ $x := repeat 90000 \"0\" }}{{ wrapWith 1 $x $x }}", "its result is too large"},
+		{"join", "{{ $x := repeat 90000 \"0\" }}{{ join $x (until 90000) }}", "its result is too large"},
 		{"until", "{{ until 1000000000 }}", "its result is too large"},
 		{"until below", "{{ until -1000000000 }}", "its result is too large"},
 		{"untilStep", "{{ untilStep 0 1000000000 1 }}", "its result is too large"},
@@ -57,8 +63,8 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 }
 
-// A template that cannot be read spoils those alone that ask for it; a default one, the whole ConfigMap: the last good
-// one stands.
+// An unreadable template affects only Pods that select it. An unreadable default template affects the whole ConfigMap:
+// the last good one stays in effect.
 func TestUnreadableTemplates(t *testing.T) {
 	text := "policy: enabled\ntemplates:\n  sidecar: 'metadata: {labels: {a: b}}'\n  other: '{{ unheardOf }}'\n  secret: '{{ genPrivateKey \"rsa\" }}'\n  time: '{{ now }}'\n"
 	c, err := ParseConfig(source, text, "", nil)
@@ -79,6 +85,14 @@ func TestUnreadableTemplates(t *testing.T) {
 			t.Errorf("%.20s: %v, want %s", asked, err, want)
 		}
 	}
+	many, err := ParseConfig(source, "defaultTemplates: ["+strings.Repeat("sidecar,", 17)+"]\n"+text, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = (&Settings{Config: many}).Inject(t.Context(), Request{Pod: podOf(t, simplePod)})
+	if err == nil || !strings.Contains(err.Error(), source+", key config, defaultTemplates: 17 templates") {
+		t.Errorf("17 default templates: %v", err)
+	}
 	for _, bad := range []struct{ config, values, want string }{
 		{"policy: enabled\ndefaultTemplates: [other]\n" + text[len("policy: enabled\n"):], "", "unheardOf"},
 		{"policy: perhaps\n" + text[len("policy: enabled\n"):], "", `policy "perhaps": want enabled or disabled`},
@@ -94,7 +108,7 @@ func TestUnreadableTemplates(t *testing.T) {
 	}
 }
 
-// A template may change its values: the next Pod's are those of the ConfigMap again.
+// A template may change its values; the next Pod has the values of the ConfigMap again.
 func TestTemplatesShareNothing(t *testing.T) {
 	s := templated(t, "metadata: {labels: {hub: \"{{ .Values.global.hub }}\"}}\n{{ $_ := set .Values.global \"hub\" \"changed\" }}")
 	for range 2 {

@@ -12,7 +12,8 @@ import (
 
 // canary is a revision of the control plane that serves a part of this revision's workloads (values:
 // sidecarInjectorWebhook.canary). The proxies of these workloads connect to the canary; templates and images stay those
-// of this revision. Without a canary, or with 0 percent, all workloads stay. Pods return when they are created again.
+// of this revision. Without a canary, or with 0 percent, all workloads belong to this revision. A change applies to
+// Pods that are created after it.
 type canary struct {
 	Revision string `json:"revision"`
 	Percent  int    `json:"percent"` // of the workloads, 0 to 100
@@ -23,22 +24,23 @@ func (c canary) check() error {
 		return fmt.Errorf("sidecarInjectorWebhook.canary.percent: %d; want 0 to 100", c.Percent)
 	}
 	if c.Percent > 0 && (c.Revision == "" || strings.Contains(c.Revision, "/")) {
-		return fmt.Errorf("sidecarInjectorWebhook.canary.revision: %.100q is no revision", c.Revision)
+		return fmt.Errorf("sidecarInjectorWebhook.canary.revision: %.100q is not the name of a revision", c.Revision)
 	}
 	return nil
 }
 
 // takes reports whether a workload belongs to the canary. A hash decides, so all Pods of a workload are treated alike,
-// and a larger percentage keeps the workloads of a smaller one. Another canary gets other workloads.
+// and a larger percentage includes the workloads of a smaller one. The hash includes the canary's revision, so that
+// each canary has a different selection.
 func (c canary) takes(namespace string, workload Owner) bool {
 	sum := fnv.New32a()
 	fmt.Fprintf(sum, "%s/%s/%s/%s", c.Revision, namespace, workload.Kind, workload.Name)
 	return int(sum.Sum32()%100) < c.Percent
 }
 
-// revisionOf returns the revision to which a Pod's proxy connects, and changes the proxy's configuration accordingly. A
-// Pod that names a revision itself stays. So does a Pod whose proxy connects to something else than a Service of this
-// control plane, because the canary's address is then unknown.
+// revisionOf returns the revision to which a Pod's proxy connects. For the canary it changes the proxy's
+// discoveryAddress. A Pod with a revision in its labels does not go to the canary. Neither does a Pod whose proxy
+// connects to an address other than this revision's Service, because the canary's address is then unknown.
 func (s *Settings) revisionOf(pod *corev1.Pod, workload Owner, proxy *meshv1alpha1.ProxyConfig) string {
 	c := s.Config.values.SidecarInjectorWebhook.Canary
 	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.takes(pod.Namespace, workload) {

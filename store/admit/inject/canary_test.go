@@ -25,7 +25,7 @@ metadata:
 spec: {containers: [{name: app, image: web}]}`, name, more)
 }
 
-// asked is the revision that an injected Pod says it is of, and the control plane that its proxy asks.
+// asked returns the revision in an injected Pod's status, and the control plane's address of its proxy.
 func asked(pod *corev1.Pod) string {
 	sidecar := container(ProxyContainer, pod)
 	config, _, _ := strings.Cut(envOf(sidecar, "PROXY_CONFIG"), ".istio-system")
@@ -36,8 +36,8 @@ func asked(pod *corev1.Pod) string {
 	return words(revision, host, discovery)
 }
 
-// A percentage of the workloads asks the canary: the same ones at each injection, and at a larger percentage these and
-// others.
+// A percentage of the workloads uses the canary: the same ones at each injection, and at a larger percentage these and
+// further ones.
 func TestPercentageOfWorkloadsAsksTheCanary(t *testing.T) {
 	const workloads = 400
 	was := map[string]bool{}
@@ -70,7 +70,7 @@ func TestPercentageOfWorkloadsAsksTheCanary(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, want)
 		}
 	}
-	moved.Mesh.DefaultConfig.DiscoveryAddress = "elsewhere.example:15012" // nobody knows the canary's
+	moved.Mesh.DefaultConfig.DiscoveryAddress = "elsewhere.example:15012" // not the address of the canary
 	if got := asked(injectedPod(t, moved, ofDeployment("web", ""))); !strings.HasPrefix(got, "default istiod ") {
 		t.Errorf("with another control plane's address: %q", got)
 	}

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// checked maps the annotations that become rules of redirection or fields of the Pod to their checks. A wrong value
-// refuses the Pod (istio: pkg/kube/inject/validate.go). The error names annotation and value.
+// checked maps annotations to the checks of their values. The values become rules of redirection or fields of the Pod.
+// A Pod with an invalid value is refused (istio: pkg/kube/inject/validate.go).
 var checked = map[string]func(string) error{
 	annotation.ProxyConfig.Name:                               isLight,
 	annotation.SidecarInterceptionMode.Name:                   isMode,
@@ -51,17 +51,24 @@ var checked = map[string]func(string) error{
 	annotation.SidecarRewriteAppHTTPProbers.Name:              isBool,
 }
 
-// checkAnnotations returns all faults in annotations, in the order of their names.
+// checkAnnotations returns all errors of annotations, in the order of their names; nil if all are valid.
 func checkAnnotations(annotations map[string]string) error {
 	var bad []error
 	for _, name := range sorted(annotations) {
-		if check := checked[name]; check != nil {
-			if err := check(annotations[name]); err != nil {
-				bad = append(bad, fmt.Errorf("annotation %s: %w", name, err))
-			}
+		if err := CheckAnnotation(name, annotations[name]); err != nil {
+			bad = append(bad, fmt.Errorf("annotation %s: %w", name, err))
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// CheckAnnotation returns an error for a value with which injection refuses the Pod. Annotations that injection does
+// not check have no error.
+func CheckAnnotation(name, value string) error {
+	if check := checked[name]; check != nil {
+		return check(value)
+	}
+	return nil
 }
 
 func orAll(check func(string) error) func(string) error {
@@ -102,7 +109,7 @@ func isBool(v string) error {
 	return nil
 }
 
-// isLevel checks a log level: navarch-agent and pilot-agent exit if they do not know it.
+// isLevel checks a log level, because navarch-agent and pilot-agent exit with an unknown one.
 func isLevel(v string) error {
 	_, _, err := obs.Level(v)
 	return err
@@ -146,7 +153,7 @@ func isRanges(v string) error {
 	return nil
 }
 
-// isQuantity checks a quantity. An empty one has no effect.
+// isQuantity checks a quantity. An empty value is valid and has no effect.
 func isQuantity(v string) error {
 	if q, err := resource.ParseQuantity(v); v != "" && (err != nil || q.Sign() < 0) {
 		return fmt.Errorf("%.100q: want a quantity, as 100m or 128Mi", v)
@@ -154,8 +161,8 @@ func isQuantity(v string) error {
 	return nil
 }
 
-// interfaceName is narrower than the kernel's rule, which also allows characters with a meaning to a shell
-// (net/core/dev.c, dev_valid_name).
+// interfaceName matches names of network interfaces. It is narrower than the kernel's rule, which also allows
+// characters with a meaning to a shell (net/core/dev.c, dev_valid_name).
 var interfaceName = regexp.MustCompile(`^[\w.@+-]{1,15}$`)
 
 func isInterfaces(v string) error {
@@ -181,7 +188,7 @@ func isObjects[T any](v string) error {
 		err = json.Unmarshal([]byte(text), &byName)
 	}
 	if err == nil && (slices.Contains(list, nil) || slices.Contains(slices.Collect(maps.Values(byName)), nil)) {
-		err = errors.New("one of them is null")
+		err = errors.New("an object is null")
 	}
 	if err != nil {
 		return fmt.Errorf(`%.100q: want JSON objects by name, as {"NAME": {...}}, or in a list: %w`, v, err)

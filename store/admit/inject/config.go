@@ -32,16 +32,17 @@ type Config struct {
 	values        values
 	allValues     map[string]any
 	overlays      *overlays
-	compliance    string // COMPLIANCE_POLICY, which is passed to proxies
+	compliance    string // value of COMPLIANCE_POLICY, for proxies
 }
 
 // parsed is a template, or the error that makes it unusable. Other templates of the ConfigMap stay usable.
 type parsed struct {
 	template *template.Template
+	directs  bool // its text or the values have directives of strategic merge patches
 	err      error
 }
 
-// values are the parts of the key values that this package reads itself.
+// values are the fields of the ConfigMap's key values for this package's own use; templates read allValues.
 type values struct {
 	Global struct {
 		Hub     string `json:"hub"`
@@ -53,7 +54,7 @@ type values struct {
 		} `json:"logging"`
 		Proxy struct {
 			Image   string   `json:"image"`
-			Allowed []string `json:"allowedImages"` // those that the annotation sidecar.istio.io/proxyImage may name; empty: any
+			Allowed []string `json:"allowedImages"` // images that the annotation sidecar.istio.io/proxyImage may name; empty: any
 			Hold    bool     `json:"holdApplicationUntilProxyStarts"`
 		} `json:"proxy"`
 		ProxyInit struct {
@@ -71,9 +72,10 @@ type values struct {
 
 func (v values) holds() bool { return v.Global.Proxy.Hold }
 
-// ParseConfig parses the keys config and values of a ConfigMap. source is its name in messages. env returns the
-// environment variables that templates may read; nil: none. An unusable template is an error only for Pods that ask for
-// it (Problems). Errors: a key or a selector is invalid, a bound is exceeded, or a default template is unusable.
+// ParseConfig parses the keys config and values of a ConfigMap. source is the ConfigMap's name in messages. env returns
+// the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Errors: a key is not
+// valid YAML; the policy, a selector, the log level or the canary is invalid; no template exists; a default template is
+// unusable. Other unusable templates are errors only for Pods that name them (Problems).
 func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
 	c := &Config{Source: source, parsed: map[string]parsed{}, overlays: newOverlays()}
 	if err := yaml.Unmarshal([]byte(config), c); err != nil {
@@ -118,12 +120,12 @@ func ParseConfig(source, config, valuesText string, env func(string) string) (*C
 		if err != nil {
 			err = c.blame(name, err)
 		}
-		c.parsed[name] = parsed{t, err}
+		c.parsed[name] = parsed{t, mayDirect(text) || mayDirect(valuesText), err}
 	}
 	return c, c.defaultsUsable()
 }
 
-// defaultsUsable returns the errors of default templates.
+// defaultsUsable returns the errors of unusable or absent default templates.
 func (c *Config) defaultsUsable() error {
 	var bad []error
 	for _, name := range c.resolve(c.DefaultTemplates) {
@@ -134,7 +136,7 @@ func (c *Config) defaultsUsable() error {
 	return errors.Join(bad...)
 }
 
-// Problems returns the errors of templates, in the order of their names.
+// Problems returns the errors of unusable templates, in the order of the templates' names.
 func (c *Config) Problems() (all []error) {
 	for _, name := range sorted(c.parsed) {
 		if err := c.parsed[name].err; err != nil {
@@ -144,7 +146,7 @@ func (c *Config) Problems() (all []error) {
 	return all
 }
 
-// blame adds the template's name to its error. Line numbers refer to the template's text.
+// blame adds the names of the ConfigMap and the template to an error. Line numbers refer to the template's text.
 func (c *Config) blame(name string, err error) error {
 	return fmt.Errorf("%s, key config, templates.%s: %w", c.Source, name, err)
 }
@@ -157,8 +159,8 @@ func (c *Config) template(name string) (*template.Template, error) {
 	return p.template, p.err
 }
 
-// templatesOf returns the templates of a Pod: those of its annotation inject.istio.io/templates, otherwise the default
-// ones. Aliases are resolved once.
+// templatesOf returns the names of a Pod's templates, from its annotation inject.istio.io/templates or the defaults.
+// Aliases are resolved, but not aliases of aliases.
 func (c *Config) templatesOf(annotations map[string]string) []string {
 	asked, there := annotations[annotation.InjectTemplates.Name]
 	if !there {

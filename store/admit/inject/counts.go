@@ -2,11 +2,13 @@ package inject
 
 import (
 	"reflect"
+	"regexp"
 	"strings"
 	"text/template"
 )
 
-// boundCounts makes functions of sprig whose result grows with a number refuse large numbers in advance.
+// boundCounts bounds the sprig functions until, untilStep, seq, repeat and nindent. The size of their result grows with
+// a number, and a large number is refused before the call.
 func boundCounts(all template.FuncMap) {
 	number := func(v reflect.Value) int {
 		for v.Kind() == reflect.Interface {
@@ -20,12 +22,12 @@ func boundCounts(all template.FuncMap) {
 		case v.CanFloat():
 			return int(v.Float())
 		default:
-			return 0 // a text, which sprig either refuses or reads as 0
+			return 0 // sprig refuses such a value or reads it as 0
 		}
 	}
 	abs := func(n int) int { return max(n, -n, 0) }
-	all["until"] = atMost(all["until"], func(a []reflect.Value) int { return abs(number(a[0])) })
-	all["untilStep"] = atMost(all["untilStep"], func(a []reflect.Value) int { return abs(number(a[0])) + abs(number(a[1])) })
+	all["until"] = atMost(all["until"], maxElements, func(a []reflect.Value) int { return abs(number(a[0])) })
+	all["untilStep"] = atMost(all["untilStep"], maxElements, func(a []reflect.Value) int { return abs(number(a[0])) + abs(number(a[1])) })
 	if seq, is := all["seq"].(func(...int) string); is {
 		all["seq"] = func(bounds ...int) (string, error) {
 			for _, n := range bounds {
@@ -37,6 +39,46 @@ func boundCounts(all template.FuncMap) {
 		}
 	}
 	times := func(n, size int) int { return min(abs(n), maxElements+1) * max(1, min(size, maxText)) }
-	all["repeat"] = atMost(all["repeat"], func(a []reflect.Value) int { return times(number(a[0]), a[1].Len()) })
-	all["nindent"] = atMost(all["nindent"], func(a []reflect.Value) int { return times(number(a[0]), 1+strings.Count(a[1].String(), "\n")) })
+	all["repeat"] = atMost(all["repeat"], maxElements, func(a []reflect.Value) int { return times(number(a[0]), a[1].Len()) })
+	all["nindent"] = atMost(all["nindent"], maxElements, func(a []reflect.Value) int {
+		return times(number(a[0]), 1+strings.Count(a[1].String(), "\n"))
+	})
+	boundReplacements(all, number)
+}
+
+// boundReplacements makes functions of sprig whose result grows with the product of two texts refuse large results in
+// advance: an author's annotations may be both texts.
+func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
+	all["replace"] = atMost(all["replace"], maxText, func(a []reflect.Value) int {
+		return a[2].Len() + strings.Count(a[2].String(), a[0].String())*a[1].Len()
+	})
+	for _, name := range []string{"regexReplaceAll", "mustRegexReplaceAll", "regexReplaceAllLiteral", "mustRegexReplaceAllLiteral"} {
+		all[name] = atMost(all[name], maxText, func(a []reflect.Value) int { return replaced(a[0].String(), a[1].String(), a[2].String()) })
+	}
+	all["wrapWith"] = atMost(all["wrapWith"], maxText, func(a []reflect.Value) int {
+		text := a[2].String()
+		return len(text) + (len(text)/max(number(a[0]), 1)+strings.Count(text, " ")+1)*a[1].Len()
+	})
+	all["join"] = atMost(all["join"], maxText, func(a []reflect.Value) int {
+		list := a[1]
+		for list.Kind() == reflect.Interface {
+			list = list.Elem()
+		}
+		if list.Kind() != reflect.Slice && list.Kind() != reflect.Array {
+			return 0 // one text
+		}
+		return max(list.Len()-1, 0) * a[0].Len()
+	})
+}
+
+// replaced bounds the length of a text after the matches of an expression are replaced. Each $ of the replacement may
+// stand for a whole match.
+func replaced(expression, text, by string) int {
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return 0 // the function says so
+	}
+	n := 0
+	re.ReplaceAllStringFunc(text, func(string) string { n++; return "" })
+	return len(text) + n*len(by) + strings.Count(by, "$")*len(text)
 }

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Decision states whether a selected Pod is injected.
+// Decision states whether a Pod is injected, and why.
 type Decision struct {
 	Inject bool
 	Reason string // one sentence
 }
 
-// The policies of a ConfigMap, for Pods without a setting of their own.
+// Policies of a ConfigMap. They apply to Pods without a setting of their own.
 const (
 	policyEnabled  = "enabled"
 	policyDisabled = "disabled"
@@ -26,13 +26,13 @@ const (
 // leftOut are the namespaces of Pods that the cluster itself needs (istio: inject.IgnoredNamespaces).
 var leftOut = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, "local-path-storage"}
 
-// Decide returns whether a Pod that is created in a namespace gets a proxy. The order of precedence is Istio's: host
-// network, namespaces of the cluster, the Pod's label, its annotation, neverInjectSelector, alwaysInjectSelector,
-// policy.
+// Decide returns whether a Pod gets a proxy in a namespace. The order of precedence is Istio's: host network,
+// namespaces of the cluster, the Pod's label or else annotation sidecar.istio.io/inject, neverInjectSelector,
+// alwaysInjectSelector, policy. Decide reads only the Pod's labels, annotations and host network.
 //
-// One case differs from Istio: in the control plane's own namespace neither selectors nor policy apply. Only Pods that
-// ask for a proxy themselves, such as gateways, are injected there, because the control plane must not need itself to
-// start.
+// One case differs from Istio: in the control plane's own namespace neither selectors nor policy apply. Only Pods with
+// sidecar.istio.io/inject: "true", such as gateways, are injected there, because the control plane must not need itself
+// to start.
 func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	if pod.Spec.HostNetwork {
 		return Decision{Reason: "The Pod has the network of its node (spec.hostNetwork), which redirection would change for the whole node."}
@@ -58,7 +58,7 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 }
 
 // injectOf returns the value of sidecar.istio.io/inject, and whether it is a label or an annotation. The label takes
-// precedence over the annotation, which is its older form.
+// precedence over the annotation, which is its older form. The value is empty if the Pod has neither.
 func injectOf(pod *corev1.Pod) (kind, value string) {
 	if v, there := pod.Labels[label.SidecarInject.Name]; there {
 		return "label", v

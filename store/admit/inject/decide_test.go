@@ -21,8 +21,8 @@ func labelled(pairs ...string) map[string]string {
 	return out
 }
 
-// Every combination of what decides, against the rules in their order of precedence: the first that says something
-// holds.
+// Every combination of the deciding settings, compared with the rules in order of precedence: the first rule that
+// applies decides.
 func TestDecideEveryCombination(t *testing.T) {
 	seen := map[string]int{}
 	for _, policy := range []string{policyEnabled, policyDisabled} {
@@ -84,8 +84,8 @@ func expected(host bool, namespace, label, annotation, selectors, policy string)
 }
 
 // Every combination of labels of namespace and Pod, with the configurations of the default revision, of revision
-// canary, and of tag prod for that: at most one webhook selects a Pod, and it is the one that Istio's documentation
-// says.
+// canary, and of tag prod for that revision. At most one webhook selects a Pod, and it is the one in Istio's
+// documentation.
 func TestWebhooksSelectEveryCombination(t *testing.T) {
 	for _, everywhere := range []bool{false, true} {
 		all := []Webhooks{{Namespace: "istio-system", Everywhere: everywhere}, {Namespace: "istio-system", Revision: "canary"}, {Namespace: "istio-system", Revision: "canary", Tag: "prod"}}

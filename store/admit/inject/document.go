@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// podIn maps kinds of workloads to the path of their Pod template. Objects of other kinds are not changed.
+// podIn maps kinds (GROUP/KIND) to the path of their Pod template. Objects of other kinds are not changed.
 var podIn = map[string][]string{
 	"/Pod":                   {},
 	"/ReplicationController": {"spec", "template"},
@@ -26,13 +26,14 @@ var podIn = map[string][]string{
 	"apps.openshift.io/DeploymentConfig": {"spec", "template"},
 }
 
-// maxDepth bounds Lists in Lists.
+// maxDepth bounds the nesting of Lists.
 const maxDepth = 8
 
-// Document injects the Pods of one YAML document: a Pod, a workload, or a List of these. Other documents are returned
-// unchanged. Unknown fields are kept. notes are sentences about Pods that get no proxy, with the reason, and the
-// results of Warnings. Errors: the document is not YAML, or a Pod cannot be injected; the reason is that of the
-// webhook.
+// Document injects the Pods of one YAML document: a Pod, a workload, or a List of these. native has the meaning of
+// Request.Native. A document without a Pod to inject is returned unchanged. Another keeps unknown fields, but not
+// comments and the order of fields. notes are sentences: the reason for each Pod without a proxy, and the results of
+// Warnings. Errors: the document is not a YAML object, Lists are nested too deeply, a workload has no Pod template, or
+// a Pod cannot be injected.
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(text, &object); err != nil {
@@ -62,7 +63,7 @@ func (d *documents) object(object map[string]any, depth int) error {
 	items, _ := object["items"].([]any)
 	if strings.HasSuffix(kind, "List") && items != nil {
 		if depth == maxDepth {
-			return errors.New("Lists in Lists, too many")
+			return errors.New("Lists in Lists are nested too deeply")
 		}
 		for _, item := range items {
 			if item, is := item.(map[string]any); is {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// templateData is the data that templates read. Names and types are those of Istio
-// (pkg/kube/inject.SidecarTemplateData), of the present version and of earlier ones on which templates still rely.
+// templateData is the input of templates. Names and types of its fields are those of Istio
+// (pkg/kube/inject.SidecarTemplateData), in its present version and in earlier versions on which templates still rely.
 type templateData struct {
 	TypeMeta                 metav1.TypeMeta      // of the workload
 	DeploymentMeta           types.NamespacedName // of the workload
@@ -37,7 +37,7 @@ type templateData struct {
 	EstimatedConcurrency     int
 }
 
-// proxyUser is the user and group of a proxy's process.
+// proxyUser is the ID of the user and of the group of a proxy's process.
 const proxyUser = 1337
 
 var podSchema = func() strategicpatch.PatchMetaFromStruct {
@@ -74,12 +74,16 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 	}
 }
 
-// draw merges the results of the templates onto a Pod, one after the other.
+// draw renders the templates of a Pod, and merges their results onto it one after the other.
 func (w *task) draw(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	config := w.settings.Config
 	chosen := config.templatesOf(pod.Annotations)
 	if len(chosen) > maxTemplates {
-		return nil, fmt.Errorf("annotation %s: %d templates, at most %d are taken", annotation.InjectTemplates.Name, len(chosen), maxTemplates)
+		from := config.Source + ", key config, defaultTemplates"
+		if _, there := pod.Annotations[annotation.InjectTemplates.Name]; there {
+			from = "annotation " + annotation.InjectTemplates.Name
+		}
+		return nil, fmt.Errorf("%s: %d templates, at most %d are taken", from, len(chosen), maxTemplates)
 	}
 	merged, err := toMap(pod)
 	if err != nil {
@@ -97,14 +101,14 @@ func (w *task) draw(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 		if w.drawn.native() {
 			moveToInit(merged)
 		}
-		if merged, err = merge(merged, overlay); err != nil {
+		if merged, err = merge(merged, overlay, config.parsed[name].directs); err != nil {
 			return nil, config.blame(name, fmt.Errorf("what it gives cannot be merged onto the Pod: %w", err))
 		}
 	}
 	return toPod(merged)
 }
 
-// overlay runs a template and parses its result as a part of a Pod.
+// overlay renders a template and parses the result as a part of a Pod.
 func (c *Config) overlay(ctx context.Context, name string, data *templateData) (map[string]any, error) {
 	t, err := c.template(name)
 	if err != nil {
@@ -121,8 +125,8 @@ func (c *Config) overlay(ctx context.Context, name string, data *templateData) (
 	return out, nil
 }
 
-// moveToInit moves the proxy's container, which holds the author's settings, to the init containers, where the template
-// has it.
+// moveToInit moves the proxy's container from the containers to the init containers. The container has the author's
+// settings, and the template has the proxy among the init containers.
 func moveToInit(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	list, _ := spec["containers"].([]any)
@@ -156,10 +160,10 @@ func toPod(m map[string]any) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// names are the items that templates have drawn. As JSON, with a revision, they are the annotation
-// sidecar.istio.io/status. Labels and Annotations list keys that the Pod did not have before. They are Navarch's
-// addition to the format of Istio's injector: templates read labels, and a second injection must show them only the
-// author's.
+// names lists the items of the templates of a Pod. As JSON, with a revision, it is the annotation
+// sidecar.istio.io/status. Labels and Annotations are keys that the Pod did not have before. These two fields are
+// Navarch's addition to the format of Istio's injector: templates read labels, and in a second injection they must read
+// only the author's labels.
 type names struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`
@@ -173,7 +177,7 @@ type names struct {
 // statusAnnotation marks a Pod as injected, for all injectors.
 var statusAnnotation = annotation.SidecarStatus.Name
 
-// add adds the items of an overlay.
+// add adds the items of an overlay. The error names the field that is not a part of a Pod.
 func (n *names) add(overlay map[string]any) error {
 	spec, err := as[map[string]any](overlay["spec"], "spec", "an object")
 	if err != nil {
@@ -199,7 +203,7 @@ func (n *names) add(overlay map[string]any) error {
 				return err
 			}
 			if name == "" {
-				return fmt.Errorf("what it gives has an element of spec.%s without a name", list.field)
+				return fmt.Errorf("an element of spec.%s in its output is without a name", list.field)
 			}
 			if !seen[name] {
 				seen[name] = true
@@ -233,7 +237,8 @@ func setOf(list []string) map[string]bool {
 // native reports whether the proxy is a sidecar container: an init container that keeps running.
 func (n *names) native() bool { return has(n.InitContainers, ProxyContainer) }
 
-// added returns the keys that a map has now and did not have before, with those that an earlier injection added.
+// added returns the keys that injections have added to a map, sorted: keys that the map did not have before, and
+// present keys that an earlier injection added.
 func added(before, now map[string]string, earlier []string) (all []string) {
 	ours := setOf(earlier)
 	for _, key := range sorted(now) {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// injectedPod injects a Pod whose YAML is given, in namespace shop.
+// injectedPod injects a Pod, given as YAML, in namespace shop.
 func injectedPod(t *testing.T, s *Settings, text string) *corev1.Pod {
 	t.Helper()
 	return injectTwice(t, s, Request{Pod: podOf(t, text), Namespace: "shop"})
@@ -127,7 +127,7 @@ func TestNotNative(t *testing.T) {
 	}
 }
 
-// Values of annotations that would end in rules of redirection are checked; what is wrong is named, all of it.
+// Values of annotations that become redirection rules are validated; the error names all invalid ones.
 func TestAnnotationsAreChecked(t *testing.T) {
 	pod := podOf(t, annotated(`sidecar.istio.io/interceptionMode: ALL, traffic.sidecar.istio.io/includeOutboundIPRanges: 10.0.0.1, traffic.sidecar.istio.io/excludeInboundPorts: "80,99999",
  status.sidecar.istio.io/port: x, readiness.status.sidecar.istio.io/periodSeconds: "-1", sidecar.istio.io/nativeSidecar: perhaps, sidecar.istio.io/agentLogLevel: "ads:loud", prometheus.istio.io/merge-metrics: "2"`))
@@ -167,7 +167,7 @@ func TestAllowedProxyImages(t *testing.T) {
 	}
 }
 
-// An annotation cannot end the text that it is put into: what it says stays one value.
+// An annotation cannot break out of the text into which it is inserted: its value stays one value.
 func TestAnnotationsAreQuoted(t *testing.T) {
 	evil := "x\"\n    securityContext: {privileged: true}\n    - \u2028 {{ fail }} 'y' \\ # : }"
 	pod := podOf(t, annotated(""))
@@ -225,8 +225,8 @@ func TestProbesAreTheAgents(t *testing.T) {
 	if got := string(encoded(t, asked)); got != want {
 		t.Errorf("the agent asks\n%s, want\n%s", got, want)
 	}
-	// The kubelet waits for the probe of a sidecar of the application before it starts containers, of which the agent is
-	// one here.
+	// The kubelet waits for the probe of an application's sidecar before it starts containers; here the agent is one of
+	// these.
 	pod = injectedPod(t, settings(t), probed)
 	if got, want := string(encoded(t, nth(t, pod, "aside"))), string(encoded(t, container("aside", before))); got != want || strings.Contains(envOf(nth(t, pod, ProxyContainer), probersVariable), "aside") {
 		t.Errorf("a sidecar that starts before the agent is %s, was %s", got, want)
@@ -247,13 +247,16 @@ func TestMetricsAreMerged(t *testing.T) {
 	for annotations, want := range map[string]string{
 		``:                        merged + " " + absentValue,
 		`prometheus.io/port: "9"`: merged + ` {"scrape":"","path":"","port":"9"}`,
-		`prometheus-io/port: "9", prometheus.io.path: /m, prometheus.io/scrape: "true"`:  merged + ` {"scrape":"true","path":"/m","port":"9"}`,
-		`prometheus.io/scrape: "false", prometheus.io/port: "9"`:                         `9  false ` + absentValue,
-		`prometheus.istio.io/merge-metrics: "false", prometheus.io/port: "9"`:            `9   ` + absentValue,
-		`prometheus.istio.io/scrape-targets: "9100, 9200:/m"`:                            merged + ` {"scrape":"true","path":"/metrics","port":"9100","targets":[{"port":"9100","path":"/metrics"},{"port":"9200","path":"/m"}]}`,
-		`prometheus.istio.io/scrape-targets: "9100:/a", prometheus.io/port: "9"`:         merged + ` {"scrape":"true","path":"","port":"9","targets":[{"port":"9100","path":"/a"}]}`,
-		`prometheus.istio.io/scrape-targets: ","`:                                        merged + " " + absentValue,
-		`prometheus.istio.io/scrape-targets: "15999", status.sidecar.istio.io/port: "0"`: `   ` + absentValue,
+		`prometheus-io/port: "9", prometheus.io.path: /m, prometheus.io/scrape: "true"`:                                   merged + ` {"scrape":"true","path":"/m","port":"9"}`,
+		`prometheus.io/scrape: "false", prometheus.io/port: "9"`:                                                          `9  false ` + absentValue,
+		`prometheus.io/path: /stats/prometheus, prometheus.io/scrape: "false"`:                                            ` /stats/prometheus false ` + absentValue,
+		`prometheus.io/path: /stats/prometheus, prometheus.io/scrape: "true", prometheus.istio.io/merge-metrics: "false"`: ` /stats/prometheus true ` + absentValue,
+		`prometheus.istio.io/merge-metrics: "false", prometheus.io/port: "9"`:                                             `9   ` + absentValue,
+		`prometheus.istio.io/scrape-targets: "9100, 9200:/m"`:                                                             merged + ` {"scrape":"true","path":"/metrics","port":"9100","targets":[{"port":"9100","path":"/metrics"},{"port":"9200","path":"/m"}]}`,
+		`prometheus.istio.io/scrape-targets: "9100:/a", prometheus.io/port: "9"`:                                          merged + ` {"scrape":"true","path":"","port":"9","targets":[{"port":"9100","path":"/a"}]}`,
+		`status.sidecar.istio.io/port: " 15999"`:                                                                          "15999 /stats/prometheus true " + absentValue,
+		`prometheus.istio.io/scrape-targets: ","`:                                                                         merged + " " + absentValue,
+		`prometheus.istio.io/scrape-targets: "15999", status.sidecar.istio.io/port: "0"`:                                  `   ` + absentValue,
 	} {
 		pod := injectedPod(t, settings(t), annotated(annotations))
 		a := pod.Annotations
@@ -325,7 +328,7 @@ func TestInjectedAgain(t *testing.T) {
 	}
 }
 
-// Several templates are merged one after the other; aliases stand for several.
+// Several templates are merged in order; an alias stands for several templates.
 func TestSeveralTemplates(t *testing.T) {
 	s := settings(t, "templates:\n", "aliases: {both: [sidecar, team]}\ntemplates:\n  team: |\n    metadata: {labels: {team: \"{{ .ObjectMeta.Name }}\"}}\n    spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: istio-proxy, env: [{name: TEAM, value: red}]}]}\n",
 		"injectedAnnotations: {}", "injectedAnnotations: {apparmor: runtime}")
@@ -343,17 +346,18 @@ func TestSeveralTemplates(t *testing.T) {
 	}
 }
 
-// Where the proxy is, as path, values and label say; the label counts most.
+// The place of the proxy comes from path, values and label; the label has precedence.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct{ label, values, path, want string }{
 		{"", "", "/inject", "Kubernetes " + absentValue + " "},
 		{"", "n1", "/inject", "Kubernetes n1 n1"},
 		{"", "n1", "/inject/cluster/west/net/n2/extra/e", "west n2 n2"},
 		{"n3", "n1", "/inject/cluster/west/net/n2", "west n3 n3"},
+		{"empty", "", "/inject/cluster/west/net/n2", "west " + absentValue + " "},
 	} {
 		pod := podOf(t, simplePod)
 		if c.label != "" {
-			pod.Labels["topology.istio.io/network"] = c.label
+			pod.Labels["topology.istio.io/network"] = strings.TrimPrefix(c.label, "empty")
 		}
 		path, err := ParsePath(c.path)
 		if err != nil {
@@ -374,13 +378,14 @@ func TestOwner(t *testing.T) {
 	for _, c := range []struct{ kind, name, labels, want string }{
 		{"ReplicaSet", "web-abc", "pod-template-hash: abc", "Deployment web"},
 		{"ReplicaSet", "web", "pod-template-hash: abc", "ReplicaSet web"},
+		{"ReplicaSet", "web-abc", "rollouts-pod-template-hash: abc", "Rollout web"},
 		{"Job", "nightly-28123456", "", "CronJob nightly"},
 		{"Job", "once", "", "Job once"},
 		{"ReplicationController", "web-1", "deploymentconfig: web", "DeploymentConfig web"},
 		{"StatefulSet", "db", "", "StatefulSet db"},
 	} {
 		pod := podOf(t, "metadata: {name: p, labels: {"+c.labels+"}, ownerReferences: [{kind: Node, name: n, apiVersion: v1, uid: a}, {kind: "+c.kind+", name: "+c.name+", apiVersion: x/v1, uid: b, controller: true}]}")
-		if o := ownerOf(pod, nil); o.Kind+" "+o.Name != c.want || o.APIVersion != "x/v1" {
+		if o := ownerOf(pod, nil); o.Kind+" "+o.Name != c.want || o.APIVersion != map[bool]string{true: "v1alpha1", false: "x/v1"}[c.want == "Rollout web"] {
 			t.Errorf("%+v: %v", c, o)
 		}
 	}

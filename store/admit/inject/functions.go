@@ -22,14 +22,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// refused are functions of sprig whose result varies or whose execution is long, in addition to those that sprig itself
-// declares not repeatable (HermeticTxtFuncMap). A template that names one is unusable.
+// refused are functions of sprig with a varying result or a long execution. HermeticTxtFuncMap already omits those that
+// sprig itself declares not repeatable. A template that names one of either is unusable.
 var refused = []string{"bcrypt", "htpasswd", "derivePassword", "buildCustomCert", "encryptAES", "decryptAES", "randInt", "shuffle",
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "ago"}
 
-// functions returns the functions that templates may call: those of sprig, and those of Istio's own templates under the
-// same names and with the same results (istio: pkg/kube/inject/template.go). env reads environment variables; nil:
-// none.
+// functions returns the functions that templates may call, with bounded results: those of sprig, and those of Istio's
+// injector with the same names and results (istio: pkg/kube/inject/template.go). env returns the values of environment
+// variables; nil: all are unset.
 func functions(env func(string) string) template.FuncMap {
 	all := sprig.HermeticTxtFuncMap()
 	for _, name := range refused {
@@ -71,15 +71,15 @@ func functions(env func(string) string) template.FuncMap {
 	return limited(all)
 }
 
-// readable are the prefixes of variables that templates may read. Istio's templates read such variables from istiod's
-// environment. Other variables may be secrets.
+// readable are the prefixes of variables that templates may read. Istio's templates read variables with these prefixes
+// from istiod's environment. Other variables may be secrets.
 var readable = []string{"ENABLE_", "ISTIO_", "PILOT_"}
 
-// variableOf returns the template function that reads an environment variable, with a default.
+// variableOf returns the template function env. It returns the default, otherwise, for an unset or empty variable.
 func variableOf(env func(string) string) func(name, otherwise string) (string, error) {
 	return func(name, otherwise string) (string, error) {
 		if !slices.ContainsFunc(readable, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-			return "", fmt.Errorf("variable %.100q: templates may read those alone that begin with %s", name, strings.Join(readable, ", "))
+			return "", fmt.Errorf("variable %.100q: templates may read only variables that begin with %s", name, strings.Join(readable, ", "))
 		}
 		if env == nil {
 			return otherwise, nil
@@ -102,7 +102,7 @@ func valueOrDefault(value, otherwise any) any {
 	return value
 }
 
-// excludeInboundPort adds a port to a list. An empty port and 0 add nothing.
+// excludeInboundPort adds a port to a list with commas. An empty port and 0 add nothing.
 func excludeInboundPort(port any, list string) string {
 	added := strings.TrimSpace(fmt.Sprint(port))
 	if added == "" || added == "0" {
@@ -185,7 +185,7 @@ func appendMultusNetwork(list, network string) (string, error) {
 	return list[:end] + object + list[end:], nil
 }
 
-// toJSON encodes a value as JSON; null becomes {}, which lists of variables expect.
+// toJSON encodes a value as JSON; null becomes {}, as in Istio.
 func toJSON(value any) (string, error) {
 	out, err := json.Marshal(value)
 	if err == nil && string(out) == "null" {
@@ -201,7 +201,7 @@ func fromJSON(text string) (out any, err error) {
 	return out, nil
 }
 
-// mergeMaps joins maps. The last of several values of a key counts.
+// mergeMaps joins maps. Of several values of a key, the last one stays.
 func mergeMaps(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range all {
@@ -240,7 +240,7 @@ func strdict(pairs ...string) map[string]string {
 	return out
 }
 
-// omitNil removes null values, and maps and lists that become empty.
+// omitNil returns a copy without null values, and without maps and lists that become empty by that.
 func omitNil(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the golden files want again")
 
-// Pods that the chart's templates lay out. A file has the Pod (pod.yaml), edits of configuration and values (edits:
-// lines OLD => NEW), the path of the webhook, whether kubelets know sidecar containers (native), and what comes of it
-// (want.yaml).
+// Pods with the layout of the chart's templates. A file has the Pod (pod.yaml), edits of configuration and values
+// (edits: lines OLD => NEW), the path of the webhook, whether kubelets know sidecar containers (native), and the
+// expected result (want.yaml).
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/golden/*.txtar")
 	if err != nil || len(files) < 6 {
@@ -67,8 +67,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// injectTwice injects a Pod, and checks what holds of every injection: the patch makes of what was sent what was meant;
-// the same Pod again comes to the same; the injected Pod is not changed any more.
+// injectTwice injects a Pod, and checks every injection: the patch turns the sent Pod into the intended one; the same
+// Pod yields the same patch again; injecting the injected Pod changes nothing.
 func injectTwice(t testing.TB, s *Settings, r Request) *corev1.Pod {
 	t.Helper()
 	sent, err := json.Marshal(r.Pod)

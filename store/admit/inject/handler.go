@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Handler answers the admission requests at /inject and below. It is safe for concurrent use.
+// Handler answers the admission requests at /inject and below. It is an admit.Handler, safe for concurrent use.
 type Handler struct {
 	settings atomic.Pointer[Settings]
 	mesh     func() *meshv1alpha1.MeshConfig
@@ -31,15 +31,16 @@ var (
 	_ admit.Chooser = (*Handler)(nil)
 )
 
-// NewHandler returns a Handler that refuses Pods until Use is called. mesh returns the present mesh configuration with
-// defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod know sidecar containers,
-// given the cluster (empty: the config cluster) and the node, if it is known already. proxies returns the present
-// ProxyConfigs; nil: no ProxyConfigs.
+// NewHandler returns a Handler without Settings. It refuses Pods until Use is called. mesh returns the present mesh
+// configuration with defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod know
+// sidecar containers, given the Pod's cluster (empty: the config cluster) and node (empty: not known yet). proxies
+// returns the present ProxyConfigs; nil: there are no ProxyConfigs. The functions are called concurrently.
 func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
 	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }
 
-// Use sets the Settings for all later Pods. Their Mesh and Proxies are ignored.
+// Use sets the Settings for all later Pods. It ignores the fields Mesh and Proxies, which NewHandler's functions
+// supply.
 func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
 
 // Ready returns why Pods cannot be injected; nil if they can.
@@ -53,8 +54,10 @@ func (h *Handler) Ready() error {
 	return nil
 }
 
-// Admit answers one request. It refuses Pods that cannot be injected, with the reason, because a Pod of the mesh
-// without its proxy would be worse. It implements admit.Handler.
+// Admit answers one request; it implements admit.Handler. A Pod that Decide selects gets a JSON patch. Other Pods, and
+// requests other than a Pod's creation, are admitted unchanged. A Pod that cannot be injected is refused with the
+// reason, because a Pod of the mesh without its proxy would be worse. The response's code is 422, or 503 while Ready
+// returns an error.
 func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
@@ -81,7 +84,7 @@ func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.Admissi
 	return out
 }
 
-// creation reports whether an API server sent the request about the creation of a Pod.
+// creation reports whether a request is an API server's, about the creation of a Pod.
 func creation(r *admissionv1.AdmissionRequest) bool {
 	return r.Kind.Group == "" && r.Kind.Kind == "Pod" && r.SubResource == "" && r.Operation == admissionv1.Create
 }
@@ -103,7 +106,7 @@ type outcome struct {
 
 func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.AdmissionRequest) (outcome, error) {
 	if !creation(r) && !byHand(r) {
-		return outcome{skipped: true}, nil // the webhook is configured for more than the creation of Pods
+		return outcome{skipped: true}, nil // the webhook's rules select more than the creation of Pods
 	}
 	if err := h.Ready(); err != nil {
 		return outcome{}, err
@@ -126,7 +129,7 @@ func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.Admiss
 	}
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
-		return outcome{}, fmt.Errorf("the object is no Pod: %w", err)
+		return outcome{}, fmt.Errorf("the object is not a Pod: %w", err)
 	}
 	pod.ManagedFields = nil // the patch does not touch this field
 	native := h.native(where[clusterVariable], pod.Spec.NodeName)
@@ -139,7 +142,7 @@ func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.Admiss
 	case err != nil:
 		return outcome{}, err
 	case len(patch) > maxPatch:
-		return outcome{}, fmt.Errorf("the JSON patch that gives the Pod its proxy has %d bytes, and at most %d are answered", len(patch),
+		return outcome{}, fmt.Errorf("the JSON patch with the Pod's proxy has %d bytes, at most %d are allowed", len(patch),
 			maxPatch)
 	case ctx.Err() != nil:
 		return outcome{}, ctx.Err()

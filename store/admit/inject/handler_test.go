@@ -121,8 +121,7 @@ func TestAdmitGarbage(t *testing.T) {
 	}
 }
 
-// Patches touch what differs alone: a rewritten probe is a change of that probe, and what this build does not know of
-// the object stays.
+// Patches contain only differences: a rewritten probe is a change of that probe, and unknown fields of the object stay.
 func TestPatchIsSmall(t *testing.T) {
 	raw := []byte(`{"metadata":{"name":"web-0","creationTimestamp":null},"spec":{"containers":[{"name":"istio-proxy","image":"auto","resources":{}},{"name":"app","image":"web","unheardOf":{"a":1},"resources":{},"readinessProbe":{"httpGet":{"path":"/","port":80}}}]},"status":{}}`)
 	a := ready(t).Admit(t.Context(), "/inject", review(raw))
@@ -174,7 +173,7 @@ func TestDiffLists(t *testing.T) {
 	}
 }
 
-// Whatever object comes: no panic; a patch applies, and what it makes is not changed any more.
+// For any object there is no panic; a patch applies, and injecting its result changes nothing.
 func FuzzAdmit(f *testing.F) {
 	h := ready(f)
 	for _, text := range []string{simplePod, probed, annotated(`prometheus.io/port: "9", proxy.istio.io/config: "concurrency: 1"`)} {
@@ -194,7 +193,7 @@ func FuzzAdmit(f *testing.F) {
 		sent := encoded(t, pod)
 		a := h.Admit(t.Context(), path, review(sent))
 		if _, before := pod.Annotations[statusAnnotation]; !a.Allowed || a.Patch == nil || before {
-			return // what no injector has written may be undone to what nobody meant
+			return // a result that is not an injector's has no defined inverse
 		}
 		patched := apply(t, sent, a.Patch)
 		if again := h.Admit(t.Context(), path, review(patched)); again.Allowed && again.Patch != nil {

@@ -13,20 +13,20 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of a Pod with a proxy, for the sums over all its containers. Nobody needs larger Pods, and each would delay
-// the creation of others.
+// Bounds of a Pod with a proxy, as sums over all its containers. The creation of a larger Pod would delay that of
+// others.
 const (
 	maxContainers = 256
 	maxLists      = 4096    // of each: variables, mounts, volumes, ports
 	maxPairs      = 4096    // labels and annotations together
-	maxDecided    = 100_000 // labels, or annotations, of a Pod for which Decide is called
+	maxDecided    = 100_000 // labels, or annotations, of any Pod, with or without a proxy
 	// maxAnnotations bounds the bytes of annotations, as API servers do (k8s.io/apimachinery/pkg/api/validation,
 	// TotalAnnotationSizeLimitB).
 	maxAnnotations = 256 << 10
 )
 
-// head is the part of a Pod that decides whether it is injected, with its size. It is decoded first, because a list of
-// a few hundred kilobytes may decode to hundreds of megabytes.
+// head contains the fields of a Pod for Decide, and the sizes of its lists. The head is decoded before the whole Pod,
+// because a list of a few hundred kilobytes may decode to hundreds of megabytes.
 type head struct {
 	Metadata struct {
 		Labels      pairs `json:"labels"`
@@ -41,11 +41,10 @@ type head struct {
 	} `json:"spec"`
 }
 
-// pairs are labels or annotations. They decide whether a Pod gets a proxy, so all are decoded, up to a number that no
-// API server sends.
+// pairs are labels or annotations. They decide whether a Pod gets a proxy, so all are decoded, up to maxDecided.
 type pairs map[string]string
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It fails for more than maxDecided pairs.
 func (p *pairs) UnmarshalJSON(text []byte) error {
 	if n, err := scan.Values(text); err != nil || n > maxDecided {
 		return errors.Join(err, fmt.Errorf("more than %d labels, or annotations", maxDecided))
@@ -53,21 +52,21 @@ func (p *pairs) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*map[string]string)(p))
 }
 
-// length sums the lengths of the lists that an object has under its key.
+// length is the length of a list. If a key is repeated, it is the sum of the lengths of the key's lists.
 type length int
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It adds to l; it fails for a value that is neither a list nor null.
 func (l *length) UnmarshalJSON(text []byte) error {
 	n, err := scan.Elements(text)
 	*l += length(n)
 	return err
 }
 
-// containers sums the lengths of the lists in containers. A list of more than maxContainers containers is counted by
-// its length alone.
+// containers counts containers, and sums the lengths of their lists. Beyond maxContainers only the containers
+// themselves are counted.
 type containers struct{ number, variables, mounts, ports length }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It adds to c.
 func (c *containers) UnmarshalJSON(text []byte) error {
 	if err := c.number.UnmarshalJSON(text); err != nil || c.number > maxContainers {
 		return err
@@ -95,7 +94,7 @@ func (c *containers) add(o containers) {
 // headOf decodes the head of a Pod. Errors: the object is not a Pod, or has too many labels or annotations.
 func headOf(raw []byte) (h head, err error) {
 	if err := json.Unmarshal(raw, &h); err != nil {
-		return h, fmt.Errorf("the object is no Pod: %w", err)
+		return h, fmt.Errorf("the object is not a Pod: %w", err)
 	}
 	return h, nil
 }
@@ -106,7 +105,7 @@ func (h *head) pod() *corev1.Pod {
 		Spec: corev1.PodSpec{HostNetwork: h.Spec.HostNetwork}}
 }
 
-// check returns the bound that a Pod exceeds, including the parts that its annotations add; nil if it exceeds none.
+// check returns an error if the Pod exceeds a bound. Containers, volumes and mounts in its annotations count too.
 func (h *head) check() error {
 	all, volumes := h.Spec.Containers, h.Spec.Volumes
 	all.add(h.Spec.InitContainers)
@@ -116,7 +115,7 @@ func (h *head) check() error {
 		bytes += len(name) + len(value)
 	}
 	if bytes > maxAnnotations {
-		return fmt.Errorf("the Pod's annotations have %d bytes, and one with a proxy has at most %d", bytes, maxAnnotations)
+		return fmt.Errorf("the Pod's annotations have %d bytes; a Pod with a proxy may have at most %d", bytes, maxAnnotations)
 	}
 	var own struct{ Containers, InitContainers containers }
 	// Invalid JSON is refused later, with the annotation's name.
@@ -132,13 +131,13 @@ func (h *head) check() error {
 		{"containers", all.number, maxContainers}, {"environment variables", all.variables, maxLists}, {"volume mounts", all.mounts, maxLists},
 		{"volumes", volumes, maxLists}, {"ports", all.ports, maxLists}} {
 		if one.is > one.may {
-			return fmt.Errorf("the Pod has %d %s, and one with a proxy has at most %d", one.is, one.what, one.may)
+			return fmt.Errorf("the Pod has %d %s; a Pod with a proxy may have at most %d", one.is, one.what, one.may)
 		}
 	}
 	return nil
 }
 
-// members counts the elements of a JSON list, or the members of an object; 0 for other texts.
+// members counts the elements of a JSON list, or the members of a JSON object; 0 for other texts.
 func members(text string) int {
 	n := 0
 	s := scan.New([]byte(text))
@@ -150,7 +149,9 @@ func members(text string) int {
 	return n
 }
 
-// Concerns implements admit.Chooser: Pods without a proxy are admitted, however large they are.
+// Concerns reports whether a request is for a Pod that gets a proxy. It implements admit.Chooser: other Pods are
+// admitted even if they are too heavy to decode. It is also true while there are no Settings, and if the head cannot be
+// decoded.
 func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
 	settings := h.settings.Load()
 	if !creation(r) && !byHand(r) {

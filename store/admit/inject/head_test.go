@@ -11,6 +11,7 @@ import (
 
 	"istio.io/api/annotation"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // large are Pods with n of one kind of thing.
@@ -63,13 +64,30 @@ var large = map[string]func(p *corev1.Pod, n int){
 		}
 		p.Annotations = map[string]string{annotation.SidecarUserVolume.Name: string(text)}
 	},
+	"an author's directive beside 4096 environment variables": func(p *corev1.Pod, n int) {
+		own := corev1.Container{Name: ProxyContainer, Image: autoImage}
+		own.Resources.Limits = corev1.ResourceList{"$patch": resource.MustParse("1")}
+		p.Spec.Containers = append(p.Spec.Containers, own)
+		fillVariables(&p.Spec.Containers[1], n)
+	},
+	"a volume's directive beside 4096 environment variables": func(p *corev1.Pod, n int) {
+		p.Annotations = map[string]string{annotation.SidecarUserVolume.Name: `{"v": {"$patch": "unheardOf", "emptyDir": {}}}`}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: ProxyContainer, Image: autoImage})
+		fillVariables(&p.Spec.Containers[1], n)
+	},
 }
 
-// bounds are those of large.
+func fillVariables(c *corev1.Container, n int) {
+	for i := range n {
+		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("V", i), Value: "v"})
+	}
+}
+
+// bounds are the limits that large exceeds, by message.
 var bounds = map[string]int{"256 containers": maxContainers, "at most 262144": maxAnnotations}
 
-// A Pod with as much as there may be is injected; with one more it is refused, by the name of the bound; and one that
-// gets no proxy is admitted all the same.
+// A Pod at each bound is injected. With one element more it is refused, by the name of the bound; a Pod without a proxy
+// is admitted nevertheless.
 func TestLargePods(t *testing.T) {
 	h := ready(t)
 	for name, fill := range large {
@@ -122,7 +140,7 @@ func TestInjectionIsLinear(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			return after.TotalAlloc - before.TotalAlloc
 		}
-		took(most / 8) // what is read for the first time
+		took(most / 8) // the first read
 		if some, all := took(most/8), took(most); all > 12*some {
 			t.Errorf("%s: an eighth of them takes %d bytes, and all take %d", name, some, all)
 		}
@@ -166,7 +184,7 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// However a list of names is to change, the patch brings it there; where many elements change their places it replaces
+// For any change of a list of names, the patch produces the new list; if many elements change their places, it replaces
 // the list.
 func TestPatchOfLists(t *testing.T) {
 	pod := func(names []string) *corev1.Pod {

@@ -35,7 +35,7 @@ func settingsOf(t testing.TB, config, values string, edits ...string) *Settings 
 	return &Settings{Config: c, Mesh: model.MeshDefaults(), Namespace: "istio-system"}
 }
 
-// texts holds the texts from which configurations were parsed.
+// texts contains the texts from which configurations were parsed.
 var texts = map[*Config][2]string{}
 
 func with(t testing.TB, s *Settings, edits ...string) *Settings {

@@ -15,9 +15,9 @@ import (
 // stockImage is the default name of the images of the proxy and of its init container.
 const stockImage = "proxyv2"
 
-// image returns the image HUB/NAME:TAG according to the values. A type of image (distroless, debug) is a suffix of the
-// tag. It comes from the Pod's annotation, otherwise from the proxy's configuration, otherwise from the values'
-// variant. The type default adds no suffix.
+// image returns the image HUB/NAME:TAG according to the values. The type of image (distroless, debug) becomes the
+// suffix of the tag, in place of another type's; the type default removes the suffix. The type comes from the Pod's
+// annotation, otherwise from the proxy's configuration, otherwise from the values' variant.
 func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
 	kind := v.Global.Variant
 	if proxy.GetImage() != nil {
@@ -43,8 +43,8 @@ func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations 
 	return v.Global.Hub + "/" + cmp.Or(name, stockImage) + ":" + tag
 }
 
-// allowsImage refuses an image that the Pod's annotation names and the values do not allow. An allowed image is a whole
-// text, or ends with * and stands for all that begin so.
+// allowsImage returns an error if the Pod's annotation names an image that the values do not allow. An entry of the
+// allowed images is a whole image, or a prefix followed by *. Without entries all images are allowed.
 func (v values) allowsImage(annotations map[string]string) error {
 	asked, there := annotations[annotation.SidecarProxyImage.Name]
 	allowed := v.Global.Proxy.Allowed
@@ -58,7 +58,7 @@ func (v values) allowsImage(annotations map[string]string) error {
 		asked, strings.Join(allowed, ", "))
 }
 
-// Owner is the workload that a Pod belongs to.
+// Owner is the workload of a Pod, such as a Deployment, or the Pod itself.
 type Owner struct{ APIVersion, Kind, Name string }
 
 var (
@@ -66,9 +66,10 @@ var (
 	cronJob  = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 )
 
-// ownerOf returns the workload of a Pod. It follows the controlling owner one step further than Kubernetes does: a
-// ReplicaSet stands for its Deployment (its name ends in the pod-template-hash), and a Job of a CronJob for the
-// CronJob. A Pod without a controlling owner is its own workload.
+// ownerOf returns the workload of a Pod: known if it is not nil, otherwise the workload of the controlling owner. A
+// ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the pod-template-hash. A Job belongs to a
+// CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs to the DeploymentConfig in the label
+// deploymentconfig. A Pod without a controlling owner is its own workload.
 func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 	if known != nil {
 		return *known
@@ -78,9 +79,13 @@ func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 			continue
 		}
 		o := Owner{ref.APIVersion, ref.Kind, ref.Name}
-		switch hash := pod.Labels["pod-template-hash"]; {
+		hash, rollout := pod.Labels["pod-template-hash"], pod.Labels["rollouts-pod-template-hash"]
+		switch {
 		case o.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(o.Name, "-"+hash):
 			o.Kind, o.Name = "Deployment", strings.TrimSuffix(o.Name, "-"+hash)
+		case o.Kind == "ReplicaSet" && rollout != "" && strings.HasSuffix(o.Name, "-"+rollout):
+			// Istio states the version of Argo's kind without its group.
+			o = Owner{"v1alpha1", "Rollout", strings.TrimSuffix(o.Name, "-"+rollout)}
 		case o.Kind == "ReplicationController" && pod.Labels["deploymentconfig"] != "":
 			o.Kind, o.Name = "DeploymentConfig", pod.Labels["deploymentconfig"]
 		case o.Kind == "Job":

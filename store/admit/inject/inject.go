@@ -1,12 +1,13 @@
-// Package inject adds a proxy to Pods, as Istio's injector does. It decides whether a Pod gets one, renders the
+// Package inject adds a proxy to Pods, as Istio's injector does. It decides whether a Pod gets a proxy, renders the
 // templates of the ConfigMap istio-sidecar-injector[-rev], merges the result onto the Pod, and encodes the difference
-// as a JSON patch.
+// as a JSON patch. Handler serves the webhook, and Document injects YAML documents.
 //
 // A Pod that was injected before is first restored to its author's version (again.go), so that a second injection
 // changes nothing.
 //
-// Owns: nothing; Settings are replaced as a whole. Reads: the given Settings and Pod. Never: calls an API server, reads
-// the environment or a clock, changes its arguments.
+// Owns: the Settings in use, which are replaced as a whole, and the cache of parsed overlays of each Config. Reads: the
+// given Settings and Pod; a clock for metrics only. Never: calls an API server, reads the environment itself, changes
+// its arguments.
 package inject
 
 import (
@@ -17,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Names of containers on which users, dashboards and other injectors rely (istio: pkg/kube/inject).
+// Names of containers. Users, dashboards and other injectors rely on them (istio: pkg/kube/inject).
 const (
 	ProxyContainer      = "istio-proxy"
 	initContainer       = "istio-init"
@@ -37,14 +38,15 @@ type Settings struct {
 // Request is one Pod to inject.
 type Request struct {
 	Pod       *corev1.Pod
-	Namespace string // where the Pod is created; a namespace in the Pod is equal
+	Namespace string // in which the Pod is created; used if the Pod itself states none
 	Path      Path   // from the webhook's URL
 	Owner     *Owner // nil: taken from the Pod
-	Native    bool   // the kubelets that may run the Pod know sidecar containers (Kubernetes 1.33)
+	Native    bool   // all kubelets that may run the Pod support sidecar containers (KnowsSidecars)
 }
 
-// Inject returns a copy of the Pod with its proxy. Errors are for the author of the Pod, or of the template that they
-// name. If the context ends between two steps, its error is returned.
+// Inject returns a copy of the Pod with its proxy, whatever Decide returns for the Pod. Errors name the invalid
+// annotation of the Pod, or the template that fails. Further errors: the templates and the Pod do not make a valid Pod,
+// or the context has ended.
 func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()
@@ -91,10 +93,11 @@ type task struct {
 	place    place
 	owner    Owner
 	revision string // the revision to which the proxy connects
-	drawn    names  // items of the templates
+	drawn    names  // items that the templates added
 }
 
-// finish completes the Pod that templates made from another, with the steps that templates cannot express.
+// finish applies to pod, the result of the templates, the steps that templates cannot express. from is the Pod without
+// the templates' additions.
 func (w *task) finish(from, pod *corev1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -147,7 +150,7 @@ func index(list []corev1.Container, name string) int {
 	return -1
 }
 
-// setEnv sets a variable of a container, in the place of one of the same name.
+// setEnv sets a variable of a container, and replaces an existing one of the same name in place.
 func setEnv(c *corev1.Container, name, value string) {
 	for i := range c.Env {
 		if c.Env[i].Name == name {

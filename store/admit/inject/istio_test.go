@@ -107,8 +107,8 @@ spec:
   {{- end }}
 `
 
-// The ConfigMap that an installation of Istio has goes on: its templates for other things than Pods, the line that
-// tells of an older program, and values that this program knows nothing of do no harm.
+// The ConfigMap of an installation of Istio is usable: its templates for other objects than Pods, the line of an older
+// program, and unknown values do no harm.
 func TestConfigMapOfIstio(t *testing.T) {
 	config := "# defaultTemplates defines the default template\ndefaultTemplates: [sidecar]\npolicy: enabled\nalwaysInjectSelector:\n  []\nneverInjectSelector:\n  []\ninjectedAnnotations:\n" +
 		"template: \"{{ Template_Version_And_Istio_Version_Mismatched_Check_Installation }}\"\ntemplates:\n  sidecar: |" + strings.ReplaceAll(istioStyle, "\n", "\n    ") +
@@ -227,8 +227,8 @@ func TestAppendMultusNetwork(t *testing.T) {
 	}
 }
 
-// Whatever a list of networks is, what comes of it is a list of the same form that has the network, and stays as it is
-// when the network is added again.
+// For any list of networks, the result is a list of the same form that contains the network, and does not change when
+// the network is added again.
 func FuzzAppendMultusNetwork(f *testing.F) {
 	for _, list := range []string{"", "a,b", `[]`, `[{"name": "a"}]`, `[{"name":"istio-cni","namespace":"default"}] `, "]", " [null] "} {
 		f.Add(list)

@@ -16,9 +16,9 @@ import (
 
 const agentMetrics = "/stats/prometheus"
 
-// scrapeAnnotations returns the settings in the annotations that Prometheus's usual rules read: prometheus.io/scrape,
-// port and path. Any spelling counts that becomes the same label of Prometheus, which has underscores for all
-// characters except letters and digits. there lists the names that the Pod has.
+// scrapeAnnotations returns the values of the annotations prometheus.io/scrape, port and path of a Pod. It accepts each
+// spelling that Prometheus maps to the same label: underscores replace all characters except letters and digits. there
+// lists the names of these annotations in the Pod, sorted.
 func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {
@@ -39,9 +39,10 @@ func sanitized(name string) string {
 	}, name)
 }
 
-// mergeMetrics makes Prometheus scrape the agent, which returns the metrics of the application, Envoy and itself as one
-// page. It changes nothing if the Pod refuses to be scraped or to have its metrics merged. An error means that a target
-// of the application is the agent itself.
+// mergeMetrics makes Prometheus scrape the agent, at its port. The agent returns the metrics of the application, Envoy
+// and itself as one page. mergeMetrics changes nothing in four cases: prometheus.io/scrape is false, the Pod or the
+// mesh disables merging, port is 0, or prometheus.io/port is the agent's already. sidecar may be nil. Errors are those
+// of addTargets.
 func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1.MeshConfig, port int32) error {
 	was, there := scrapeAnnotations(pod)
 	if no, err := strconv.ParseBool(was.Scrape); err == nil && !no {
@@ -77,15 +78,16 @@ func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1
 	return nil
 }
 
-// addTargets adds the targets that a Pod lists. Agents that know no lists get the first one, unless the Pod names
-// another.
+// addTargets sets the targets of the annotation scrape.Annotation. The first target also becomes Port and Path, for
+// agents without support for lists, unless the Pod states prometheus.io/port. It fails if the annotation is invalid or
+// names the agent's port.
 func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 	if to.Targets, err = scrape.Parse(pod.Annotations[scrape.Annotation]); err != nil || to.Targets == nil {
 		return err
 	}
 	for _, t := range to.Targets {
 		if int32(t.Port) == agent {
-			return fmt.Errorf("annotation %s: port %d is the agent's, which would ask itself", scrape.Annotation, t.Port)
+			return fmt.Errorf("annotation %s: port %d is the agent's own: the merged page would request itself", scrape.Annotation, t.Port)
 		}
 	}
 	to.Scrape = cmp.Or(to.Scrape, "true")
@@ -95,11 +97,16 @@ func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 	return nil
 }
 
-// restoreMetrics reverses mergeMetrics. text is the agent's variable.
-func restoreMetrics(pod *corev1.Pod, text string) {
+// restoreMetrics reverses mergeMetrics. text is the value of the agent's variable scrape.Variable; empty: the Pod had
+// no annotations for Prometheus. added are the annotations that the earlier injection has added; nil: it lists none, as
+// other injectors.
+func restoreMetrics(pod *corev1.Pod, text string, added []string) {
 	now, there := scrapeAnnotations(pod)
-	if now.Path != agentMetrics {
-		return // the annotations were changed since
+	if now.Path != agentMetrics || now.Scrape != "true" {
+		return // the annotations were changed after the injection, or are the author's
+	}
+	if text == "" && added != nil && !has(added, "prometheus.io/path") {
+		return // the annotations are the author's
 	}
 	for _, name := range there {
 		delete(pod.Annotations, name)

@@ -5,9 +5,9 @@ import "k8s.io/apimachinery/pkg/util/version"
 // firstNative is the version of Kubernetes in which sidecar containers became stable (KEP 753).
 var firstNative = version.MustParseGeneric("1.33.0")
 
-// KnowsSidecars reports whether the kubelets that may run a Pod know sidecar containers. The node's version decides if
-// it is known, otherwise those of all nodes. Without nodes the result is false. kubelets maps nodes to versions, as
-// "v1.33.2-gke.100".
+// KnowsSidecars reports whether all possible kubelets of a Pod support sidecar containers (1.33 or later). kubelets
+// maps the names of nodes to versions, such as "v1.33.2-gke.100". If node is in the map, its version alone decides,
+// otherwise the versions of all nodes. The result is false for an empty map, and for a version that cannot be parsed.
 func KnowsSidecars(kubelets map[string]string, node string) bool {
 	if v, there := kubelets[node]; there {
 		return knows(v)

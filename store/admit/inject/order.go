@@ -4,13 +4,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// order sorts the containers into the order in which they must start.
+// order moves the containers of templates to the places that Istio gives them (istio: pkg/kube/inject, reorderPod).
 //
-// As a sidecar container, the proxy comes first, after the containers that prepare it, so that init containers of the
-// application are in the mesh. Otherwise redirection comes after all other init containers, which would find no proxy
-// for their traffic. The container that checks redirection is the first, so that nothing runs without redirection. The
-// proxy is the last container, so that kubectl exec selects the application, unless the application is held until the
-// proxy has started.
+// A proxy among the containers is the last, so that kubectl exec selects the application. With hold it is the first:
+// the application starts after the proxy.
+//
+// If the proxy is a sidecar container, the init containers begin with istio-init, istio-validation, the proxy and
+// enable-core-dump. Init containers of the application are then in the mesh. Otherwise istio-validation is the first
+// init container, so that nothing runs before redirection is checked. istio-init and enable-core-dump are the last,
+// because init containers after istio-init would find no proxy for their traffic.
 func order(pod *corev1.Pod, hold bool) {
 	if hold {
 		first(pod.Spec.Containers, ProxyContainer)

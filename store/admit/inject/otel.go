@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// otelResourceAttributes describes the service of a Pod for the proxy's variable OTEL_RESOURCE_ATTRIBUTES, by
-// OpenTelemetry's conventions for Kubernetes
-// (https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes). It is empty unless a
-// provider of traces asks for it (serviceAttributeEnrichment). Releases of Istio's templates pass different arguments,
-// which are distinguished by type: annotations before labels, or the metadata with both; a namespace; containers, or
-// the spec with them.
+// otelResourceAttributes returns the service attributes of a Pod, for the proxy's variable OTEL_RESOURCE_ATTRIBUTES.
+// They follow OpenTelemetry's conventions for Kubernetes
+// (https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes). The result is empty
+// unless a tracing provider of the mesh has serviceAttributeEnrichment: OTEL_SEMANTIC_CONVENTIONS.
+//
+// Releases of Istio's templates pass different arguments, which are distinguished by type: the annotations and then the
+// labels, or the ObjectMeta; the namespace; the containers, or the PodSpec. An argument of another type and missing
+// annotations or labels are errors.
 func otelResourceAttributes(mesh *meshv1alpha1.MeshConfig, of ...any) (string, error) {
 	if !describesServices(mesh) {
 		return "", nil
@@ -37,7 +39,7 @@ func otelResourceAttributes(mesh *meshv1alpha1.MeshConfig, of ...any) (string, e
 		case corev1.PodSpec:
 			containers = v.Containers
 		default:
-			return "", fmt.Errorf("a value of type %T says nothing of a Pod's service", v)
+			return "", fmt.Errorf("an argument of type %T does not describe a Pod's service", v)
 		}
 	}
 	if len(maps) != 2 {
@@ -52,8 +54,10 @@ func describesServices(mesh *meshv1alpha1.MeshConfig) bool {
 	})
 }
 
-// serviceAttributes lists service.namespace, service.version and service.instance.id, as far as they are known. An
-// annotation resource.opentelemetry.io/NAME takes precedence. The kubelet inserts the Pod's name.
+// serviceAttributes returns service.namespace, service.version and service.instance.id as NAME=VALUE, separated by
+// commas. Unknown attributes are omitted. An annotation resource.opentelemetry.io/NAME takes precedence over the
+// derived value. The version comes from a label, or from the image of the only container. The kubelet replaces
+// $(POD_NAME).
 func serviceAttributes(annotations, labels map[string]string, namespace string, containers []corev1.Container) string {
 	containers = slices.DeleteFunc(slices.Clone(containers), func(c corev1.Container) bool { return c.Name == ProxyContainer })
 	image, instance := "", []string{namespace, "$(POD_NAME)"}

@@ -15,13 +15,13 @@ import (
 // templates.
 const (
 	maxOverlays    = 128
-	maxOverlayText = 32 << 10 // bytes; larger ones are not kept
+	maxOverlayText = 32 << 10 // bytes of text; results of larger texts are not kept
 )
 
-// overlays caches the parsed results of templates by their text. The Pods of one workload are created one after the
-// other with the same text, and parsing YAML is the largest part of an injection. It is safe for concurrent use.
+// overlays caches the parsed results of templates by their text. For the Pods of one workload templates often yield the
+// same text, and parsing YAML is the largest part of an injection. overlays is safe for concurrent use.
 type overlays struct {
-	read *lru.Cache[string, map[string]any] // immutable: StrategicMergeMapPatch gets copies
+	read *lru.Cache[string, map[string]any] // immutable: callers of parse get copies
 }
 
 func newOverlays() *overlays {
@@ -32,12 +32,13 @@ func newOverlays() *overlays {
 	return &overlays{read: read}
 }
 
-// parse parses the result of a template. The caller owns the returned map.
+// parse parses the result of a template. The caller owns the returned map, which is empty for an empty text. Errors:
+// the text is not a YAML object, or its aliases expand to more than maxElements values.
 func (o *overlays) parse(text string) (map[string]any, error) {
 	if out, known := o.read.Get(text); known {
 		return runtime.DeepCopyJSON(out), nil
 	}
-	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may enlarge it beyond the bound of the template's text
+	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may expand to more than the text's bound
 		if err := scan.YAML([]byte(text), maxElements); err != nil {
 			return nil, fmt.Errorf("what it gives is not YAML, or too much: %w%s", err, lineOf(text, err))
 		}
@@ -55,7 +56,8 @@ func (o *overlays) parse(text string) (map[string]any, error) {
 	return out, nil
 }
 
-// lineOf quotes the line that an error of YAML names, and the next one, because the error may be about either.
+// lineOf quotes the line that an error of YAML names, and the next line: the error may be about either. The result is
+// empty if the error names no line.
 func lineOf(text string, err error) string {
 	_, after, found := strings.Cut(err.Error(), "line ")
 	var n int

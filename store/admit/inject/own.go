@@ -10,11 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// autoImage stands for the template's image in an author's container: Kubernetes requires an image in every container.
+// autoImage stands for the template's image in an author's container, because Kubernetes requires an image there.
 const autoImage = "auto"
 
-// own merges the author's containers onto the templates' containers of the same names; the author's values win. An
-// annotation keeps the author's part, so that a second injection can separate it from the templates' part.
+// own merges the author's containers onto the templates' containers of the same names. The author's values take
+// precedence. The annotation proxy.istio.io/overrides stores the author's containers, so that a second injection can
+// separate them from the templates' values.
 func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	find := w.before.own.find
 	if !w.before.there {
@@ -61,9 +62,9 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// sharesUser reports whether all containers of a Pod state the user of its own proxy. A cluster has then set that user,
-// as OpenShift does from a namespace's range. If it counted as the proxy's user, redirection would spare all traffic of
-// the application.
+// sharesUser reports whether all other containers of a Pod state the same user as proxy, the author's container of the
+// proxy. The cluster has then set that user, as OpenShift does from a namespace's range. As the proxy's user, it would
+// exclude all traffic of the application from redirection.
 func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	user := func(c *corev1.Container) *int64 {
 		if c.SecurityContext == nil {
@@ -88,7 +89,7 @@ func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	return others > 0
 }
 
-// mergeOwn merges the author's containers onto those of the same names.
+// mergeOwn merges the author's containers onto the Pod's containers of the same names.
 func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	onto, err := toMap(pod)
 	if err != nil {
@@ -102,16 +103,17 @@ func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	if own.Containers == nil {
 		delete(spec, "containers") // null would remove all containers
 	}
-	merged, err := merge(onto, map[string]any{"spec": spec})
+	merged, err := merge(onto, map[string]any{"spec": spec}, false)
 	if err != nil {
-		return nil, fmt.Errorf("the Pod's own part of containers that templates draw cannot be merged onto them: %w", err)
+		return nil, fmt.Errorf("the Pod's own settings of the templates' containers cannot be merged: %w", err)
 	}
 	return toPod(merged)
 }
 
-// matchUser makes redirection spare the traffic of the user that the author chose for the proxy: the argument -u of the
-// init container. With TPROXY the proxy stays root, and redirection recognises its group (-g). The container that
-// checks redirection must run as that user.
+// matchUser adapts redirection to the user and group that the author chose for the proxy. Redirection excludes the
+// traffic of the user in the argument -u of istio-init and istio-validation, so that argument becomes the chosen user.
+// istio-validation runs as the chosen user and group. With TPROXY, instead, the proxy runs as root, and redirection
+// excludes the chosen group (-g). proxy is the author's container; nil changes nothing.
 func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 	if proxy == nil || proxy.SecurityContext == nil {
 		return

@@ -22,9 +22,10 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"` // of add and replace
 }
 
-// Patch returns the JSON patch from one Pod to another; nil if they are equal. It touches only differences: unknown
-// fields stay, and containers are matched by name, so that a changed probe is one operation instead of a removed and an
-// added container. Errors are those of encoding.
+// Patch returns the JSON patch (RFC 6902) from one Pod to another; nil if they are equal. The patch touches only
+// differences, so fields that corev1.Pod does not know stay. Containers are matched by name: a changed probe is one
+// operation instead of a removed and an added container. A list is replaced as a whole if more than maxMoves elements
+// move, or if its elements have no unique names and their number changes. Errors are those of encoding.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := json.Marshal(from)
 	if err != nil {
@@ -41,7 +42,8 @@ func Patch(from, to *corev1.Pod) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// diff compares two values of the same encoder. Equal values have equal bytes, which are not parsed.
+// diff appends the operations that turn a into b. Both are of the same encoder, so equal values have equal bytes, and
+// are not parsed.
 func diff(all []operation, path string, a, b json.RawMessage) ([]operation, error) {
 	switch {
 	case bytes.Equal(a, b):
@@ -80,14 +82,15 @@ func diffObjects(all []operation, path string, from, to json.RawMessage) ([]oper
 	return all, nil
 }
 
-// unwritten reports whether a field may be absent from the text of the object. The encoder writes null lists and the
-// resources of every container; API servers do so too, and authors do not. An add replaces an existing field, so such
-// fields are added.
+// unwritten reports whether a field may be absent from the document to which the patch is applied. The encoder writes
+// null lists and the resources of every container. Documents of API servers have these fields, and documents of authors
+// usually lack them. The operation add is valid in both cases, because it replaces an existing field.
 func unwritten(key string, value json.RawMessage) bool {
 	return string(value) == "null" || key == "resources" && string(value) == "{}"
 }
 
-// diffLists first moves elements with names into their new order, and then changes them in place.
+// diffLists first arranges the elements of lists with names, and then changes each element in place. Other lists of
+// equal length are compared by index.
 func diffLists(all []operation, path string, from, to json.RawMessage) ([]operation, error) {
 	a, b, err := both[[]json.RawMessage](from, to)
 	if err != nil {
@@ -120,11 +123,11 @@ func diffLists(all []operation, path string, from, to json.RawMessage) ([]operat
 	return all, nil
 }
 
-// maxMoves bounds the moved elements of one list, because each move searches the list.
+// maxMoves bounds the moved elements of one list: the search for each of them is linear in the list's length.
 const maxMoves = 64
 
-// arrange removes, adds and moves elements of a list, by their names, until the list has the wanted elements in order;
-// false if that takes more than maxMoves moves.
+// arrange appends operations that remove, add and move elements of a list by name, until the wanted elements are in
+// order. It returns false if more than maxMoves moves are necessary.
 func arrange(all []operation, path string, is, want []string, values []json.RawMessage) ([]operation, bool) {
 	wanted := placesOf(want)
 	var left []string // elements of the list after those in their final place
@@ -157,7 +160,7 @@ func arrange(all []operation, path string, is, want []string, values []json.RawM
 	return all, true
 }
 
-// before counts the elements of a list before a name, without those that were moved away.
+// before counts the elements of a list before a name, except moved ones.
 func before(list []string, name string, moved map[string]bool) (n int) {
 	for _, other := range list {
 		if other == name {
@@ -178,7 +181,7 @@ func placesOf(names []string) map[string]int {
 	return places
 }
 
-// namesOf returns the names of a list's elements; false unless each has a name of its own.
+// namesOf returns the names of a list's elements; false unless all elements are objects with unique names.
 func namesOf(list []json.RawMessage) (all []string, ok bool) {
 	seen := make(map[string]bool, len(list))
 	for _, e := range list {

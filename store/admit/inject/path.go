@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Path holds the variables for proxies that the URL of a webhook states.
+// Path maps names of the proxy's environment variables to values, as stated by a webhook's URL.
 type Path map[string]string
 
 const (
@@ -20,9 +20,9 @@ const (
 
 var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// ParsePath parses /inject/KEY/VALUE/..., as /inject/cluster/west/net/network-2. cluster and net are the proxy's
-// cluster and network; every other key is a variable of its environment. A slash in a value is written --slash--. The
-// error names the invalid part.
+// ParsePath parses /inject/KEY/VALUE/..., such as /inject/cluster/west/net/network-2. cluster and net are the proxy's
+// cluster and network. Every other key, in upper case, is an environment variable of the proxy. A slash in a value is
+// written --slash--. The result is empty for /inject. The error names the invalid part.
 func ParsePath(path string) (Path, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/inject")
 	if !ok || rest != "" && rest[0] != '/' {
@@ -49,14 +49,14 @@ func ParsePath(path string) (Path, error) {
 	return out, nil
 }
 
-// place is the place that a Pod's proxy reports: cluster, network and other variables of the path.
+// place is the location that a Pod's proxy reports: cluster, network and other variables of the path.
 type place struct {
-	network string
-	env     Path
+	network string // empty: unknown
+	env     Path   // all variables, including cluster and network
 }
 
-// place returns the place of a Pod's proxy. The path takes precedence over the values of the ConfigMap, and the Pod's
-// own label over both for the network.
+// place returns the location of a Pod's proxy. The path takes precedence over the values of the ConfigMap. For the
+// network, a label that the author set takes precedence over both.
 func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 	p := place{network: s.Config.values.Global.Network, env: Path{}}
 	if cluster := s.Config.values.Global.MultiCluster.ClusterName; cluster != "" {
@@ -72,6 +72,7 @@ func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 	}
 	if n, there := pod.Labels[label.TopologyNetwork.Name]; there && !has(before.names.Labels, label.TopologyNetwork.Name) {
 		p.network = n
+		delete(p.env, networkVariable)
 	}
 	if p.network != "" {
 		p.env[networkVariable] = p.network
@@ -79,8 +80,8 @@ func (s *Settings) place(pod *corev1.Pod, path Path, before injected) place {
 	return p
 }
 
-// onto writes the place into the proxy's variables, and the network into a label, from which the control plane learns
-// it.
+// onto writes the location into the proxy's variables, and the network into a label of the Pod. The control plane reads
+// the label. sidecar may be nil.
 func (p place) onto(pod *corev1.Pod, sidecar *corev1.Container) {
 	if p.network != "" {
 		pod.Labels[label.TopologyNetwork.Name] = p.network

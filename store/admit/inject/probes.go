@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// probersVariable tells the agent the probes and hooks of the application that the kubelet sends to it.
+// probersVariable is the agent's variable with the application's original probes and hooks, by path, as JSON.
 const probersVariable = "ISTIO_KUBE_APP_PROBERS"
 
 // prober is a probe or a hook in the agent's format. One of the first three fields is set.
@@ -50,10 +50,11 @@ func actions(c *corev1.Container) map[string]action {
 	return all
 }
 
-// rewriteProbes redirects probes and hooks to the agent, which calls the application without the proxy: the kubelet has
-// no certificate of the mesh. Commands, hooks that sleep, actions to another host than the Pod, and unknown port names
-// are left alone. So are init containers that start before the agent: the kubelet waits for their startup probes and
-// hooks, and the agent could not answer. The containers must be in their final order.
+// rewriteProbes redirects probes and hooks to the agent, at its port; 0 changes nothing. The agent calls the
+// application without the proxy, because the kubelet has no certificate of the mesh. Commands, hooks that sleep,
+// actions that state a host, and unknown port names are left alone. So are init containers that start before the agent:
+// the kubelet waits for their startup probes and hooks, and the agent could not answer. The containers must be in their
+// final order. The error is that of encoding.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil
@@ -87,7 +88,8 @@ func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error
 	return err
 }
 
-// take redirects one action to the agent; false leaves it alone.
+// take redirects one action to the agent, and returns the original with its port as a number; false: the action is left
+// alone.
 func (a action) take(ports []corev1.ContainerPort, path string, port int32) (prober, bool) {
 	p := prober{HTTPGet: *a.http, TCPSocket: *a.tcp, GRPC: *a.grpc, TimeoutSeconds: a.timeout}.deepCopy()
 	to := &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}
@@ -98,7 +100,7 @@ func (a action) take(ports []corev1.ContainerPort, path string, port int32) (pro
 		}
 		to.HTTPHeaders = p.HTTPGet.HTTPHeaders
 		if p.HTTPGet.Scheme != "" {
-			to.Scheme = corev1.URISchemeHTTP // the agent uses TLS to the application
+			to.Scheme = corev1.URISchemeHTTP // TLS, if any, is between agent and application
 		}
 	case p.TCPSocket != nil:
 		if p.TCPSocket.Host != "" || !number(&p.TCPSocket.Port, ports) {
@@ -116,7 +118,7 @@ func (p prober) deepCopy() prober {
 	return prober{p.HTTPGet.DeepCopy(), p.TCPSocket.DeepCopy(), p.GRPC.DeepCopy(), p.TimeoutSeconds}
 }
 
-// number replaces a port's name by its number; false if the container has no such port.
+// number replaces a port's name by its number; false if ports lacks the name.
 func number(port *intstr.IntOrString, ports []corev1.ContainerPort) bool {
 	if port.Type == intstr.Int {
 		return true
@@ -130,7 +132,8 @@ func number(port *intstr.IntOrString, ports []corev1.ContainerPort) bool {
 	return false
 }
 
-// restoreProbes reverses rewriteProbes. Probes that were changed since are left alone.
+// restoreProbes reverses rewriteProbes, given the value of probersVariable. Probes and hooks that no longer call the
+// agent are left alone. Named ports stay numbers.
 func restoreProbes(pod *corev1.Pod, text string) {
 	var all map[string]prober
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {

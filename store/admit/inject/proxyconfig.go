@@ -22,7 +22,7 @@ import (
 )
 
 // defaultProxy returns the defaults of a proxy's configuration
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig), which the agent also has.
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig). The agent has the same defaults.
 func defaultProxy() *meshv1alpha1.ProxyConfig {
 	return &meshv1alpha1.ProxyConfig{
 		ConfigPath:               "./etc/istio/proxy",
@@ -41,8 +41,8 @@ func defaultProxy() *meshv1alpha1.ProxyConfig {
 // proxyConfig returns the configuration of one Pod's proxy. Later sources take precedence: defaults, the mesh's
 // defaultConfig, the ProxyConfig of the root namespace, that of the Pod's namespace, the annotation
 // proxy.istio.io/config, and the ProxyConfig that selects the Pod
-// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Each source replaces whole fields.
-// Variables (proxyMetadata) and runtime values are joined.
+// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Each source replaces whole fields, but
+// variables (proxyMetadata) and runtime values are joined. The only error is an invalid annotation.
 func (s *Settings) proxyConfig(pod *corev1.Pod) (*meshv1alpha1.ProxyConfig, error) {
 	out := defaultProxy()
 	if mesh := s.Mesh.GetDefaultConfig(); mesh != nil {
@@ -64,7 +64,8 @@ func (s *Settings) proxyConfig(pod *corev1.Pod) (*meshv1alpha1.ProxyConfig, erro
 	return out, nil
 }
 
-// addAnnotation adds the fields of an annotation to a proxy's configuration. An empty text adds nothing.
+// addAnnotation adds the fields of an annotation to a proxy's configuration. A stated zero value clears a field, and
+// unknown fields are ignored. Errors: the text is not YAML, a field has another type, or those of checkStated.
 func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 	if text == "" {
 		return nil
@@ -105,11 +106,12 @@ func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 	return nil
 }
 
-// checkStated checks fields with which no agent starts (istio: pkg/config/validation/agent).
+// checkStated returns an error for all values with which agents do not start (istio: pkg/config/validation/agent).
 func checkStated(c *meshv1alpha1.ProxyConfig) error {
 	var bad []error
 	if address := c.GetDiscoveryAddress(); address != "" {
-		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || isPort(port) != nil {
+		host, port, err := net.SplitHostPort(address)
+		if _, wrong := strconv.ParseUint(port, 10, 16); err != nil || host == "" || wrong != nil {
 			bad = append(bad, fmt.Errorf("discoveryAddress %.100q: want HOST:PORT", address))
 		}
 	}
@@ -131,7 +133,7 @@ func checkStated(c *meshv1alpha1.ProxyConfig) error {
 	return errors.Join(bad...)
 }
 
-// withoutDefaults returns a copy without the fields that have their default.
+// withoutDefaults returns a copy without the fields that have the default value.
 func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	out := proto.CloneOf(c)
 	to := out.ProtoReflect()
@@ -144,9 +146,10 @@ func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
 	return out
 }
 
-// statusPort returns the agent's port for probes and metrics of the application; 0 without such a port.
+// statusPort returns the agent's port for probes and metrics of the application; 0: the agent has no such port. The
+// Pod's annotation takes precedence over the proxy's configuration.
 func statusPort(annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) int32 {
-	if n, err := strconv.ParseUint(annotations[annotation.SidecarStatusPort.Name], 10, 16); err == nil {
+	if n, err := strconv.ParseUint(strings.TrimSpace(annotations[annotation.SidecarStatusPort.Name]), 10, 16); err == nil {
 		return int32(n)
 	}
 	return proxy.GetStatusPort()

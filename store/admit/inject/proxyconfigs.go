@@ -9,8 +9,8 @@ import (
 // ProxyConfigs returns the objects of kind ProxyConfig of a namespace, the oldest first.
 type ProxyConfigs func(namespace string) []*proxyconfigv1.ProxyConfig
 
-// forNamespace returns the oldest ProxyConfig without a selector, or nil. It applies to its namespace, or
-// from the root namespace to the mesh.
+// forNamespace returns the oldest ProxyConfig without a selector in a namespace, or nil. It applies to the whole
+// namespace, or in the root namespace to the whole mesh.
 func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig {
 	if p == nil || namespace == "" {
 		return nil
@@ -23,7 +23,8 @@ func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig 
 	return nil
 }
 
-// forWorkload returns the oldest ProxyConfig whose selector selects a Pod of its namespace, or nil.
+// forWorkload returns the oldest ProxyConfig of a namespace with a selector for the labels of a Pod, or nil. A selector
+// without labels selects nothing.
 func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *proxyconfigv1.ProxyConfig {
 	if p == nil {
 		return nil

@@ -30,13 +30,14 @@ func proxiesOf(t *testing.T, all map[string][]string) ProxyConfigs {
 	return func(namespace string) []*proxyconfigv1.ProxyConfig { return parsed[namespace] }
 }
 
-// TestProxyConfigs: which ProxyConfig counts for a Pod of namespace shop with the label app: web, and over what.
+// The ProxyConfig that applies to a Pod of namespace shop with the label app: web, and its precedence over other
+// settings.
 func TestProxyConfigs(t *testing.T) {
 	const mesh = `{"concurrency":7,"proxyMetadata":{"M":"mesh"}}`
 	for name, c := range map[string]struct {
 		all         map[string][]string
 		annotations string
-		image, want string // without what the mesh says of other fields
+		image, want string // image without the mesh's setting of other fields
 	}{
 		"none":                    {nil, ``, "dev", mesh},
 		"of another namespace":    {map[string][]string{"other": {"concurrency: 1", "{selector: {matchLabels: {app: web}}, concurrency: 2}"}}, ``, "dev", mesh},
@@ -70,7 +71,7 @@ func TestProxyConfigs(t *testing.T) {
 	}
 }
 
-// annotatedMesh gives settings a mesh configuration with a defaultConfig of its own.
+// annotatedMesh sets a mesh configuration with its own defaultConfig.
 func annotatedMesh(s *Settings, defaultConfig string) error {
 	s.Mesh = model.MeshDefaults()
 	return protojson.Unmarshal([]byte(defaultConfig), s.Mesh.DefaultConfig)

@@ -4,23 +4,30 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// merge merges an overlay onto a Pod as a strategic merge patch, in linear time. It changes both arguments; only the
-// result may be used. Overlays with directives ($patch and others), which only authors of templates write, are passed
-// to the library, whose time is quadratic in lists.
-func merge(onto, overlay map[string]any) (map[string]any, error) {
-	if directed(overlay) {
+// merge merges an overlay onto a Pod as a strategic merge patch. It changes both arguments; only the result may be
+// used. For a list of n elements its time is n log n. With directives, an overlay that contains some (keys that begin
+// with $, such as $patch) is passed to the library, whose time is quadratic in lists. Without, directives are data,
+// because a Pod's author may have written them. Errors: a list cannot be merged, or those of the library.
+func merge(onto, overlay map[string]any, directives bool) (map[string]any, error) {
+	if directives && directed(overlay) {
 		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, overlay, podSchema)
 	}
 	return onto, mergeMap(onto, overlay, podSchema)
 }
 
-// directed reports whether a value contains a directive of strategic merge patches.
+var directive = regexp.MustCompile(`\$(patch|retainKeys|setElementOrder|deleteFromPrimitiveList)\b`)
+
+// mayDirect reports whether the text of a template, or of the values, names a directive of strategic merge patches.
+func mayDirect(text string) bool { return directive.MatchString(text) }
+
+// directed reports whether a value may contain a directive of strategic merge patches: a key that begins with $.
 func directed(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:
@@ -93,8 +100,9 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// mergeList merges lists whose elements are identified by a key, or are scalars. The overlay's elements keep the
-// overlay's order. Each other element precedes the first overlay element that it preceded before.
+// mergeList merges two lists of objects with the given key, or of scalars if key is empty. The overlay's elements keep
+// the overlay's order. Each other element precedes the first overlay element that it preceded in onto. An error names
+// an element without a scalar key.
 func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key string) ([]any, error) {
 	was, is, err := namesIn(onto, key)
 	if err != nil {
@@ -146,10 +154,11 @@ func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key s
 	return merged, nil
 }
 
-// named is an element of a list with its identity: the value of a key, or the element itself.
+// named is an element of a list with its identity: the value of the merge key, or the element itself.
 type named struct{ name, value any }
 
-// namesIn returns a list's elements with their names, and the first index of each name.
+// namesIn returns a list's elements with their names, and the first index of each name. An error names an element
+// without a scalar name.
 func namesIn(list []any, key string) (all []named, first map[any]int, err error) {
 	first = map[any]int{}
 	for i, e := range list {
@@ -162,7 +171,7 @@ func namesIn(list []any, key string) (all []named, first map[any]int, err error)
 		}
 		switch name.(type) {
 		case map[string]any, []any:
-			return nil, nil, fmt.Errorf("element %d: what tells it apart is no scalar", i)
+			return nil, nil, fmt.Errorf("element %d: the value that identifies it is not a scalar", i)
 		}
 		all = append(all, named{name, e})
 		if _, twice := first[name]; !twice {

@@ -12,15 +12,15 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// doubtful are annotations whose invalid values do not prevent the injection, though the proxy may not start with them.
+// doubtful maps annotations to their checks. A Pod with an invalid value is injected, but its proxy does not start.
 var doubtful = map[string]func(string) error{
 	annotation.SidecarLogLevel.Name:          isEnvoyLevel,
 	annotation.SidecarComponentLogLevel.Name: isEnvoyLevels,
 }
 
-// Warnings lists, in whole sentences, faults of an injected Pod that its author should know: annotations without effect
-// or with an unexpected effect, and containers whose traffic bypasses the proxy. before is the Pod as it was sent,
-// after is the Pod with its proxy.
+// Warnings lists the faults of an injected Pod, as one-line texts without a final full stop; nil: no faults. The faults
+// do not prevent the injection: invalid or ineffective annotations and labels, and containers whose traffic bypasses
+// the proxy. before is the Pod as it was sent, after is the Pod with its proxy.
 func Warnings(before, after *corev1.Pod) (all []string) {
 	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
 		all = append(all, fmt.Sprintf("%s %s: %.100q is neither true nor false, and counts for nothing", kind, annotation.SidecarInject.Name,
@@ -41,7 +41,9 @@ func Warnings(before, after *corev1.Pod) (all []string) {
 	}
 	_, again := before.Annotations[statusAnnotation]
 	if own := container(ProxyContainer, before); own != nil && !again && sharesUser(own, before) {
-		all = append(all, fmt.Sprintf("container %s: user %d is that of all containers of the Pod: the proxy has the user of its template instead", ProxyContainer, *own.SecurityContext.RunAsUser))
+		all = append(all, fmt.Sprintf(
+			"container %s: user %d is that of all containers of the Pod: the proxy has the user of its template instead",
+			ProxyContainer, *own.SecurityContext.RunAsUser))
 	}
 	for _, found := range bypass.Of(specOf(after)) {
 		all = append(all, found.String())
@@ -82,12 +84,12 @@ func isEnvoyLevel(v string) error {
 	return nil
 }
 
-// isEnvoyLevels checks a list of COMPONENT:LEVEL with commas.
+// isEnvoyLevels checks a list of COMPONENT:LEVEL, separated by commas. Empty elements are valid.
 func isEnvoyLevels(v string) error {
 	for part := range strings.SplitSeq(v, ",") {
 		component, level, _ := strings.Cut(part, ":")
 		if part != "" && (component == "" || isEnvoyLevel(level) != nil) {
-			return fmt.Errorf("%.100q: want COMPONENT:LEVEL, a level being one of %s", v, strings.Join(envoyLevels, ", "))
+			return fmt.Errorf("%.100q: want COMPONENT:LEVEL, with one of the levels %s", v, strings.Join(envoyLevels, ", "))
 		}
 	}
 	return nil

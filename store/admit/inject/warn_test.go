@@ -27,7 +27,7 @@ func TestAnnotationsAreRefusedByName(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ config, want string }{
-		{"discoveryAddress: istiod", `discoveryAddress "istiod": want HOST:PORT`}, {"discoveryAddress: 'istiod:x'", `discoveryAddress "istiod:x": want HOST:PORT`},
+		{"discoveryAddress: istiod", `discoveryAddress "istiod": want HOST:PORT`}, {"discoveryAddress: 'istiod: 15012'", `discoveryAddress "istiod: 15012": want HOST:PORT`}, {"discoveryAddress: 'istiod:x'", `discoveryAddress "istiod:x": want HOST:PORT`},
 		{"statusPort: 70000", "statusPort 70000"}, {"proxyAdminPort: -1", "proxyAdminPort -1"}, {"concurrency: -2", "concurrency -2"}, {"drainDuration: -1s", "drainDuration -1s"},
 	} {
 		pod := podOf(t, annotated(""))
@@ -83,8 +83,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Where a cluster gives all containers one user, the proxy has the template's, so that redirection knows its traffic
-// from the application's.
+// If a cluster sets one user for all containers, the proxy has the template's user, so that redirection distinguishes
+// its traffic from the application's.
 func TestUserOfAllContainers(t *testing.T) {
 	pod := injectedPod(t, settings(t), "metadata: {name: p}\nspec: {containers: [{name: istio-proxy, image: auto, securityContext: {runAsUser: 1000680000, runAsGroup: 0}}, {name: app, image: x, securityContext: {runAsUser: 1000680000}}]}")
 	c := nth(t, pod, ProxyContainer).SecurityContext

@@ -24,15 +24,15 @@ type Webhooks struct {
 	Revision   string // the revision that answers; empty or default: the default revision
 	Tag        string // revision tag, a second name of the revision; empty: the configuration is the revision's own
 	Path       string // /inject or below; empty: /inject
-	Everywhere bool   // also inject Pods whose namespace and labels state nothing
-	CABundle   []byte
+	Everywhere bool   // also inject Pods whose namespace and labels state nothing; only for the revision or tag default
+	CABundle   []byte // PEM; empty: API servers verify the webhook with their system roots
 }
 
 // service is the name of the default revision's Service.
 const service = "istiod"
 
-// NameOf returns the name of a revision's object (Service, ConfigMap), given the name of the default revision's, as in
-// Istio's charts.
+// NameOf returns the name of a revision's object, such as a Service or a ConfigMap, as in Istio's charts. name is that
+// of the default revision's object, and is returned unchanged if revision is empty or default.
 func NameOf(name, revision string) string {
 	if revision == "" || revision == "default" {
 		return name
@@ -40,7 +40,7 @@ func NameOf(name, revision string) string {
 	return name + "-" + revision
 }
 
-// Name returns the name of the configuration, by which Istio's tools find it.
+// Name returns the name of the configuration, as in Istio's charts. It depends on Revision, Tag and Namespace.
 func (w Webhooks) Name() string {
 	name := NameOf("istio-sidecar-injector", w.Revision)
 	if w.Tag != "" {
@@ -52,9 +52,10 @@ func (w Webhooks) Name() string {
 	return name
 }
 
-// Configuration returns a configuration with the names, labels and selectors of Istio's chart. In a namespace with a
-// revision (istio.io/rev), of its Pods' labels only sidecar.istio.io/inject: "false" counts. In a namespace with
-// istio-injection, no revision label counts. At most one webhook selects a Pod.
+// Configuration returns a configuration with the names, labels and selectors of Istio's chart. At most one webhook
+// selects a Pod. In a namespace with the label istio.io/rev, the only relevant label of Pods is
+// sidecar.istio.io/inject: "false". In a namespace with the label istio-injection, labels istio.io/rev of the namespace
+// and of Pods are ignored.
 func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	revision := cmp.Or(w.Tag, w.Revision, "default")
 	said, rev, own := namespaceLabel, label.IoIstioRev.Name, label.SidecarInject.Name
@@ -108,8 +109,8 @@ func notIn(key string, values ...string) req {
 }
 func absent(key string) req { return req{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist} }
 
-// Selects reports whether a webhook is called for a Pod with these labels, in a namespace with those. The sentence
-// states the reason.
+// Selects reports whether the selectors of a webhook match the labels of a namespace and of a Pod. The text is one
+// sentence with the reason. An invalid selector matches nothing. Rules and match conditions are not considered.
 func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[string]string) (bool, string) {
 	for _, of := range []struct {
 		what     string

@@ -40,7 +40,7 @@ var packed []byte
 
 // Violation is one violation of a definition.
 type Violation struct {
-	Field   string // path as users write it: spec.http[0].route[1].weight
+	Field   string // path as users write it: spec.http[0].route[1].weight; empty: the object as a whole
 	Code    problem.Code
 	Message string
 }
@@ -48,7 +48,7 @@ type Violation struct {
 // String returns "field: message".
 func (v Violation) String() string { return v.Field + ": " + v.Message }
 
-// Definition is one kind, in all its versions with one schema. Its methods may be called from any goroutine.
+// Definition is the schema of a kind, for all Versions with this schema. It is safe for concurrent use.
 type Definition struct {
 	Group, Kind, Plural string
 	Versions            []string
@@ -65,7 +65,8 @@ type compiled struct {
 	err        error
 }
 
-// Istio returns the definitions of Istio's kinds. Each is compiled when it is first used.
+// Istio returns the definitions of Istio's kinds. A kind has one definition for each different schema of its versions.
+// Each definition is compiled when it is first used.
 var Istio = sync.OnceValue(func() []*Definition {
 	all, err := read(packed)
 	if err != nil {
@@ -84,8 +85,8 @@ func Of(group, version, kind string) *Definition {
 	return nil
 }
 
-// Compile compiles all definitions, so that no request waits for that. The error names the one that does not compile,
-// or is the context's.
+// Compile compiles all definitions, so that no request has to wait for their compilation. The error names the
+// definition that does not compile, or is the context's.
 func Compile(ctx context.Context) error {
 	for _, d := range Istio() {
 		if ctx.Err() != nil {
@@ -149,18 +150,20 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 	return c
 }
 
-// Check returns the violations of the definition in an object, which is decoded in the way of apimachinery (whole
-// numbers as int64). Unknown fields are allowed. A rule that is too expensive to evaluate is a violation, as in the API
-// server. The result has MaxViolations at most, and is incomplete if the context ends.
+// Check returns the violations of the definition in an object; nil if the object is valid. Whole numbers in the object
+// are int64, as apimachinery decodes them. Unknown fields are allowed, and the status is ignored. A rule that is too
+// expensive to evaluate is a violation, as in the API server. So is a definition that does not compile
+// (problem.Internal). The result has at most MaxViolations, and is incomplete if the context ends.
 func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation) {
 	c := d.compile()
 	if c.err != nil {
 		return []Violation{{Code: problem.Internal, Message: "the definition of the kind does not compile: " + c.err.Error()}}
 	}
-	// In the order of k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go.
+	// The order of the steps is that of k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go.
 	object = runtime.DeepCopyJSON(object)
 	delete(object, "status") // as at creation
-	// Prune does not return the paths of unknown fields: below a long key their size is quadratic in that of the object.
+	// Unlike PruneWithOptions, Prune does not collect the paths of unknown fields. Below a long key, the total size of
+	// these paths is quadratic in the size of the object.
 	pruning.Prune(object, c.structural, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
 	defaulting.Default(object, c.structural)
@@ -179,8 +182,8 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	return wrong
 }
 
-// Unknown returns the paths of fields that the definition does not know. Their total size may be quadratic in that of
-// the object, so it is only for objects of trusted authors.
+// Unknown returns the paths of the fields of an object that the definition lacks, sorted. The total size of the paths
+// may be quadratic in the size of the object, so Unknown is only for objects of trusted authors.
 func (d *Definition) Unknown(object map[string]any) []string {
 	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true,
 		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
@@ -194,7 +197,7 @@ func blocks(all field.ErrorList) bool {
 	})
 }
 
-// path returns a field, with the API server's text for no field replaced by the empty string.
+// path returns a field's path; empty for "<nil>", the API server's text for the object as a whole.
 func path(of string) string {
 	if of == "<nil>" {
 		return ""
@@ -202,7 +205,7 @@ func path(of string) string {
 	return of
 }
 
-// codes maps types of errors to the equivalent codes. All other types become Invalid.
+// codes maps types of errors to codes. Types that are not in the map become Invalid.
 var codes = map[field.ErrorType]problem.Code{field.ErrorTypeRequired: problem.Required, field.ErrorTypeDuplicate: problem.Duplicate,
 	field.ErrorTypeInternal: problem.Internal}
 

@@ -14,9 +14,9 @@ import (
 // MaxViolations bounds the violations that Check returns for one object.
 const MaxViolations = 100
 
-// split is a schema divided into parts. Each part covers one element of a list or map without the lists and maps in it.
-// The validators of kube-openapi compare each error with all earlier ones (validate.Result.AddErrors), so each call
-// must have little input.
+// split is one part of a divided schema. A part covers the whole object, or one element of a list or map, without the
+// elements of the lists and maps in it. The validators of kube-openapi compare each error with all earlier ones
+// (validate.Result.AddErrors), so each call must have little input.
 type split struct {
 	validator validation.SchemaValidator // nil: the enclosing part validates the value
 	fields    map[string]*split          // fields with lists or maps somewhere below
@@ -54,7 +54,7 @@ func fieldsOf(s *apiextensions.JSONSchemaProps) (p *split, err error) {
 	return p, err
 }
 
-// flat returns a schema without the schemas of elements of its lists and maps.
+// flat returns a copy of a schema without the schemas of elements of its lists and maps.
 func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
 	s = s.DeepCopy()
 	s.Items = nil
@@ -67,14 +67,15 @@ func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
 	return s
 }
 
-// check adds the violations of a value, until there are MaxViolations or the context ends.
+// check appends the violations of a value to all. It starts no further part once there are MaxViolations, which the
+// result may exceed, or once the context has ended.
 func (p *split) check(ctx context.Context, at *field.Path, value any, all field.ErrorList) field.ErrorList {
 	if len(all) >= MaxViolations || ctx.Err() != nil {
 		return all
 	}
 	if p.validator != nil {
 		for _, e := range validation.ValidateCustomResource(at, value, p.validator) {
-			if _, said, names := strings.Cut(e.Detail, " in body"); names { // the error names the field relative to this part
+			if _, said, names := strings.Cut(e.Detail, " in body"); names { // the detail has the path within this part
 				e.Detail = path(e.Field) + " in body" + said
 			}
 			all = append(all, e)
@@ -102,7 +103,7 @@ func (p *split) check(ctx context.Context, at *field.Path, value any, all field.
 	return all
 }
 
-// child returns the path of a field below a path; nil stands for the object itself.
+// child returns the path of a field below a path; the path nil is that of the object itself.
 func child(at *field.Path, name string) *field.Path {
 	if at == nil {
 		return field.NewPath(name)

@@ -63,7 +63,7 @@ func internalOf(t *testing.T, d *Definition) *apiextensions.JSONSchemaProps {
 	return internal
 }
 
-// The parts of a schema find what the whole finds.
+// The parts of a schema report the same violations as the whole.
 func TestSplitFindsTheSame(t *testing.T) {
 	wrong := 0
 	for _, d := range Istio() {
@@ -127,7 +127,7 @@ func TestViolationsAreBounded(t *testing.T) {
 	}
 }
 
-// Fields below a long key that the definition does not know take no memory each for the key.
+// Unknown fields below a long key do not need memory for that key each.
 func TestUnknownFieldsBelowLongKeys(t *testing.T) {
 	d := Of("networking.istio.io", "v1", "VirtualService")
 	d.compile()

@@ -26,8 +26,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// judged is one object of testdata/validation.json.gz: 150 objects of Istio's kinds and mutations of them, with what a real API server that has
-// Istio's definitions says of it (Schema: structure, CEL, unknown fields), and what istiod's validation says of those that pass (Semantic).
+// judged is one object of testdata/validation.json.gz: 150 objects of Istio's kinds and mutations of them. Schema is
+// the result of a real API server with Istio's definitions (structure, CEL, unknown fields). Semantic is the result of
+// istiod's validation for objects that pass Schema.
 type judged struct {
 	Mutation, What string
 	Object         json.RawMessage
@@ -35,7 +36,7 @@ type judged struct {
 	Semantic       *bool
 }
 
-// name tells the objects apart.
+// name distinguishes the objects.
 func (j *judged) name() string {
 	var of metav1.PartialObjectMetadata
 	if err := json.Unmarshal(j.Object, &of); err != nil {
@@ -44,7 +45,7 @@ func (j *judged) name() string {
 	return fmt.Sprintf("%s %s %s", of.Kind, j.Mutation, j.What)
 }
 
-// taken: Istio admits it.
+// taken reports whether Istio admits the object.
 func (j *judged) taken() bool { return j.Schema && j.Semantic != nil && *j.Semantic }
 
 func corpus(t testing.TB) (all []*judged) {
@@ -100,13 +101,14 @@ func over(s *mirror.Snapshot) *Webhook {
 	return New(normal.New(normal.Options{}), mesh, func() *mirror.Snapshot { return s }, nil, func(r model.Record,
 		_ *mirror.Snapshot) (refused, warned []error) {
 		if f, is := r.(*model.EnvoyFilter); is {
-			return patch.Judge(f)
+			return patch.Validate(f)
 		}
 		return nil, nil
 	})
 }
 
-// admits says whether an API server with Istio's definitions and our webhook would take an object, and why not.
+// admits reports whether an API server with Istio's definitions and our webhook admits an object, or the reason of the
+// refusal.
 func admits(t testing.TB, w *Webhook, raw []byte) (bool, string) {
 	t.Helper()
 	r := creation(t, raw)
@@ -126,7 +128,7 @@ func admits(t testing.TB, w *Webhook, raw []byte) (bool, string) {
 	return true, ""
 }
 
-// The definitions refuse what a real API server refuses with them, and takes what it takes.
+// The definitions admit and refuse the same objects as a real API server does with them.
 func TestSchemaAgreesWithAPIServer(t *testing.T) {
 	for i, j := range corpus(t) {
 		object := map[string]any{}
@@ -142,8 +144,8 @@ func TestSchemaAgreesWithAPIServer(t *testing.T) {
 	}
 }
 
-// Of 2,236 objects at least 99.5 % are admitted or refused as by Istio; the others are those of testdata/differences.txt, each for a reason
-// that deploy/docs/validation.md states.
+// Of 2,236 objects at least 99.5 % are admitted or refused as by Istio. The others are listed in
+// testdata/differences.txt, each with a reason that deploy/docs/validation.md documents.
 func TestAgreesWithIstio(t *testing.T) {
 	listed := differences(t)
 	w, all := webhook(), corpus(t)
@@ -168,7 +170,8 @@ func TestAgreesWithIstio(t *testing.T) {
 	t.Logf("%d of %d objects differ", found, len(all))
 }
 
-// differences is the objects of testdata/differences.txt with the reason of each, which the page on validation must have.
+// differences is the objects of testdata/differences.txt with the reason of each, which the page on validation must
+// have.
 func differences(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "docs", "validation.md"))

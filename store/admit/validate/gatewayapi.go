@@ -9,16 +9,19 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Classes of the Gateway API that are the mesh's, and their controllers (istio pkg/config/constants: ManagedGatewayController and others). API servers ask by the
-// same ones (deploy/docs/validation.md, and deploy/chart, whose ValidatingAdmissionPolicy warns of Gateways of other classes with these controllers).
+// Classes and controllers of the Gateway API that belong to the mesh (istio pkg/config/constants:
+// ManagedGatewayController and others). The webhook's match conditions select the same classes and controllers
+// (deploy/docs/validation.md). For Gateways of other classes with these controllers, a ValidatingAdmissionPolicy of the
+// chart warns.
 var (
 	meshControllers = []string{"istio.io/gateway-controller", "istio.io/unmanaged-gateway", "istio.io/mesh-controller"}
 	meshClasses     = []string{"istio", "istio-remote", "istio-waypoint"}
 )
 
-// ofGatewayAPI warns of what this version does not do with an object of the Gateway API: with a class or a Gateway of the mesh, and with a route of the mesh,
-// whose parent is a Service and not a Gateway (gateway-api.sigs.k8s.io: GAMMA). Others are somebody else's, and routes of a Gateway are as little
-// served as that is, which was said of it.
+// ofGatewayAPI returns at most one warning: this version does not act on an object of the Gateway API. Such objects are
+// a class or a Gateway of the mesh, and a route with a Service or a ServiceEntry as parent (gateway-api.sigs.k8s.io:
+// GAMMA). Other classes and Gateways belong to other controllers. A route of a Gateway gets no warning, since its
+// Gateway got one.
 func ofGatewayAPI(tree map[string]any, of object.ID) []string {
 	text := func(fields ...string) string {
 		value, _, _ := unstructured.NestedString(tree, fields...)
@@ -27,17 +30,20 @@ func ofGatewayAPI(tree map[string]any, of object.ID) []string {
 	switch {
 	case of.Kind == "GatewayClass":
 		if by := text("spec", "controllerName"); slices.Contains(meshControllers, by) {
-			return []string{fmt.Sprintf("spec.controllerName: the Gateway API is not served by this version: nobody accepts classes of %s", by)}
+			return []string{fmt.Sprintf(
+				"spec.controllerName: the Gateway API is not served by this version: no controller accepts classes of %s", by)}
 		}
 	case of.Kind == "Gateway":
 		if class := text("spec", "gatewayClassName"); slices.Contains(meshClasses, class) {
-			return []string{fmt.Sprintf("spec.gatewayClassName: the Gateway API is not served by this version: a Gateway of class %s gets no Deployment, Service, listeners or status, and its routes lead nowhere", class)}
+			return []string{fmt.Sprintf("spec.gatewayClassName: the Gateway API is not served by this version: "+
+				"a Gateway of class %s gets no Deployment, Service, listeners or status, and its routes lead nowhere", class)}
 		}
 	default:
 		parents, _, _ := unstructured.NestedSlice(tree, "spec", "parentRefs")
 		for i, one := range parents {
 			if p, _ := one.(map[string]any); p["kind"] == "Service" || p["kind"] == "ServiceEntry" {
-				return []string{fmt.Sprintf("spec.parentRefs[%d]: the Gateway API is not served by this version: sidecars route nothing by this %s; a VirtualService does that", i, of.Kind)}
+				return []string{fmt.Sprintf("spec.parentRefs[%d]: the Gateway API is not served by this version: "+
+					"sidecars route nothing by this %s; a VirtualService does that", i, of.Kind)}
 			}
 		}
 	}

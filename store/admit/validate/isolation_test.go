@@ -22,9 +22,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// victims has the objects of others: Service back/reviews with an address, a Pod, and ServiceEntries of namespace pay;
-// back and front are one tenant. Namespace evil has a Pod, an older ServiceEntry than pay's, and younger ones. Service
-// dev/flutter and ServiceEntry pay/young are younger than what TestWaysIn tries.
+// victims are objects of other tenants: Service back/reviews with an address, a Pod, and ServiceEntries of namespace
+// pay; back and front are one tenant. Namespace evil has a Pod, an older ServiceEntry than pay's, and younger ones.
+// Service dev/flutter and ServiceEntry pay/young are younger than the objects of TestWaysIn.
 const victims = `
 {apiVersion: v1, kind: Namespace, metadata: {name: back, labels: {navarch.io/tenant: web}}}
 ---
@@ -128,8 +128,9 @@ func isolating(t *testing.T, settings normal.Isolation) *Webhook {
 		func(model.Record, *mirror.Snapshot) (refused, warned []error) { return nil, nil })
 }
 
-// With isolation off each way in is open, as with istiod, and the webhook and the leader warn of it; with isolation
-// on the webhook refuses it, and the leader leaves it out and names it. Whatever takes nothing passes both.
+// With isolation off, each way to divert traffic is open, as with istiod, and webhook and leader warn of it. With
+// isolation on, the webhook refuses it, and the leader ignores and reports it. Objects that divert no traffic pass
+// both.
 func TestWaysIn(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		settings := tenantRules
@@ -167,8 +168,8 @@ func TestWaysIn(t *testing.T) {
 	}
 }
 
-// A namespace of the same tenant, and those of the operators, may; who is of which tenant is what labels say, and
-// where these are not known nothing is refused for them.
+// Namespaces of the same tenant, and those of the operators, are permitted. Labels define the tenants; while labels are
+// not known, no object is refused because of them.
 func TestWhoMay(t *testing.T) {
 	settings := normal.Isolation{On: true}
 	w := isolating(t, settings)

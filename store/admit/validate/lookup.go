@@ -10,17 +10,26 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// lookup joins objects of Istio's kinds with the mesh configuration, and with who has which host and address. Pods,
-// nodes, namespaces and roles are for Kubernetes' own kinds, which no rule of the webhook names.
+// lookup implements normal.Lookup for the webhook. It has the mesh configuration, the tenants, and the owners of hosts
+// and addresses. Pods, Nodes, Namespaces and roles are missing, since the webhook validates objects of Istio only.
 type lookup struct {
-	owners
-	mesh *meshv1.MeshConfig
+	*owners
+	tenants Tenants
+	mesh    *meshv1.MeshConfig
 }
 
 var _ normal.Lookup = lookup{}
 
 // Mesh implements normal.Lookup.
 func (l lookup) Mesh() *meshv1.MeshConfig { return l.mesh }
+
+// Tenant implements normal.Owners. Without Tenants no tenant is known.
+func (l lookup) Tenant(namespace string) (string, bool) {
+	if l.tenants == nil {
+		return namespace, false
+	}
+	return l.tenants(namespace)
+}
 
 // Pod implements normal.Lookup.
 func (lookup) Pod(object.ID) *normal.Pod { return nil }
@@ -43,12 +52,14 @@ func (lookup) Role(object.ID) *normal.Role { return nil }
 // Networks implements normal.Lookup.
 func (lookup) Networks() *meshv1.MeshNetworks { return nil }
 
-// Automatic implements normal.Lookup: nothing is refused for the addresses that a ServiceEntry is given.
+// Automatic implements normal.Lookup. The result is empty: automatic addresses are no reason to refuse an object.
 func (lookup) Automatic(object.ID) map[string][]string { return nil }
-func (lookup) AutomaticAt(object.ID) object.ID         { return object.ID{} }
 
-// Resolved implements normal.Lookup: names are resolved for what is there already.
+// AutomaticAt implements normal.Lookup.
+func (lookup) AutomaticAt(object.ID) object.ID { return object.ID{} }
+
+// Resolved implements normal.Lookup. The result is empty: names of an object under review are not resolved yet.
 func (lookup) Resolved(object.ID) []string { return nil }
 
-// Keys implements normal.Lookup: keys are fetched for what is there already, and nobody is warned that they were not.
+// Keys implements normal.Lookup. The result is an empty key set, so no warning reports keys that were not fetched yet.
 func (lookup) Keys(object.ID) normal.Keys { return normal.Keys{Set: "{}"} }

@@ -1,38 +1,94 @@
 package validate
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 )
 
-// owners implements normal.Owners by a snapshot.
+// owners implements normal.Owners, except Tenant, with the records of a snapshot. All reviews at one snapshot share it.
+// The first lookup of an address or a wildcard builds an index, because one object may state 100,000 of them. owners is
+// safe for concurrent use.
 type owners struct {
-	known   *mirror.Snapshot
-	tenants Tenants
+	known *mirror.Snapshot
+	users func() []user
+	below func() []below
 }
 
-// ownersOf returns the owners at a snapshot; nil is an empty snapshot.
-func ownersOf(known *mirror.Snapshot, tenants Tenants) owners {
+// user is an address with the Service or the Pod that has it.
+type user struct {
+	address   netip.Addr
+	service   *model.Service // nil: a Pod
+	namespace string
+}
+
+// below is a host of a ServiceEntry. ending is the host backwards, so hosts below one domain are neighbours when
+// sorted.
+type below struct {
+	ending string
+	entry  *model.Service
+}
+
+// ownersOf returns the owners at a snapshot; nil stands for an empty snapshot.
+func ownersOf(known *mirror.Snapshot) *owners {
 	if known == nil {
 		known = mirror.Empty()
 	}
-	return owners{known, tenants}
+	o := &owners{known: known}
+	o.users, o.below = sync.OnceValue(o.readUsers), sync.OnceValue(o.readHosts)
+	return o
 }
 
-// Tenant implements normal.Owners.
-func (o owners) Tenant(namespace string) (string, bool) {
-	if o.tenants == nil {
-		return namespace, false
+// readUsers returns the addresses of Services and Pods, sorted by address. Services precede Pods of the same address.
+func (o *owners) readUsers() (all []user) {
+	add := func(text string, of user) {
+		if a, err := netip.ParseAddr(text); err == nil {
+			of.address = a.Unmap()
+			all = append(all, of)
+		}
 	}
-	return o.tenants(namespace)
+	for r := range o.known.All(model.KindService) {
+		s := r.(*model.Service)
+		for _, text := range s.Spec.GetAddresses() {
+			add(text, user{service: s, namespace: s.Key.Namespace})
+		}
+	}
+	for r := range o.known.All(model.KindWorkload) {
+		if w := r.(*model.Workload); !w.Spec.FromEntry() {
+			add(w.Spec.GetEndpoint().GetAddress(), user{namespace: w.Key.Namespace})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b user) int { return a.address.Compare(b.address) })
+	return all
+}
+
+// readHosts returns the hosts of ServiceEntries, sorted by ending.
+func (o *owners) readHosts() (all []below) {
+	for r := range o.known.All(model.KindServiceEntry) {
+		s := r.(*model.Service)
+		for _, host := range s.Spec.GetHosts() {
+			all = append(all, below{backwards(host), s})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b below) int { return cmp.Compare(a.ending, b.ending) })
+	return all
+}
+
+// backwards returns the bytes of a text from the last to the first.
+func backwards(text string) string {
+	all := []byte(text)
+	slices.Reverse(all)
+	return string(all)
 }
 
 // Services implements normal.Owners.
-func (o owners) Services(host string) (all []*model.Service) {
+func (o *owners) Services(host string) (all []*model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range o.known.ByHost(kind, host) {
 			all = append(all, r.(*model.Service))
@@ -42,62 +98,58 @@ func (o owners) Services(host string) (all []*model.Service) {
 }
 
 // Below implements normal.Owners.
-func (o owners) Below(wildcard string) (all []*model.Service) {
-	for r := range o.known.All(model.KindServiceEntry) {
-		s := r.(*model.Service)
-		if slices.ContainsFunc(s.Spec.GetHosts(), func(host string) bool { return model.Covers(wildcard, host) }) {
-			all = append(all, s)
+func (o *owners) Below(wildcard string) (all []*model.Service) {
+	ending, hosts := backwards(strings.TrimPrefix(wildcard, "*")), o.below()
+	at, _ := slices.BinarySearchFunc(hosts, ending, func(b below, ending string) int { return cmp.Compare(b.ending, ending) })
+	seen := map[*model.Service]bool{}
+	for _, b := range hosts[at:] {
+		if !strings.HasPrefix(b.ending, ending) {
+			break
+		}
+		if !seen[b.entry] && model.Covers(wildcard, backwards(b.ending)) {
+			seen[b.entry], all = true, append(all, b.entry)
 		}
 	}
 	return all
 }
 
+// from returns the users from the first address of a network on, sorted by address.
+func (o *owners) from(network netip.Prefix) []user {
+	users := o.users()
+	at, _ := slices.BinarySearchFunc(users, network.Masked().Addr(), func(u user, a netip.Addr) int { return u.address.Compare(a) })
+	return users[at:]
+}
+
 // At implements normal.Owners.
-func (o owners) At(a netip.Addr) (services []*model.Service, pod bool) {
-	of := netip.PrefixFrom(a, a.BitLen())
-	for r := range o.known.All(model.KindService) {
-		if s := r.(*model.Service); within(of, s.Spec.GetAddresses()...).IsValid() {
-			services = append(services, s)
+func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
+	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
+		switch {
+		case u.address != a || u.service == nil:
+			return services, u.address == a
+		case !slices.Contains(services, u.service):
+			services = append(services, u.service)
 		}
 	}
-	return services, o.podWithin(of, "").IsValid()
+	return services, false
 }
 
 // OwnPod implements normal.Owners.
-func (o owners) OwnPod(of object.ID, a netip.Addr) bool {
-	return o.podWithin(netip.PrefixFrom(a, a.BitLen()), of.Namespace).IsValid()
+func (o *owners) OwnPod(of object.ID, a netip.Addr) bool {
+	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
+		if u.address != a {
+			return false
+		}
+		if u.service == nil && u.namespace == of.Namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // Within implements normal.Owners.
-func (o owners) Within(network netip.Prefix) netip.Addr {
-	for r := range o.known.All(model.KindService) {
-		if a := within(network, r.(*model.Service).Spec.GetAddresses()...); a.IsValid() {
-			return a
-		}
-	}
-	return o.podWithin(network, "")
-}
-
-// podWithin returns an address of a Pod in a network, or the zero Addr. With a namespace only its Pods count.
-func (o owners) podWithin(network netip.Prefix, namespace string) netip.Addr {
-	for r := range o.known.All(model.KindWorkload) {
-		w := r.(*model.Workload)
-		if w.Spec.FromEntry() || namespace != "" && w.Key.Namespace != namespace {
-			continue
-		}
-		if a := within(network, w.Spec.GetEndpoint().GetAddress()); a.IsValid() {
-			return a
-		}
-	}
-	return netip.Addr{}
-}
-
-// within returns the first address in a network, or the zero Addr. Texts that are no IP addresses are skipped.
-func within(network netip.Prefix, addresses ...string) netip.Addr {
-	for _, text := range addresses {
-		if a, err := netip.ParseAddr(text); err == nil && network.Contains(a.Unmap()) {
-			return a.Unmap()
-		}
+func (o *owners) Within(network netip.Prefix) netip.Addr {
+	if all := o.from(network); len(all) > 0 && network.Contains(all[0].address) {
+		return all[0].address
 	}
 	return netip.Addr{}
 }

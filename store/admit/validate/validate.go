@@ -1,9 +1,12 @@
-// Package validate answers the validation webhook: an object of Istio's is checked against the CustomResourceDefinition of its kind, then by
-// store/normal, with the code that the leader runs. An object that would not apply is refused with the paths of its fields; one that applies,
-// but not in full or not as its author may expect, is admitted with warnings.
+// Package validate implements the validation webhook for objects of Istio. An object is checked against the
+// CustomResourceDefinition of its kind, then normalised by store/normal, with the code that the leader runs. An invalid
+// object is refused, with the paths of its fields. A valid object that has no effect in part, or another effect than
+// its author may expect, is admitted with warnings.
 //
-// Owns: nothing.  Reads: the mesh configuration; the replica's snapshot, where it has one, for what objects refer to.  Never: asks
-// anybody; changes an object; refuses what is valid and this version does not act on; decides by who writes an object.
+// Owns: an index of the hosts and addresses in the newest snapshot.
+// Reads: the mesh configuration; the replica's snapshot, if it has one, for references to other objects.
+// Never: sends a request; changes an object; refuses a valid object because this version does not support it; considers
+// the user who writes an object.
 package validate
 
 import (
@@ -15,6 +18,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -33,23 +37,26 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Path is where API servers send the objects, as in istiod's webhook configurations.
+// Path is the URL path of the webhook, the same as in istiod's webhook configurations.
 const Path = "/validate"
 
-// Webhook implements admit.Handler. It is immutable.
+// Webhook implements admit.Handler and admit.Chooser. It is safe for concurrent use.
 type Webhook struct {
 	normal   *normal.Normalizer
 	mesh     func() *meshv1.MeshConfig
 	snapshot func() *mirror.Snapshot
 	tenants  Tenants
 	judge    Judge
+	owners   atomic.Pointer[owners] // at the snapshot of the last review
 }
 
-// Judge says more of a record than the normaliser can, which knows no types of Envoy: errors for which its object is refused, and others. They are
-// problems of the record (model.Fault). known is what this process knows of the mesh; nil: nothing.
+// Judge checks a record further than the normaliser, which knows no types of Envoy. Errors in refused refuse the
+// object, and errors in warned become warnings. All of them are problems of the record (model.Fault). known is this
+// process's snapshot of the mesh; nil: the process has no snapshot.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
-// Tenants names the tenant of a namespace; known is false where labels of namespaces are not known. nil: they never are.
+// Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. With a nil
+// Tenants, no tenant is known.
 type Tenants func(namespace string) (name string, known bool)
 
 var (
@@ -57,28 +64,33 @@ var (
 	_ admit.Chooser = (*Webhook)(nil)
 )
 
-// New makes a Webhook for a mesh. mesh returns its configuration; nil: it is not known, and the defaults count. snapshot returns the configuration of
-// the mesh as a replica has it; nil: it is not known, and what objects refer to is not looked for.
-func New(n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge) *Webhook {
+// New returns a Webhook. mesh returns the mesh configuration; if its result is nil, the defaults apply. snapshot
+// returns the replica's snapshot; if its result is nil, references to other objects are not checked. Of the arguments
+// only tenants may be nil.
+func New(
+	n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge,
+) *Webhook {
 	return &Webhook{normal: n, mesh: mesh, snapshot: snapshot, tenants: tenants, judge: judge}
 }
 
-// Register has a server answer reviews to Path, and to all paths below it.
+// Register registers the webhook with a server, for Path and all paths below it.
 func (w *Webhook) Register(s *admit.Server) {
 	s.Register("validation", Path, w, func(status int) { obs.ValidationHTTPErrors.WithLabelValues(fmt.Sprint(status)).Inc() })
 }
 
-// AlwaysReject is an annotation by which every object is refused, whatever else it says, as by istiod: so whether the webhook is asked can be
-// tried without an object that is not valid.
+// AlwaysReject is an annotation: every object with it is refused, as by istiod. A dry run of such an object tests
+// whether API servers call the webhook.
 const AlwaysReject = "internal.istio.io/webhook-always-reject"
 
-// Why an object is refused, as istiod's metric has it.
+// Values of the label reason of obs.ValidationFailed, as in istiod's metric.
 const (
 	reasonDecode  = "crd_decode_error"
 	reasonInvalid = "invalid_resource"
 )
 
-// Admit implements admit.Handler.
+// Admit implements admit.Handler. It refuses an invalid object. If the request leaves an invalid spec unchanged, the
+// errors become warnings instead. An object that cannot be decoded is refused with code 400. Requests other than the
+// creation or update of an object are admitted.
 func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if !writes(r) {
 		return admit.Allow()
@@ -92,7 +104,7 @@ func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionR
 		return no
 	}
 	if _, is := obj.Annotations[AlwaysReject]; is {
-		return admit.Refuse(metav1.StatusReasonInvalid, "the annotation "+AlwaysReject+" asks for it")
+		return admit.Refuse(metav1.StatusReasonInvalid, "every object with the annotation "+AlwaysReject+" is refused")
 	}
 	found := w.check(ctx, tree, obj)
 	if len(found.Errors) > 0 && !unchanged(r, tree) {
@@ -102,17 +114,18 @@ func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionR
 	obs.ValidationPassed.WithLabelValues(group, version, resource).Inc()
 	warnings := found.Warnings
 	for _, e := range found.Errors {
-		warnings = append(warnings, "it was not valid before: "+e.text())
+		warnings = append(warnings, "the object was invalid before this update too: "+e.text())
 	}
 	return admit.Allow(warnings...)
 }
 
-// writes says whether a request writes something of an object's spec.
+// writes reports whether a request creates or updates an object, rather than a subresource.
 func writes(r *admissionv1.AdmissionRequest) bool {
 	return (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update) && r.SubResource == ""
 }
 
-// Concerns implements admit.Chooser: an object that is deleted, or loses its finalizers because it is to be, is not judged.
+// Concerns implements admit.Chooser. It is false for an object that is being deleted: the update that removes a
+// finalizer is admitted even if the object is too heavy to validate.
 func (w *Webhook) Concerns(r *admissionv1.AdmissionRequest) bool {
 	var head struct {
 		Metadata struct {
@@ -123,7 +136,8 @@ func (w *Webhook) Concerns(r *admissionv1.AdmissionRequest) bool {
 	return writes(r) && !deleted
 }
 
-// labels are those of metrics: whoever calls could write others without end.
+// labels returns the values of metric labels. They are "other" for unknown kinds, so that requests cannot create
+// further values.
 func labels(r *admissionv1.AdmissionRequest) (group, version, resource string) {
 	if d := schema.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind); d != nil {
 		return d.Group, r.Kind.Version, d.Plural
@@ -131,7 +145,8 @@ func labels(r *admissionv1.AdmissionRequest) (group, version, resource string) {
 	return "other", "other", "other"
 }
 
-// read decodes the object of a request; the tree has whole numbers as int64.
+// read decodes the object of a request. Whole numbers in the tree are int64. It fails if the object is not valid JSON,
+// has another group, version or kind than the request states, or has neither name nor generateName.
 func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, error) {
 	tree := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(r.Object.Raw, &tree); err != nil {
@@ -146,10 +161,11 @@ func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, erro
 	}
 	of := head.GroupVersionKind()
 	if asked := r.Kind; asked.Group != of.Group || asked.Version != of.Version || asked.Kind != of.Kind {
-		return nil, nil, fmt.Errorf("it is %.100q %.100q, and the request is about %.100q %.100q", head.APIVersion, head.Kind, asked.Group+"/"+asked.Version, asked.Kind)
+		return nil, nil, fmt.Errorf("it is %.100q %.100q, and the request is about %.100q %.100q",
+			head.APIVersion, head.Kind, asked.Group+"/"+asked.Version, asked.Kind)
 	}
 	id := object.ID{Group: of.Group, Kind: of.Kind, Namespace: r.Namespace, Name: head.Name}
-	if id.Name == "" { // the API server makes one of it
+	if id.Name == "" { // the API server generates the name from generateName
 		id.Name = head.GenerateName
 	}
 	if id.Name == "" {
@@ -157,39 +173,40 @@ func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, erro
 	}
 	created := head.CreationTimestamp.Time
 	if created.IsZero() {
-		created = time.Now() // it is younger than what is there
+		created = time.Now() // the object is younger than all existing ones
 	}
 	return tree, &object.Object{ID: id, Version: of.Version, Created: created, Labels: head.Labels, Annotations: head.Annotations,
 		UID: string(head.UID), Generation: head.Generation, JSON: r.Object.Raw}, nil
 }
 
-// Found is what is to be said of an object.
+// Found contains the results of the validation of one object.
 type Found struct {
-	Errors   []Error // it would not apply
+	Errors   []Error // empty: the object is valid
 	Warnings []string
 }
 
-// Error is one thing for which an object is refused.
+// Error is one reason for which an object is refused.
 type Error struct {
-	Field   string // path as users write it
+	Field   string // path in the object, such as spec.hosts[0]; empty: the object as a whole
 	Code    problem.Code
 	Message string
 }
 
-// err adds an error, up to as many as the definition of a kind finds.
+// err adds an error, up to schema.MaxViolations.
 func (f *Found) err(field string, code problem.Code, message string) {
 	if len(f.Errors) < schema.MaxViolations {
 		f.Errors = append(f.Errors, Error{field, code, message})
 	}
 }
 
-// warn adds a warning, up to as many as there may be errors: API servers let far fewer through.
+// warn adds a warning, up to schema.MaxViolations; API servers forward far fewer.
 func (f *Found) warn(text string) {
 	if len(f.Warnings) < schema.MaxViolations {
 		f.Warnings = append(f.Warnings, text)
 	}
 }
 
+// text returns "field: message", or the message if the field is empty.
 func (e Error) text() string {
 	if e.Field == "" {
 		return e.Message
@@ -197,39 +214,60 @@ func (e Error) text() string {
 	return e.Field + ": " + e.Message
 }
 
-// check holds an object of Istio's to the definition of its kind, and then to what the normaliser makes of it.
+// check validates an object. An object of Istio is checked against its CRD and, if it has no violations, by normalised.
+// An object of the Gateway API only gets warnings.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
 	var found Found
 	if obj.ID.Group == object.GatewayAPI {
 		found.Warnings = ofGatewayAPI(tree, obj.ID)
 		return found
 	}
-	if wrong := beyond(tree, obj.ID.Kind); wrong != nil {
-		found.Errors = append(found.Errors, *wrong)
-		return found
-	}
-	if d := schema.Of(obj.ID.Group, obj.Version, obj.ID.Kind); d != nil {
-		wrong := d.Check(ctx, tree) // fields that it does not know are the normaliser's business: the cluster's definition may be newer
-		for _, v := range wrong {
-			found.Errors = append(found.Errors, Error(v))
-		}
-		if len(wrong) > 0 {
-			return found
-		}
-	}
-	if ctx.Err() == nil {
+	if defined(ctx, tree, obj, &found) && ctx.Err() == nil {
 		w.normalised(ctx, obj, &found)
 	}
 	return found
 }
 
-// normalised adds what the normaliser, the judge and the analysis say of an object, until the context ends.
+// defined checks an object by its CRD. It reports whether the object passes.
+func defined(ctx context.Context, tree map[string]any, obj *object.Object, found *Found) bool {
+	if wrong := beyond(tree, obj.ID.Kind); wrong != nil {
+		found.Errors = append(found.Errors, *wrong)
+		return false
+	}
+	d := schema.Of(obj.ID.Group, obj.Version, obj.ID.Kind)
+	if d == nil {
+		return true
+	}
+	// Unknown fields are left to the normaliser: the definition in the cluster may be newer than this one.
+	wrong := d.Check(ctx, tree)
+	for _, v := range wrong {
+		found.Errors = append(found.Errors, Error(v))
+	}
+	return len(wrong) == 0
+}
+
+// ownersAt returns the owners at a snapshot, which reviews share until there is a newer one.
+func (w *Webhook) ownersAt(known *mirror.Snapshot) *owners {
+	if o := w.owners.Load(); known != nil && o != nil && o.known == known {
+		return o
+	}
+	o := ownersOf(known)
+	w.owners.Store(o)
+	return o
+}
+
+// normalised adds the results of the normaliser, the judge and the analysis for an object. It stops at the end of the
+// context, or at schema.MaxViolations errors.
 func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Found) {
 	known, mesh := w.snapshot(), w.mesh()
 	if mesh == nil {
 		mesh = model.MeshDefaults()
 	}
-	result := w.normal.Object(obj, lookup{ownersOf(known, w.tenants), mesh})
+	w.assess(ctx, w.normal.Object(obj, lookup{w.ownersAt(known), w.tenants, mesh}), known, found)
+}
+
+// assess adds the problems of a normal form, and what the judge and the analysis say of its records.
+func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirror.Snapshot, found *Found) {
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
 		refused[p] = true
@@ -239,7 +277,8 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 		if refused[p] {
 			continue
 		}
-		// What is valid and not acted on is not the user's mistake: Istio takes it, and so do we, and say so.
+		// Fields that this version does not support, and faults of this program, are not the author's mistakes. Istio admits
+		// such objects, so these problems become warnings.
 		if p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal {
 			found.err(p.Field, p.Code, p.Message)
 			continue
@@ -254,7 +293,7 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	}
 }
 
-// judged adds what the judge and the analysis say of a record.
+// judged adds the results of the judge and the analysis for one record.
 func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Found) {
 	refused, warned := w.judge(record, known)
 	for _, err := range refused {
@@ -271,12 +310,13 @@ func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Fou
 	for _, p := range analysis.Applied(record, known) {
 		more := ""
 		if p.Code == problem.NotFound {
-			more = " (not known yet, where it is applied together with this object)"
+			more = " (not known yet; expected if it is applied together with this object)"
 		}
 		found.warn(warning(p, more))
 	}
 }
 
+// warning returns "field: message" for a problem, followed by the code of its analyzer and by more.
 func warning(p object.Problem, more string) string {
 	if p.Field == "" {
 		return p.Message + p.Analyzer.Suffix() + more
@@ -284,8 +324,8 @@ func warning(p object.Problem, more string) string {
 	return p.Field + ": " + p.Message + p.Analyzer.Suffix() + more
 }
 
-// unchanged says whether an update leaves the spec as it was: then metadata alone changes, such as a finalizer that is taken away. What is
-// there already, and was not valid before, must not be held up by that.
+// unchanged reports whether a request is an update that leaves spec and apiVersion unchanged. An invalid object that
+// exists already must not block changes of its metadata, such as the removal of a finalizer.
 func unchanged(r *admissionv1.AdmissionRequest, tree map[string]any) bool {
 	if r.Operation != admissionv1.Update {
 		return false
@@ -297,54 +337,62 @@ func unchanged(r *admissionv1.AdmissionRequest, tree map[string]any) bool {
 	return reflect.DeepEqual(before["spec"], tree["spec"]) && before["apiVersion"] == tree["apiVersion"]
 }
 
-// What is said of one object: kubectl shows the message on one line.
+// Limits of the message for one object, which kubectl prints as one line.
 const (
-	maxSaid    = 10   // errors in the message
-	maxMessage = 4096 // bytes
+	maxErrors  = 10   // errors in the message
+	maxMessage = 4096 // bytes of the message, and of the message of each cause
 )
 
-// refuse is the answer to an object that would not apply.
+// refuse returns the response that refuses an object. It has the first maxErrors errors as message and as causes.
 func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
 	details := &metav1.StatusDetails{Name: obj.ID.Name, Group: obj.ID.Group, Kind: obj.ID.Kind}
-	var said []string
+	var texts []string
 	for _, e := range found.Errors {
-		if len(said) == maxSaid {
-			said = append(said, more(len(found.Errors)))
+		if len(texts) == maxErrors {
+			texts = append(texts, more(len(found.Errors)))
 			break
 		}
-		said = append(said, e.text())
+		texts = append(texts, e.text())
 		details.Causes = append(details.Causes, metav1.StatusCause{Type: cause(e.Code), Field: e.Field, Message: cut(e.Message)})
 	}
-	no := admit.Refuse(metav1.StatusReasonInvalid, cut("configuration is invalid: "+strings.Join(said, "; ")), found.Warnings...)
+	no := admit.Refuse(metav1.StatusReasonInvalid, cut("configuration is invalid: "+strings.Join(texts, "; ")), found.Warnings...)
 	no.Result.Details = details
 	return no
 }
 
-// more counts the errors that are not said; of schema.MaxViolations there may be others that nobody looked for.
+// more returns the number of omitted errors as text, given the number of all errors. At schema.MaxViolations the
+// validation stopped, so the object may have further errors.
 func more(all int) string {
 	if all == schema.MaxViolations {
-		return fmt.Sprintf("and at least %d more", all-maxSaid)
+		return fmt.Sprintf("and at least %d more", all-maxErrors)
 	}
-	return fmt.Sprintf("and %d more", all-maxSaid)
+	return fmt.Sprintf("and %d more", all-maxErrors)
 }
 
+// cut truncates a text to maxMessage bytes.
 func cut(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")
 }
 
-// causes are the types of causes that say the same as a code; of all others CauseTypeFieldValueInvalid does.
-var causes = map[problem.Code]metav1.CauseType{problem.Required: metav1.CauseTypeFieldValueRequired, problem.Duplicate: metav1.CauseTypeFieldValueDuplicate,
-	problem.NotFound: metav1.CauseTypeFieldValueNotFound}
+// causes maps codes to types of causes. Codes that are not in the map become CauseTypeFieldValueInvalid.
+var causes = map[problem.Code]metav1.CauseType{
+	problem.Required:  metav1.CauseTypeFieldValueRequired,
+	problem.Duplicate: metav1.CauseTypeFieldValueDuplicate,
+	problem.NotFound:  metav1.CauseTypeFieldValueNotFound,
+}
 
+// cause returns the type of cause for a code.
 func cause(code problem.Code) metav1.CauseType {
 	return cmp.Or(causes[code], metav1.CauseTypeFieldValueInvalid)
 }
 
-// RefusedGateway returns a Gateway, as JSON's types, that the validation webhook refuses because of AlwaysReject alone, with labels by which a
-// webhook configuration selects it. It is for dry runs.
+// RefusedGateway returns a valid Gateway with the annotation AlwaysReject, for dry runs. The result can be encoded as
+// JSON. labels are the labels by which a webhook configuration selects objects.
 func RefusedGateway(namespace string, labels map[string]string) map[string]any {
-	return map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
-		"metadata": map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels, "annotations": map[string]string{AlwaysReject: "true"}},
-		"spec": map[string]any{"selector": map[string]string{"navarch.io/none": "none"}, "servers": []any{map[string]any{"hosts": []string{"*"},
-			"port": map[string]any{"number": 80, "name": "http", "protocol": "HTTP"}}}}}
+	metadata := map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels,
+		"annotations": map[string]string{AlwaysReject: "true"}}
+	port := map[string]any{"number": 80, "name": "http", "protocol": "HTTP"}
+	return map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway", "metadata": metadata,
+		"spec": map[string]any{"selector": map[string]string{"navarch.io/none": "none"},
+			"servers": []any{map[string]any{"hosts": []string{"*"}, "port": port}}}}
 }

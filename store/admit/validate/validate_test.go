@@ -59,7 +59,8 @@ func TestRefusalNamesFields(t *testing.T) {
 	}
 }
 
-// What is valid and not acted on, has no effect, or is of a kind that is not Istio's, is admitted, and warnings say so; of the Gateway API what is the mesh's.
+// Valid fields without effect in this version, and objects of other kinds, are admitted with warnings; of the Gateway
+// API only objects of the mesh have a warning.
 func TestWarns(t *testing.T) {
 	gatewayAPI := func(kind, spec string) string {
 		return fmt.Sprintf(`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": %q, "metadata": {"name": "a"}, "spec": %s}`, kind, spec)
@@ -67,7 +68,7 @@ func TestWarns(t *testing.T) {
 	for name, c := range map[string]struct{ raw, want string }{
 		"good":                         {of("DestinationRule", `{"host": "a"}`), ""},
 		"no effect":                    {of("EnvoyFilter", `{}`), "spec.configPatches: none: the EnvoyFilter does nothing"},
-		"not acted on":                 {of("Gateway", `{"selector": {"a": "b"}, "servers": [{"hosts": ["*"], "port": {"number": 80, "name": "http", "protocol": "HTTP"}}]}`), "no listeners are made of a Gateway yet"},
+		"a warning of a Gateway":       {of("Gateway", `{"servers": [{"hosts": ["*"], "port": {"number": 443, "name": "tls", "protocol": "TLS"}, "tls": {"credentialName": "a"}}]}`), "mode PASSTHROUGH ends no TLS"},
 		"a class of the mesh":          {gatewayAPI("GatewayClass", `{"controllerName": "istio.io/gateway-controller"}`), "spec.controllerName: the Gateway API is not served by this version"},
 		"a class of others":            {gatewayAPI("GatewayClass", `{"controllerName": "example.com/controller"}`), ""},
 		"a Gateway of the mesh":        {gatewayAPI("Gateway", `{"gatewayClassName": "istio-waypoint"}`), "a Gateway of class istio-waypoint gets no Deployment"},
@@ -79,7 +80,7 @@ func TestWarns(t *testing.T) {
 		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "Novel", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
 			"kind Novel of networking.istio.io is not acted on yet"},
 		"a policy that closes":    {of("AuthorizationPolicy", `{"rules": [{"when": [{"key": "request.headers[a b]", "values": ["80"]}]}]}`), "is not supported: what the policy selects is closed"},
-		"a policy for a waypoint": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "spec.targetRefs: is not acted on by this version"},
+		"a policy for a waypoint": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "spec.targetRefs[0].kind: Service targets are for waypoints"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := webhook().Admit(t.Context(), Path, creation(t, []byte(c.raw)))
@@ -90,7 +91,8 @@ func TestWarns(t *testing.T) {
 	}
 }
 
-// API servers ask about the classes and controllers that are warned of: the conditions of the webhooks on the page, which the chart's are (deploy/chart).
+// API servers ask about the classes and controllers that are warned of: the conditions of the webhooks on the page,
+// which the chart's are (deploy/chart).
 func TestConditionsHaveTheClasses(t *testing.T) {
 	page := docs.YAML(t, "validation.md", "# ")
 	for field, all := range map[string][]string{"controllerName": meshControllers, "gatewayClassName": meshClasses} {
@@ -100,7 +102,8 @@ func TestConditionsHaveTheClasses(t *testing.T) {
 	}
 }
 
-// What stands is not held up by what is wrong with it: an update that leaves the spec is admitted, one that changes it is not.
+// An existing invalid object does not block updates: an update that leaves the spec unchanged is admitted, one that
+// changes it is refused.
 func TestUnchangedSpecIsAdmitted(t *testing.T) {
 	before := of("VirtualService", wrongRoute)
 	r := creation(t, []byte(strings.Replace(before, `"shop"}`, `"shop", "finalizers": []}`, 1)))
@@ -132,7 +135,7 @@ func known(t *testing.T, mesh *meshv1.MeshConfig) *mirror.Snapshot {
 		{ID: object.ID{Group: "networking.istio.io", Kind: "DestinationRule", Namespace: "shop", Name: "reviews"}, Version: "v1", JSON: []byte(`{"spec": {"host": "reviews", "subsets": [{"name": "v1"}]}}`)},
 		{ID: object.ID{Group: "networking.istio.io", Kind: "ServiceEntry", Namespace: "shop", Name: "all"}, Version: "v1", JSON: []byte(`{"spec": {"hosts": ["*.example.com"], "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}]}}`)},
 	} {
-		result := n.Object(o, lookup{ownersOf(nil, nil), model.MeshDefaults()})
+		result := n.Object(o, lookup{ownersOf(nil), nil, model.MeshDefaults()})
 		if result.Spoiled {
 			t.Fatal(result.Problems)
 		}
@@ -148,7 +151,7 @@ func known(t *testing.T, mesh *meshv1.MeshConfig) *mirror.Snapshot {
 	return mirror.Empty().Apply(1, records, nil).New
 }
 
-// What an object refers to and is not known is a warning: it may come with the same apply.
+// A reference to an unknown object is a warning: that object may be applied together with this one.
 func TestReferences(t *testing.T) {
 	snapshot := known(t, nil)
 	w := over(snapshot)
@@ -171,13 +174,14 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What an object loses to others that are there, or does not do beside them, is a warning as it is applied. An update is compared with the others alone.
+// A field that has no effect because of other objects is a warning on apply. An update is compared with other objects
+// only, not with its own previous version.
 func TestAppliedBesideOthers(t *testing.T) {
 	snapshot := known(t, nil)
 	put := func(kind, name, spec string) {
 		group := map[string]string{"PeerAuthentication": "security.istio.io", "Telemetry": "telemetry.istio.io"}[kind]
 		result := normal.New(normal.Options{}).Object(&object.Object{ID: object.ID{Group: cmp.Or(group, "networking.istio.io"), Kind: kind, Namespace: "shop", Name: name}, Version: "v1",
-			Created: time.Unix(1, 0), JSON: []byte(`{"spec": ` + spec + `}`)}, lookup{ownersOf(nil, nil), model.MeshDefaults()})
+			Created: time.Unix(1, 0), JSON: []byte(`{"spec": ` + spec + `}`)}, lookup{ownersOf(nil), nil, model.MeshDefaults()})
 		if result.Spoiled {
 			t.Fatal(result.Problems)
 		}
@@ -204,7 +208,7 @@ func TestAppliedBesideOthers(t *testing.T) {
 	}
 }
 
-// Checks that depend on the mesh configuration go by that of the snapshot.
+// Checks that depend on the mesh configuration use that of the snapshot.
 func TestMeshConfiguration(t *testing.T) {
 	snapshot := known(t, &meshv1.MeshConfig{DefaultDestinationRuleExportTo: []string{"~", "a"}})
 	w := over(snapshot)
@@ -237,7 +241,7 @@ func FuzzAdmit(f *testing.F) {
 	w := webhook()
 	f.Fuzz(func(t *testing.T, raw, before []byte) {
 		var head metav1.TypeMeta
-		_ = json.Unmarshal(raw, &head) // garbage has none
+		_ = json.Unmarshal(raw, &head) // an invalid input has an empty head
 		gvk := head.GroupVersionKind()
 		r := &admissionv1.AdmissionRequest{UID: "1", Kind: metav1.GroupVersionKind(gvk), Operation: admissionv1.Update, Object: runtime.RawExtension{Raw: raw},
 			OldObject: runtime.RawExtension{Raw: before}}
@@ -259,7 +263,7 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// A refusal is as long as a person reads, however much is wrong; what is deleted is admitted however heavy it is.
+// A refusal has a readable length, for any number of errors; deleted objects are admitted, whatever their size.
 func TestManyErrors(t *testing.T) {
 	wrong := `{"host": "a", "subsets": [` + strings.Repeat(`{"labels": {"a": 1}},`, 15_000) + `{}]}`
 	got := webhook().Admit(t.Context(), Path, creation(t, []byte(of("DestinationRule", wrong))))
@@ -276,7 +280,8 @@ func TestManyErrors(t *testing.T) {
 	}
 }
 
-// An EnvoyFilter of more patches than are of use is refused before any of them is looked at, unless its spec was so before.
+// An EnvoyFilter with more patches than the limit is refused before a patch is validated, unless its spec was the same
+// before.
 func TestManyPatches(t *testing.T) {
 	filter := func(n int) []byte {
 		return []byte(of("EnvoyFilter", `{"configPatches": [`+strings.TrimSuffix(strings.Repeat(`{"applyTo": 7},`, n), ",")+`]}`))
@@ -295,7 +300,7 @@ func TestManyPatches(t *testing.T) {
 	}
 }
 
-// Nobody's errors are looked for once their client has gone.
+// Validation stops once the client has disconnected.
 func TestGoneClients(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -311,7 +316,7 @@ func TestGoneClients(t *testing.T) {
 	}
 }
 
-// Fields that nobody knows, below a long key, take no memory each for the key.
+// Unknown fields below a long key do not need memory for that key each.
 func TestUnknownFieldsBelowLongKeys(t *testing.T) {
 	var unknown strings.Builder
 	for i := range 2000 {

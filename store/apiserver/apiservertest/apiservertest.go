@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Play returns a client of an API server whose responses come from the handler. Its token is "our-token".
+// Play returns a client of a simulated API server, with the token "our-token". handler makes the responses. The server
+// ends with the test.
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
 	api, err := apiserver.New(Kubeconfig(t, handler))
@@ -27,8 +28,8 @@ func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	return api
 }
 
-// Kubeconfig returns the path of a kubeconfig for an API server whose responses come from the handler. Its token is
-// "our-token".
+// Kubeconfig returns the path of a kubeconfig for a simulated API server, with the token "our-token". handler makes the
+// responses. Server and file end with the test.
 func Kubeconfig(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

@@ -8,18 +8,19 @@ import (
 	"sync/atomic"
 )
 
-// Bounds in bytes of decoded data: of a response, and of an event of a watch. A page of a list is read again with fewer
-// objects if it is too large: an API server accepts no request of more than 3 MiB (--max-request-bytes), and etcd no
-// object of more than 1.5 MiB.
+// Bounds in bytes of decompressed data. A page of a list above its bound is read again with fewer objects. One object
+// always fits: an API server accepts no request of more than 3 MiB (--max-request-bytes), and etcd no object of more
+// than 1.5 MiB.
 const (
-	maxAnswer = 16 << 20
-	maxEvent  = 12 << 20
+	maxAnswer = 16 << 20 // of a response
+	maxEvent  = 12 << 20 // of an event of a watch
 )
 
-// ErrTooLarge means that a response exceeds its bound.
-var ErrTooLarge = errors.New("the API server's answer, or an event of its watch, is too large: more than 16, or 12, MiB")
+// ErrTooLarge means that a response, or an event of a watch, exceeds its bound.
+var ErrTooLarge = errors.New("the API server's answer has more than 16 MiB, or an event of its watch more than 12 MiB")
 
-// Transport bounds all responses of another transport (rest.Config.Wrap). In watches the bound is for each event.
+// Transport bounds all responses of another transport, for rest.Config.Wrap. Reading beyond the bound fails with
+// ErrTooLarge. The bound is 12 MiB for each event of a watch of Bound, and 16 MiB for each other response.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -41,7 +42,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the inner transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// body is a response that ends with ErrTooLarge once its meter is exhausted.
+// body is the body of a response. Read fails with ErrTooLarge once the meter is exceeded.
 type body struct {
 	io.ReadCloser
 	meter *meter
@@ -56,7 +57,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// meter counts the bytes that may still be read.
+// meter counts the bytes left until the limit. It is safe for concurrent use.
 type meter struct {
 	limit int64
 	left  atomic.Int64
@@ -78,7 +79,7 @@ func (m *meter) exceeded() bool { return m.left.Load() < 0 }
 
 type meterKey struct{}
 
-// attach returns a context whose request is counted by this meter.
+// attach returns a context for a request. The meter counts the bytes of its response.
 func (m *meter) attach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

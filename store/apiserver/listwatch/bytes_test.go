@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// flood writes what never ends, until whoever asked has gone; it says how many bytes that took.
+// flood writes without end until the client disconnects, and returns the number of bytes.
 func flood(w http.ResponseWriter, start string) (written int) {
 	chunk := []byte(strings.Repeat("x", 1<<20))
 	n, err := w.Write([]byte(start))
@@ -26,8 +26,8 @@ func flood(w http.ResponseWriter, start string) (written int) {
 	return written
 }
 
-// An answer and an error that never end, and an event that never ends, are read up to a bound, and whoever asked is
-// told; a watch whose events are many goes on.
+// A response, an error and an event without end are read up to a bound, and the caller gets an error. A watch with many
+// events continues.
 func TestBytesAreBounded(t *testing.T) {
 	sent := make(chan int, 100)
 	failed := make(chan error, 100)
@@ -80,7 +80,7 @@ func TestBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Pages of large objects are asked for again with fewer objects, and the list is whole.
+// Pages of large objects are requested again with fewer objects, and the list is complete.
 func TestLargePages(t *testing.T) {
 	const objects, size = 20, 1 << 20
 	var largest, pages int
@@ -105,7 +105,7 @@ func TestLargePages(t *testing.T) {
 		}
 		pages, largest = pages+1, max(largest, len(list.Items))
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(list) // whoever asked may have gone
+		_ = json.NewEncoder(w).Encode(list) // the client may have disconnected
 	}), Options{})
 	list := receive(t, reflect(t, lw).lists, "there is no list")
 	names := map[string]bool{}

@@ -1,6 +1,5 @@
-// Package listwatch limits the effects of a Kubernetes API server on a process that lists and watches objects by
-// client-go's Reflector. Every request has a deadline, a silent watch is opened again, and every response and event has
-// a bound in bytes.
+// Package listwatch bounds the lists and watches of client-go's Reflector in time and bytes. Every request has a
+// deadline, a silent watch is opened again, and every response and event has a bound in bytes.
 //
 // Owns: these bounds. Reads: nothing of ours. Never: keeps an object; decides about the content of one.
 package listwatch
@@ -28,36 +27,42 @@ const (
 	Silence = 3 * time.Minute // an API server sends something once a minute, at least a bookmark
 )
 
-// pageSize is the number of objects in a page of a list. It is reduced if the page exceeds maxAnswer bytes.
+// pageSize is the number of objects in a page of a list. After a page above maxAnswer bytes, the other pages of the
+// list have fewer objects.
 const pageSize = 500
 
-// ErrNoAnswer means that a request exceeded its time.
+// ErrNoAnswer means that a request had no answer before its deadline.
 var ErrNoAnswer = errors.New("no answer in time")
 
 // Options are the bounds, with functions to observe the requests. Nil functions are not called.
 type Options struct {
 	Answer  time.Duration // bounds a page of a list, and the beginning of a watch; 0: Answer
-	Silence time.Duration // bounds the silence of a watch, without even a bookmark; 0: Silence
+	Silence time.Duration // bounds the time of a watch without an event or bookmark; 0: Silence
 
-	Failed  func(error)                                 // a request failed, or a watch ended unexpectedly
+	// Failed is called with the errors of lists, of Listed and Passes, of watches that cannot be opened, and of events
+	// above their bound. It is not called if a watch with an initial list cannot be opened, nor after the context has
+	// ended.
+	Failed  func(error)
 	Listed  func(page runtime.Object, first bool) error // a page was read; an error fails the list
 	Watches func(lists bool)                            // a watch has begun; lists: it begins with a list
-	// Passes is called with each event; lists is set for those of the initial list. false drops the event; an error ends
-	// the watch.
+	// Passes is called with each event, also those of type Error; lists is set for those of the initial list. false drops
+	// the event. An error ends the watch, with status 413 for the Reflector.
 	Passes func(e watch.Event, lists bool) (bool, error)
-	Passed func(came time.Time) // an event that arrived at that time was processed
-	Silent func()               // a watch was silent for too long
+	Passed func(came time.Time) // the Reflector has received an event that arrived at that time; it stores the event next
+	Silent func()               // a watch was silent for too long, and ends
 }
 
-// Bound returns a ListWatch with bounds. plain's client must use Transport.
+// Bound returns a ListWatch with bounds. plain must have functions with a context, and its client must use Transport.
+// The first page of each list is a consistent read, whatever resource version the caller requests.
 func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 	o.Answer, o.Silence = cmp.Or(o.Answer, Answer), cmp.Or(o.Silence, Silence)
 	b := &bounded{Options: o, plain: plain}
 	return &cache.ListWatch{ListWithContextFunc: b.list, WatchFuncWithContext: b.watch}
 }
 
-// Reflector returns a Reflector that stores the objects of a bounded ListWatch. It logs nothing: the functions in
-// Options receive all failures.
+// Reflector returns a Reflector between a ListWatch of Bound and a store. like has the type of the objects. The methods
+// of the Reflector log to the logger of their context. Callers that report failures by Options pass a context with an
+// empty klog.Logger. o.Logger and o.Name are overwritten.
 func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore,
 	o cache.ReflectorOptions) *cache.Reflector {
 	o.Logger, o.Name = &klog.Logger{}, name
@@ -78,8 +83,9 @@ func (b *bounded) failed(ctx context.Context, err error) {
 	}
 }
 
-// list reads a page. The first page is always of the present state, whatever the Reflector requests: an older list may
-// come from a cache (https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list).
+// list reads a page. The first page is always of the present state, whatever the Reflector requests. A list at an older
+// resource version may come from a cache
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list).
 func (b *bounded) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	first := o.Continue == ""
 	if first {
@@ -117,7 +123,7 @@ func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	inner, err := b.plain.WatchFuncWithContext(size.attach(of), o)
 	lists := o.SendInitialEvents != nil
 	if late.Stop(); err != nil {
-		if cancel(nil); !lists { // an API server without such watches is asked for a list next
+		if cancel(nil); !lists { // the Reflector requests a list next, or retries after a refused connection or status 429
 			b.failed(ctx, err)
 		}
 		return nil, err
@@ -135,7 +141,7 @@ func (b *bounded) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return w, nil
 }
 
-// watched is a watch with bounds.
+// watched is a watch with bounds. It passes on the events of inner.
 type watched struct {
 	*bounded
 	inner   watch.Interface
@@ -151,7 +157,7 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 // Stop implements watch.Interface.
 func (w *watched) Stop() { w.stop() }
 
-// run passes on the events until the watch ends. lists: the watch begins with a list, which ends with a bookmark.
+// run passes on the events until the watch ends. lists: the watch begins with a list. A bookmark ends that list.
 func (w *watched) run(ctx context.Context, lists bool) {
 	defer close(w.events)
 	defer w.stop()

@@ -25,7 +25,7 @@ import (
 
 const patience = time.Minute
 
-// configMaps are those of an API server that answers as the handler does.
+// configMaps lists and watches ConfigMaps of an API server with this handler.
 func configMaps(t *testing.T, handler http.HandlerFunc) *cache.ListWatch {
 	t.Helper()
 	config, err := apiserver.Config(apiservertest.Kubeconfig(t, handler))
@@ -103,7 +103,7 @@ func object(i, bytes int) corev1.ConfigMap {
 		Data: map[string]string{"x": strings.Repeat("x", bytes)}}
 }
 
-// A list that whoever asked for it will not have is no list; a watch that begins with such a one ends with an error.
+// A list that its caller refuses fails; a watch that begins with such a list ends with an error.
 func TestListIsRefused(t *testing.T) {
 	full := errors.New("full")
 	lw := Bound(configMaps(t, func(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +129,7 @@ func TestListIsRefused(t *testing.T) {
 	w.Stop()
 }
 
-// A watch that says nothing, not even a bookmark, ends after Silence, and its request with it; one that does goes on.
+// A watch without any event or bookmark ends after Silence, with its request; one with events continues.
 func TestSilentWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, silent, passed := watch.NewFake(), 0, 0
@@ -160,7 +160,7 @@ func TestSilentWatchEnds(t *testing.T) {
 	})
 }
 
-// A list or the beginning of a watch that does not come ends after Answer, and whoever asked is told.
+// A list, or the start of a watch, without a response fails after Answer.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures []error

@@ -9,10 +9,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxText bounds a field and a message of a problem, in bytes; longer texts are cut.
+// maxText is the maximum size of a field and of a message of a problem, in bytes. Longer texts are cut.
 const maxText = 512
 
-// bounded returns the problems of one object that are kept: errors first where there are too many.
+// bounded returns at most problem.MostOfObject problems of one object. If there are more, errors precede warnings, and
+// the last problem counts the omitted ones. Long texts are cut. The slice all is not changed, and is returned if it is
+// within the bounds.
 func bounded(id object.ID, all []object.Problem) []object.Problem {
 	if len(all) > problem.MostOfObject {
 		all = slices.Clone(all)
@@ -32,7 +34,7 @@ func bounded(id object.ID, all []object.Problem) []object.Problem {
 	return all
 }
 
-// cut shortens a text, in memory of its own.
+// cut returns at most maxText bytes of a text, as valid UTF-8 in memory of its own.
 func cut(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxText)]), "")
 }

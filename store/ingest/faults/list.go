@@ -1,8 +1,9 @@
-// Package faults keeps the problems of objects, and lists a bounded number of them. A change of one object costs no
-// more than the list is long.
+// Package faults keeps the problems of objects, and lists a bounded number of them. The cost of a change depends on the
+// length of the list and on the number of namespaces with problems, not on the number of faulty objects.
 //
-// List keeps the problems of every object. Of each namespace, and in all, it lists the problems of a bounded number of
-// objects; a namespace with few faulty objects is listed in full. An object that is mended makes room for another one.
+// List keeps the problems of every object. It lists those of at most problem.MostOfNamespace objects of each namespace,
+// and of at most problem.Most objects in total. A namespace with few faulty objects is listed in full. When a listed
+// object is mended, another one takes its place.
 //
 // Owns: nothing; the caller has the List.  Reads: store/object, store/problem, store/normal (the order of problems).
 // Never: knows why an object is faulty.
@@ -18,7 +19,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// List is the problems of all objects. One goroutine owns it.
+// List contains the problems of all objects. One goroutine owns it.
 type List struct {
 	namespaces map[string]*shelf
 	listed     int              // objects that are listed
@@ -29,7 +30,7 @@ type List struct {
 	rejected   map[string]int // objects with errors, by kind
 }
 
-// shelf is the faulty objects of one namespace, with their problems.
+// shelf contains the faulty objects of one namespace, with their problems. Objects in more are not listed.
 type shelf struct {
 	listed, more map[object.ID][]object.Problem
 	left         int // problems in more
@@ -38,7 +39,7 @@ type shelf struct {
 // New makes an empty List.
 func New() *List { return &List{namespaces: map[string]*shelf{}, rejected: map[string]int{}} }
 
-// Of returns the problems of an object. The caller does not change them.
+// Of returns the problems of an object, as Set kept them; nil without problems. The caller must not change the list.
 func (l *List) Of(id object.ID) []object.Problem {
 	s := l.namespaces[id.Namespace]
 	if s == nil {
@@ -50,7 +51,8 @@ func (l *List) Of(id object.ID) []object.Problem {
 	return s.more[id]
 }
 
-// Set replaces the problems of an object. Of too many, or too long ones, it keeps a part (see bounded).
+// Set replaces the problems of an object; an empty list removes them. It keeps at most problem.MostOfObject problems,
+// errors first, and cuts long texts. The List retains the slice, which the caller must not change afterwards.
 func (l *List) Set(id object.ID, problems []object.Problem) {
 	problems = bounded(id, problems)
 	before := l.Of(id)
@@ -64,11 +66,36 @@ func (l *List) Set(id object.ID, problems []object.Problem) {
 	for _, p := range before {
 		l.count.Add(p.Severity, -1)
 	}
-	if len(before) > 0 {
+	switch {
+	case len(before) > 0 && len(problems) > 0:
+		l.replace(id, before, problems)
+	case len(before) > 0:
 		l.remove(id, before)
-	}
-	if len(problems) > 0 {
+	default:
 		l.add(id, problems)
+	}
+}
+
+// replace replaces the problems of an object. It stays listed, or not listed.
+func (l *List) replace(id object.ID, before, problems []object.Problem) {
+	s := l.namespaces[id.Namespace]
+	l.reject(id.Kind, before, -1)
+	l.reject(id.Kind, problems, 1)
+	if _, is := s.listed[id]; is {
+		s.listed[id], l.inOrder = problems, nil
+		return
+	}
+	s.more[id] = problems
+	s.left += len(problems) - len(before)
+}
+
+// reject counts an object of a kind, or no longer, if its problems have an error.
+func (l *List) reject(kind string, problems []object.Problem, by int) {
+	if !hasError(problems) {
+		return
+	}
+	if l.rejected[kind] += by; l.rejected[kind] == 0 {
+		delete(l.rejected, kind)
 	}
 }
 
@@ -78,9 +105,7 @@ func (l *List) add(id object.ID, problems []object.Problem) {
 		s = &shelf{listed: map[object.ID][]object.Problem{}, more: map[object.ID][]object.Problem{}}
 		l.namespaces[id.Namespace] = s
 	}
-	if hasError(problems) {
-		l.rejected[id.Kind]++
-	}
+	l.reject(id.Kind, problems, 1)
 	if len(s.listed) < problem.MostOfNamespace && (l.listed < problem.Most || l.makeRoom(len(s.listed)+1)) {
 		l.list(s, id, problems)
 		return
@@ -95,7 +120,8 @@ func (l *List) list(s *shelf, id object.ID, problems []object.Problem) {
 	l.inOrder = nil
 }
 
-// makeRoom stops listing one object of the namespace with most listed objects, if it lists more than a number of them.
+// makeRoom stops listing one object of the namespace with most listed objects. It does so only if that namespace lists
+// more than the given number, and reports whether it did.
 func (l *List) makeRoom(than int) bool {
 	var most *shelf
 	for _, s := range l.namespaces {
@@ -118,11 +144,7 @@ func (l *List) makeRoom(than int) bool {
 
 func (l *List) remove(id object.ID, problems []object.Problem) {
 	s := l.namespaces[id.Namespace]
-	if hasError(problems) {
-		if l.rejected[id.Kind]--; l.rejected[id.Kind] == 0 {
-			delete(l.rejected, id.Kind)
-		}
-	}
+	l.reject(id.Kind, problems, -1)
 	if _, was := s.listed[id]; was {
 		delete(s.listed, id)
 		l.listed--
@@ -137,7 +159,7 @@ func (l *List) remove(id object.ID, problems []object.Problem) {
 	}
 }
 
-// fill lists one more object, if one waits: of this namespace rather than of another.
+// fill lists one more object, if one waits. Objects of the given namespace come first.
 func (l *List) fill(first *shelf) {
 	if l.promote(first) {
 		return
@@ -159,7 +181,8 @@ func (l *List) promote(s *shelf) bool {
 	return false
 }
 
-// Listed returns the listed problems, sorted. Neither the List nor the caller changes them afterwards.
+// Listed returns the listed problems, ordered by normal.CompareProblems; nil without problems. Neither the List nor the
+// caller may change them afterwards.
 func (l *List) Listed() []object.Problem {
 	if l.inOrder == nil && l.listed > 0 {
 		l.sorted++
@@ -173,10 +196,11 @@ func (l *List) Listed() []object.Problem {
 	return slices.Clip(l.inOrder)
 }
 
-// Objects counts the objects whose problems are listed.
+// Objects returns the number of objects whose problems are listed.
 func (l *List) Objects() int { return l.listed }
 
-// Left counts the problems of each namespace that are not listed.
+// Left returns the number of problems that are not listed, by namespace. Namespaces that are listed in full are absent.
+// The caller may change the map.
 func (l *List) Left() map[string]int {
 	left := map[string]int{}
 	for namespace, s := range l.namespaces {
@@ -187,7 +211,7 @@ func (l *List) Left() map[string]int {
 	return left
 }
 
-// Every returns the problems of all objects, in no order.
+// Every yields the kept problems of all objects, in no order. The List must not change meanwhile.
 func (l *List) Every() iter.Seq[object.Problem] {
 	return func(yield func(object.Problem) bool) {
 		for _, s := range l.namespaces {
@@ -204,13 +228,13 @@ func (l *List) Every() iter.Seq[object.Problem] {
 	}
 }
 
-// Version counts the changes of the List.
+// Version returns the number of changes of the List.
 func (l *List) Version() uint64 { return l.version }
 
-// Count counts all problems by severity.
+// Count returns the number of kept problems, by severity.
 func (l *List) Count() problem.Count { return l.count }
 
-// Rejected counts the objects with errors, by kind. The caller may change the map.
+// Rejected returns the number of objects with errors, by kind. The caller may change the map.
 func (l *List) Rejected() map[string]int { return maps.Clone(l.rejected) }
 
 // Rejects reports whether an object has an error.

@@ -31,7 +31,15 @@ func TestListed(t *testing.T) {
 		if all[id] = problems; problems == nil {
 			delete(all, id)
 		}
-		l.Set(id, problems)
+		var was bool
+		if s := l.namespaces[namespace]; s != nil {
+			_, was = s.listed[id]
+		}
+		if l.Set(id, problems); was && problems != nil {
+			if _, is := l.namespaces[namespace].listed[id]; !is {
+				t.Fatalf("step %d: a changed object of %s is not listed any more", step, namespace)
+			}
+		}
 		if step%499 > 0 {
 			continue
 		}

@@ -1,22 +1,27 @@
 package lookup
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 )
 
-// Addresses counts the users of each address in the clusters: Services their ClusterIPs, Pods theirs. Addresses that
-// configuration merely states (ServiceEntries, WorkloadEntries, EndpointSlices) do not count: no tenant makes another's
-// address one of the cluster's. Safe for concurrent use.
+// Addresses counts the users of each IP address in the clusters: Services with their ClusterIPs, and Pods. Addresses
+// that configuration merely states (ServiceEntries, WorkloadEntries, EndpointSlices) do not count, so that a tenant
+// cannot make other addresses count as the clusters' own. Addresses is safe for concurrent use.
 type Addresses struct {
 	mu    sync.RWMutex
 	users map[netip.Addr]int32
+	order []netip.Addr // keys of users, ascending; nil: the next call of within sorts them
+	sorts int          // how often order was made, for tests
 }
 
-// Addresses returns the addresses of the clusters.
+// Addresses returns the addresses of the clusters' Services and Pods. The result stays current while the Table changes.
 func (t *Table[E]) Addresses() *Addresses { return t.index.addresses }
 
-// Count follows users of addresses that come (1), or go (-1).
+// Count adds a number to the users of each address: 1 for a new user, -1 for a removed one. Texts that are not IP
+// addresses are ignored.
 func (a *Addresses) Count(addresses []string, by int32) {
 	if len(addresses) == 0 {
 		return
@@ -29,13 +34,18 @@ func (a *Addresses) Count(addresses []string, by int32) {
 			continue
 		}
 		address = address.Unmap()
+		had := len(a.users)
 		if a.users[address] += by; a.users[address] <= 0 {
 			delete(a.users, address)
+		}
+		if len(a.users) != had {
+			a.order = nil
 		}
 	}
 }
 
-// Has reports whether a Service or a Pod has an address.
+// Has reports whether a Service or a Pod has an address. IPv4-mapped IPv6 addresses are never found: the caller unmaps
+// them.
 func (a *Addresses) Has(address netip.Addr) bool { return a.usersOf(address) > 0 }
 
 // usersOf counts the Services and Pods with an address.
@@ -45,14 +55,18 @@ func (a *Addresses) usersOf(address netip.Addr) int {
 	return int(a.users[address])
 }
 
-// within returns an address of a Service or a Pod in a network, or the zero Addr.
+// within returns the lowest address of a Service or a Pod in a network, or the zero Addr. An object of a tenant may
+// state 100,000 networks, so the addresses are sorted only after one was added or removed.
 func (a *Addresses) within(network netip.Prefix) netip.Addr {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for address := range a.users {
-		if network.Contains(address) {
-			return address
-		}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.order == nil {
+		a.order = slices.SortedFunc(maps.Keys(a.users), netip.Addr.Compare)
+		a.sorts++
+	}
+	at, _ := slices.BinarySearchFunc(a.order, network.Masked().Addr(), netip.Addr.Compare)
+	if at < len(a.order) && network.Contains(a.order[at]) {
+		return a.order[at]
 	}
 	return netip.Addr{}
 }

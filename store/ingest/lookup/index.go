@@ -12,13 +12,13 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// indexes find parsed forms by other properties than their names.
+// indexes find parsed forms by properties other than their names.
 type indexes struct {
 	pods        podsByAddress
 	addresses   *Addresses
 	owners      owners
 	nodes       map[origin.Origin]map[string]*normal.Node // by name
-	automaticAt map[object.ID]object.ID                   // the ServiceEntry that has each automatic address
+	automaticAt map[object.ID]object.ID                   // AutomaticAtID of each automatic address -> AutomaticID
 	demands     map[string]*demand                        // by source of the leader
 
 	meshes                         map[object.ID]*Mesh
@@ -27,7 +27,7 @@ type indexes struct {
 	configChanged, networksChanged bool                 // by the last change of meshes
 }
 
-// demand is the names of one source that the leader has to find out.
+// demand contains the names of one source that the leader has to resolve or fetch.
 type demand struct {
 	names   map[object.ID]bool
 	changed bool
@@ -45,7 +45,8 @@ func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
 	return x
 }
 
-// count follows names that are looked up from now on (1), or by no object any more (-1).
+// count updates the indexes of lookups. by is 1 when the first object looks up a name, and -1 when the last one no
+// longer does.
 func (x *indexes) count(name object.ID, by int) {
 	if normal.IsPodAt(name) {
 		x.pods.count(name, by)
@@ -75,7 +76,7 @@ func indexNode(x *indexes, id object.ID, _, after any) {
 
 func indexAutomatic(x *indexes, id object.ID, before, after any) {
 	for at := range automaticNames(before) {
-		if x.automaticAt[at] == id { // else another ServiceEntry has been given the address since
+		if x.automaticAt[at] == id { // otherwise the address was assigned to another ServiceEntry since
 			delete(x.automaticAt, at)
 		}
 	}

@@ -10,19 +10,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Mesh is the parsed form of a mesh configuration: the last good version of each of its two parts.
+// Mesh is the parsed form of a mesh configuration. Each of its two parts is of the last good version.
 type Mesh struct {
-	Config   *meshv1.MeshConfig   // nil: none could be read
-	Record   model.Record         // of Config
-	Networks *meshv1.MeshNetworks // nil: none could be read
-	// Unsaid: the object has no key mesh.
+	Config   *meshv1.MeshConfig   // nil: no good version is known
+	Record   model.Record         // of Config; nil without Config
+	Networks *meshv1.MeshNetworks // nil: no good version is known
+	// Unsaid reports that the object has no key mesh.
 	Unsaid bool
-	// The present object does not have the part in a readable form.
+	// StaleConfig and StaleNetworks report that the present object has no good version of the part. The part is then an
+	// earlier version, or nil.
 	StaleConfig, StaleNetworks bool
 	Problems                   []object.Problem
 }
 
-// Names that stand for many readers at once. Each reader would take memory of its own in a set of readers.
+// Names that each stand for many readers, since a set of all these readers would need much memory.
 var (
 	meshUsers    = object.ID{Kind: "users of the mesh configuration"}
 	networkUsers = object.ID{Kind: "users of the mesh's networks"}
@@ -33,7 +34,8 @@ var readsNetworks = map[string]bool{"EndpointSlice": true, "Pod": true, "Service
 
 func unreadMesh() any { return &Mesh{StaleConfig: true, StaleNetworks: true} }
 
-// parseMesh reads a mesh configuration. A part that cannot be read, or key mesh if it is missing, stays as it was.
+// parseMesh parses a mesh configuration; before is its last *Mesh, or nil. A part without a good version stays as it
+// was. If key mesh is missing, the previous Config stays; without a previous one the defaults apply.
 func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem) {
 	last := as[*Mesh](before)
 	if last == nil {
@@ -60,8 +62,8 @@ func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []objec
 	return m, m.Problems
 }
 
-// Gateways makes the record of the gateways of the mesh's networks; nil: no network has one. wrong says why no record can
-// be made. refs are the names that were looked up.
+// Gateways returns the record of the gateways that the meshNetworks in effect define; nil: they define no gateway. refs
+// are the IDs of the host names that were looked up. If no record can be made, wrong has a problem of the object o.
 func (t *Table[E]) Gateways(o *object.Object) (gateways model.Record, refs []object.ID, wrong []object.Problem) {
 	gateways, refs, err := t.normal.MeshGateways(t.Networks(), t.Resolved)
 	if err != nil {
@@ -70,20 +72,20 @@ func (t *Table[E]) Gateways(o *object.Object) (gateways model.Record, refs []obj
 	return gateways, refs, nil
 }
 
-// unfit reports a part of a mesh configuration of which no record can be made.
+// unfit returns the problem of a part of a mesh configuration that cannot become a record.
 func unfit(o *object.Object, field string, err error) object.Problem {
 	return object.Problem{ID: o.ID, Location: o.Location, Field: field, Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}
 }
 
-// MeshMissing reports a mesh configuration, or a field of one, that is missing and whose last good version stays in
-// effect.
+// MeshMissing returns the problem of a missing mesh configuration whose last good version stays in effect. field is the
+// missing field; empty: the object is missing.
 func MeshMissing(id object.ID, field, location string) object.Problem {
 	return object.Problem{ID: id, Location: location, Field: field, Code: problem.Held, Severity: problem.Error,
 		Message: "is missing: the last good mesh configuration stays in effect. " +
 			"Put it back, or, for a mesh with all defaults, one with `mesh: \"{}\"`"}
 }
 
-// indexMesh decides which mesh configuration is in effect.
+// indexMesh updates the mesh configuration in effect. A part without a good version stays as it was.
 func indexMesh(x *indexes, id object.ID, _, after any) {
 	if x.meshes[id] = as[*Mesh](after); after == nil {
 		delete(x.meshes, id)
@@ -102,7 +104,7 @@ func indexMesh(x *indexes, id object.ID, _, after any) {
 	x.configChanged, x.networksChanged = !proto.Equal(config, x.config), !proto.Equal(networks, x.networks)
 }
 
-// meshReaders runs after indexMesh.
+// meshReaders marks the readers of the parts that indexMesh has changed. It runs after indexMesh.
 func meshReaders(x *indexes, _ object.ID, _, _ any, mark func(name object.ID)) {
 	if x.configChanged {
 		mark(meshUsers)
@@ -112,8 +114,8 @@ func meshReaders(x *indexes, _ object.ID, _, _ any, mark func(name object.ID)) {
 	}
 }
 
-// meshInEffect names the object that says the mesh configuration: of two sources the one that takes precedence
-// (origin.Before). The zero ID: no object says it.
+// meshInEffect returns the ID of the object with the mesh configuration. If two sources have one, origin.Before
+// decides. The zero ID: no such object exists.
 func (x *indexes) meshInEffect() object.ID {
 	for id := range x.meshes {
 		before := id
@@ -125,7 +127,8 @@ func (x *indexes) meshInEffect() object.ID {
 	return object.ID{}
 }
 
-// MeshID names the object that says the mesh configuration, or should say it.
+// MeshID returns the ID of the object with the mesh configuration in effect. If no such object exists, it returns
+// normal.Normalizer.MeshID.
 func (t *Table[E]) MeshID() object.ID {
 	if id := t.index.meshInEffect(); id != (object.ID{}) {
 		return id
@@ -133,11 +136,11 @@ func (t *Table[E]) MeshID() object.ID {
 	return t.normal.MeshID()
 }
 
-// MeshOf returns the mesh configuration that a Node's object says; nil: the object is another one.
+// MeshOf returns the parsed mesh configuration of a Node; nil for Nodes of other objects.
 func (n *Node[E]) MeshOf() *Mesh { return as[*Mesh](n.parsed) }
 
-// RestoreMesh has a Node say a mesh configuration that its object does not say. Readers are marked if it differs from
-// the one before.
+// RestoreMesh replaces the parsed mesh configuration of a Node, whether or not the Node has an object. Readers of the
+// parts in effect that change are marked.
 func (t *Table[E]) RestoreMesh(n *Node[E], m *Mesh) {
 	t.set(rowOf(t.normal, n.ID()), n, m)
 }

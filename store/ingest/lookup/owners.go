@@ -13,13 +13,13 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// owners finds who has a host or an address.
+// owners finds the owners of hosts and addresses.
 type owners struct {
 	hosts     map[string][]*model.Service     // the oldest first
 	endings   map[string]map[string]struct{}  // hosts of ServiceEntries, by endingsOf
 	addresses map[netip.Addr][]*model.Service // of Services, the oldest first
-	networks  map[netip.Prefix]bool           // that objects look up
-	asked     int                             // addresses and networks that objects look up
+	networks  map[netip.Prefix]bool           // networks that objects look up, masked
+	asked     int                             // number of addresses and networks that objects look up
 	labels    map[string]string               // values of isolation.TenantLabel, by namespace
 }
 
@@ -28,7 +28,8 @@ func newOwners() owners {
 		addresses: map[netip.Addr][]*model.Service{}, networks: map[netip.Prefix]bool{}, labels: map[string]string{}}
 }
 
-// count follows addresses and networks that are looked up from now on, or by no object any more.
+// count notes the first lookup (1) and the end of the last lookup (-1) of an address or network. Other names are
+// ignored.
 func (o *owners) count(name object.ID, by int) {
 	if !normal.AsksAddress(name) {
 		return
@@ -46,7 +47,8 @@ func (t *Table[E]) Tenant(namespace string) (string, bool) {
 	return isolation.TenantOf(namespace, t.index.owners.labels[namespace]), true
 }
 
-// Label sets the value of isolation.TenantLabel of a namespace; an empty value removes it. Readers of its tenant are marked.
+// Label sets the value of isolation.TenantLabel of a namespace; an empty value removes it. Readers of its tenant are
+// marked.
 func (t *Table[E]) Label(namespace, value string) {
 	if t.index.owners.labels[namespace] = value; value == "" {
 		delete(t.index.owners.labels, namespace)
@@ -54,10 +56,10 @@ func (t *Table[E]) Label(namespace, value string) {
 	t.MarkReaders(normal.TenantID(namespace))
 }
 
-// Services implements normal.Lookup.
+// Services implements normal.Lookup. The oldest service is first. The caller must not change the list.
 func (t *Table[E]) Services(host string) []*model.Service { return t.index.owners.hosts[host] }
 
-// Below implements normal.Lookup.
+// Below implements normal.Lookup. The ServiceEntries are in no order; one with several such hosts is returned for each.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	for host := range t.index.owners.ending(wildcard[1:]) {
 		if model.Covers(wildcard, host) {
@@ -67,7 +69,7 @@ func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	return slices.DeleteFunc(all, func(s *model.Service) bool { return s.Key.Kind != model.KindServiceEntry })
 }
 
-// At implements normal.Lookup.
+// At implements normal.Lookup. The oldest Service is first. The caller must not change the list.
 func (t *Table[E]) At(a netip.Addr) (services []*model.Service, pod bool) {
 	services = t.index.owners.addresses[a]
 	return services, t.index.addresses.usersOf(a) > len(services)
@@ -78,11 +80,11 @@ func (t *Table[E]) OwnPod(of object.ID, a netip.Addr) bool {
 	return t.PodAt(normal.PodAtID(of, a.String())) != nil
 }
 
-// Within implements normal.Lookup. It visits all addresses: few ServiceEntries state networks.
+// Within implements normal.Lookup.
 func (t *Table[E]) Within(network netip.Prefix) netip.Addr { return t.index.addresses.within(network) }
 
-// SetServices follows the Service or ServiceEntry among the records of an object. Readers of its hosts and addresses
-// are marked if it changed.
+// SetServices replaces the Service or ServiceEntry that the records of an object contain. If its content or creation
+// time has changed, readers of its hosts and addresses are marked.
 func (t *Table[E]) SetServices(before, after []model.Record) {
 	was, is := serviceOf(before), serviceOf(after)
 	if was == is {
@@ -103,7 +105,7 @@ func serviceOf(records []model.Record) *model.Service {
 	return nil
 }
 
-// setService adds a service, or removes it.
+// setService adds a service (there) or removes it. If moved, its readers are marked.
 func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 	if s == nil {
 		return
@@ -131,10 +133,10 @@ func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 	}
 }
 
-// maxEndings bounds the endings by which one host is found.
+// maxEndings is the maximum number of endings by which one host is indexed.
 const maxEndings = 8
 
-// endingsOf yields what a host ends in from each of its last dots, the shortest first.
+// endingsOf yields the suffixes of a host that begin with a dot, the shortest first, at most maxEndings.
 func endingsOf(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		at := len(host)
@@ -146,7 +148,8 @@ func endingsOf(host string) iter.Seq[string] {
 	}
 }
 
-// ending finds the hosts of ServiceEntries that may have an ending: those with the longest of its own endings.
+// ending yields candidates for the hosts of ServiceEntries with an ending. They share the longest indexed part of the
+// ending. If the ending has no dot, all hosts are candidates, also those of Services.
 func (o *owners) ending(ending string) iter.Seq[string] {
 	longest := ""
 	for one := range endingsOf(ending) {
@@ -158,7 +161,7 @@ func (o *owners) ending(ending string) iter.Seq[string] {
 	return maps.Keys(o.endings[longest])
 }
 
-// setHost adds a service to those with a host, or removes it.
+// setHost adds a service to those of a host, or removes it.
 func (o *owners) setHost(host string, s *model.Service, there bool) {
 	set(o.hosts, host, s, there)
 	for ending := range endingsOf(host) {
@@ -176,7 +179,7 @@ func (o *owners) setHost(host string, s *model.Service, there bool) {
 	}
 }
 
-// set adds a service to those of a key, or removes it.
+// set adds a service to those of a key, the oldest first, or removes it.
 func set[K comparable](of map[K][]*model.Service, key K, s *model.Service, there bool) {
 	all := of[key]
 	at, has := slices.BinarySearchFunc(all, s, func(a, b *model.Service) int { return a.Older(&b.Head) })
@@ -198,7 +201,7 @@ func (t *Table[E]) markHost(host string) {
 	}
 }
 
-// names marks the names by which the owners of addresses are looked up.
+// names marks the names under which the owners of addresses are looked up.
 func (o *owners) names(addresses []string, mark func(name object.ID)) {
 	if o.asked == 0 {
 		return
@@ -208,9 +211,10 @@ func (o *owners) names(addresses []string, mark func(name object.ID)) {
 		if err != nil {
 			continue
 		}
-		mark(normal.AddressID(a.Unmap()))
-		for network := range o.networks {
-			if network.Contains(a.Unmap()) {
+		a = a.Unmap()
+		mark(normal.AddressID(a))
+		for bits := 0; bits <= a.BitLen() && len(o.networks) > 0; bits++ {
+			if network, _ := a.Prefix(bits); o.networks[network] {
 				mark(normal.NetworkID(network))
 			}
 		}

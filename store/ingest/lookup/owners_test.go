@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
 )
 
-// Hosts, addresses and networks are kept as long as somebody has them, or looks them up.
+// Hosts, addresses and networks are stored while they have an owner or are looked up.
 func TestOwnersAreForgotten(t *testing.T) {
 	u := newUser(t)
 	entry := parse(t, "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e, namespace: shop}, "+
@@ -44,7 +46,7 @@ func TestOwnersAreForgotten(t *testing.T) {
 	}
 }
 
-// ServiceEntries below a wildcard are found without a look at hosts elsewhere, however deep the wildcard is.
+// ServiceEntries below a wildcard are found without visiting other hosts, at any depth of the wildcard.
 func TestBelowVisitsFew(t *testing.T) {
 	u := newUser(t)
 	add := func(host string) {
@@ -71,5 +73,57 @@ func TestBelowVisitsFew(t *testing.T) {
 	}
 	if n := len(u.index.owners.endings); n != 0 {
 		t.Errorf("%d endings are left", n)
+	}
+}
+
+// A network is compared with few addresses, however many there are, and an address that comes with few networks.
+func TestNetworksAreFound(t *testing.T) {
+	a := &Addresses{users: map[netip.Addr]int32{}}
+	if a.within(netip.MustParsePrefix("0.0.0.0/0")).IsValid() {
+		t.Error("an index without addresses finds one")
+	}
+	a.sorts = 0
+	var all []netip.Addr
+	for i := range 3000 {
+		address := netip.AddrFrom4([4]byte{10, byte(i % 3), byte(i / 256), byte(i)})
+		if i%4 == 0 {
+			address = netip.MustParseAddr(fmt.Sprintf("fd00:%x::%x", i%7, i))
+		}
+		all = append(all, address)
+		a.Count([]string{address.String()}, 1)
+	}
+	for i := range 20_000 {
+		network := netip.PrefixFrom(all[i%len(all)], i%33)
+		if i%2 == 0 {
+			network = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i % 5), byte(i / 100), byte(i)}), i%33)
+		}
+		found := a.within(network)
+		want := slices.ContainsFunc(all, network.Contains)
+		if found.IsValid() != want || want && !network.Contains(found) {
+			t.Fatalf("in %v is %v", network, found)
+		}
+	}
+	if a.sorts != 1 {
+		t.Errorf("the addresses were sorted %d times, want once", a.sorts)
+	}
+	a.Count([]string{all[0].String()}, 1)
+	if a.within(netip.PrefixFrom(all[0], all[0].BitLen())); a.sorts != 1 {
+		t.Error("a second user of an address has the addresses sorted again")
+	}
+	a.Count([]string{"192.0.2.1"}, 1)
+	if found := a.within(netip.MustParsePrefix("192.0.2.0/30")); found != netip.MustParseAddr("192.0.2.1") || a.sorts != 2 {
+		t.Errorf("the address that has come since: %v, sorted %d times", found, a.sorts)
+	}
+	o := newOwners()
+	for i := range 5000 {
+		o.count(normal.NetworkID(netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(i / 256), byte(i)}), 32-i%9)), 1)
+	}
+	var marked []object.ID
+	o.names([]string{"172.16.0.9"}, func(name object.ID) { marked = append(marked, name) })
+	for network := range o.networks {
+		id := normal.NetworkID(network)
+		if of := netip.MustParseAddr("172.16.0.9"); network.Contains(of) != slices.Contains(marked, id) {
+			t.Errorf("%v is marked: %v", network, slices.Contains(marked, id))
+		}
 	}
 }

@@ -10,19 +10,18 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// podsByAddress finds Pods by their addresses, in those namespaces alone in which some object looks one up: few
-// EndpointSlices do not name their Pods, and a table of the Pods of all namespaces would be a considerable part of a
-// leader's memory.
+// podsByAddress finds Pods by their addresses, in namespaces where an object looks up an address. Few EndpointSlices
+// omit the names of their Pods, and an index of all namespaces would be a considerable part of a leader's memory.
 type podsByAddress struct {
 	every func() iter.Seq2[object.ID, *normal.Pod]
 	asked map[podPlace]*podsHere
 	all   map[podPlace][]namedPod // every Pod, from the first lookup until the end of Table.Renew; nil: there was no lookup
 }
 
-// podsHere holds the Pods of one namespace by their addresses.
+// podsHere contains the Pods of one namespace by their addresses.
 type podsHere struct {
 	at    map[string][]namedPod
-	names int // addresses that objects look up there
+	names int // number of addresses that objects look up there
 }
 
 // podPlace is a namespace of an origin.
@@ -47,8 +46,8 @@ func (t *Table[E]) pods() iter.Seq2[object.ID, *normal.Pod] {
 	}
 }
 
-// PodAt implements normal.Lookup. Of several Pods with the address, as those in their node's network have, it returns
-// the first by name that is not being deleted.
+// PodAt implements normal.Lookup. Several Pods may have one address, as Pods in the network of their node do. Of these,
+// PodAt prefers Pods that are not being deleted, then the first by name.
 func (t *Table[E]) PodAt(id object.ID) *normal.Pod {
 	p, at := &t.index.pods, podPlace{id.Origin, id.Namespace}
 	if p.asked[at] == nil {
@@ -84,8 +83,8 @@ func (p *podsByAddress) of(at podPlace) []namedPod {
 	return p.all[at]
 }
 
-// count follows addresses of a namespace that are looked up from now on, or by no object any more. The table of a
-// namespace in which none is looked up is dropped.
+// count counts the addresses of a namespace that objects look up; by is as in indexes.count. A namespace without
+// lookups has no index.
 func (p *podsByAddress) count(name object.ID, by int) {
 	at := podPlace{name.Origin, name.Namespace}
 	here := p.asked[at]
@@ -97,7 +96,7 @@ func (p *podsByAddress) count(name object.ID, by int) {
 	}
 }
 
-// indexPod follows a Pod in the table of its namespace, and the addresses of the cluster.
+// indexPod applies the change of a Pod to the index of its namespace, and to the addresses of the clusters.
 func indexPod(x *indexes, id object.ID, before, after any) {
 	x.addresses.Count(addressesOf(as[*normal.Pod](after)), 1)
 	x.addresses.Count(addressesOf(as[*normal.Pod](before)), -1)
@@ -113,8 +112,8 @@ func indexPod(x *indexes, id object.ID, before, after any) {
 	}
 }
 
-// addressesOf returns the addresses at which a Pod is reached. The addresses of a Pod that has ended may be another
-// Pod's.
+// addressesOf returns the addresses of a Pod; nil without an address. It also returns nil for a Pod that has ended,
+// since its addresses may be another Pod's.
 func addressesOf(pod *normal.Pod) []string {
 	if pod == nil || pod.Address == "" || pod.Ended {
 		return nil

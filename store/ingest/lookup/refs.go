@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// SetRefs replaces the names that an object looked up, and whether it read the mesh configuration.
+// SetRefs replaces the names that an object looked up. usesMesh reports whether it read the mesh configuration.
 func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	n.usesMesh = usesMesh
 	if n.looksUp(refs) {
@@ -20,7 +20,7 @@ func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	if len(refs) > 0 {
 		n.refs = make([]*Node[E], len(refs))
 	}
-	for i, id := range refs { // first, so that names that are looked up before and after keep their readers
+	for i, id := range refs { // first, so that names that stay keep their readers
 		of := t.node(id)
 		if of.by == nil {
 			of.by = &smallset.Set[*Node[E]]{}
@@ -68,7 +68,7 @@ func (t *Table[E]) node(id object.ID) *Node[E] {
 	return n
 }
 
-// Refs returns the names that the object looked up.
+// Refs returns the names that the object looked up, in the order of SetRefs.
 func (n *Node[E]) Refs() []object.ID {
 	refs := make([]object.ID, len(n.refs))
 	for i, of := range n.refs {
@@ -77,7 +77,7 @@ func (n *Node[E]) Refs() []object.ID {
 	return refs
 }
 
-// Pods returns the Nodes of the Pods that the object looked up by name.
+// Pods yields the Nodes of the readable Pods that the object looked up by name.
 func (n *Node[E]) Pods() iter.Seq[*Node[E]] {
 	return func(yield func(*Node[E]) bool) {
 		for _, of := range n.refs {
@@ -131,8 +131,9 @@ func (t *Table[E]) MarkReaders(name object.ID) {
 	}
 }
 
-// Needed returns the names that objects look up and that the leader finds out itself, of one source (origin.DNS,
-// origin.JWKS), in no order, and whether they changed since the last call.
+// Needed returns the names that objects look up in one source of the leader, origin.DNS or origin.JWKS. The names are
+// in no order, and have to be read before the Table changes. changed reports whether a name was added or removed since
+// the last call for this source.
 func (t *Table[E]) Needed(source string) (names iter.Seq[object.ID], changed bool) {
 	d := t.index.demands[source]
 	changed, d.changed = d.changed, false

@@ -12,32 +12,36 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// row describes one kind of objects that others are joined with.
+// row contains the functions of one joined kind. Other objects look up the objects of a joined kind, as EndpointSlices
+// look up Pods.
 type row struct {
-	// source is the source of the origin of objects that the leader makes itself; empty: sources of configuration emit the
-	// kind.
+	// source is the source of the kind's origin, for instance origin.DNS, if the leader itself makes the objects. Empty:
+	// sources of configuration emit them.
 	source string
 	// only restricts the row to some objects of the kind; nil: all.
 	only func(n *normal.Normalizer, id object.ID) bool
-	// parse reads an object; before is the last good parsed form, or nil. A nil result: the object cannot be read.
+	// parse parses an object. before is the last good parsed form, or nil. A nil result means that the object is invalid.
 	parse func(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem)
-	// unread makes the parsed form of an object of which nothing good is known; nil: such an object has no parsed form.
+	// unread returns the parsed form of an object without any valid version. A nil unread: such an object has no parsed
+	// form.
 	unread func() any
-	// equal reports whether readers of two parsed forms read the same.
+	// equal reports whether two parsed forms are the same to their readers. If so, the earlier one stays, and no reader is
+	// marked.
 	equal func(a, b any) bool
-	// readers calls mark with the names, beside the object's own, that readers of a changed parsed form looked up; nil:
-	// no other name. One of before and after may be nil: the object comes, or goes.
+	// readers calls mark with the names, beside the object's own, under which a changed parsed form is looked up. It runs
+	// after index. before is nil for a new object, and after is nil for a deleted one. A nil readers: there are no such
+	// names.
 	readers func(x *indexes, id object.ID, before, after any, mark func(name object.ID))
-	// index keeps indexes up to date; nil: none follows the kind.
+	// index updates the indexes after a change of a parsed form. A nil index: no index contains the kind.
 	index func(x *indexes, id object.ID, before, after any)
-	// records reports whether the object's own records may differ after a change of its parsed form; before is nil where
-	// the object comes. nil: objects of the kind have no records.
+	// records reports whether the object's own records may differ after a change of its parsed form. before is nil for a
+	// new object, and after is never nil. A nil records: objects of the kind have no records.
 	records func(before, after any) bool
 }
 
 type groupKind struct{ group, kind string }
 
-// rows is the table of the kinds that others are joined with.
+// rows lists the joined kinds.
 var rows = map[groupKind]*row{
 	{"", "Pod"}: {parse: parsePod, equal: equal((*normal.Pod).Equal),
 		readers: podReaders, index: indexPod, records: hasAddress},
@@ -53,7 +57,7 @@ var rows = map[groupKind]*row{
 	{object.OwnGroup, "KeySet"}:       {source: origin.JWKS, parse: parseKeys, equal: equal(func(a, b normal.Keys) bool { return a == b })},
 }
 
-// rowOf returns the row of an object; nil: no other object is joined with it.
+// rowOf returns the row that applies to an object, or nil.
 func rowOf(n *normal.Normalizer, id object.ID) *row {
 	r := rows[groupKind{id.Group, id.Kind}]
 	if r == nil || r.only != nil && !r.only(n, id) || r.source != "" && r.source != id.Origin.Source() {
@@ -62,7 +66,8 @@ func rowOf(n *normal.Normalizer, id object.ID) *row {
 	return r
 }
 
-// FromLeader reports whether objects of an origin are made by the leader itself.
+// FromLeader reports whether the leader itself makes the objects of an origin. These are automatic addresses, resolved
+// host names and key sets.
 func FromLeader(o origin.Origin) bool {
 	for _, r := range rows {
 		if r.source != "" && r.source == o.Source() {
@@ -72,7 +77,7 @@ func FromLeader(o origin.Origin) bool {
 	return false
 }
 
-// as returns a parsed form in its type; the zero value of a nil one.
+// as converts a parsed form to its type. The result is the zero value if parsed is nil.
 func as[V any](parsed any) V {
 	v, _ := parsed.(V)
 	return v
@@ -86,10 +91,10 @@ func never(any, any) bool { return false }
 
 func always(any, any) bool { return true }
 
-// comes reports whether an object comes: its record says that it exists, and nothing else.
+// comes reports whether an object is new. The record of a Namespace states only that it exists.
 func comes(before, _ any) bool { return before == nil }
 
-// hasAddress reports whether a Pod has or had an address: without one it has no record.
+// hasAddress reports whether a Pod has or had an address. A Pod without an address has no record.
 func hasAddress(before, after any) bool {
 	had := as[*normal.Pod](before)
 	return as[*normal.Pod](after).Address != "" || had != nil && had.Address != ""
@@ -158,7 +163,7 @@ func automaticReaders(_ *indexes, _ object.ID, before, after any, mark func(name
 	}
 }
 
-// automaticNames returns the names of the automatic addresses of a ServiceEntry.
+// automaticNames yields the normal.AutomaticAtID of each valid address in the automatic addresses of a ServiceEntry.
 func automaticNames(parsed any) iter.Seq[object.ID] {
 	return func(yield func(object.ID) bool) {
 		for _, addresses := range as[map[string][]string](parsed) {

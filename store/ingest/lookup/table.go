@@ -1,22 +1,23 @@
-// Package lookup holds the objects that sources emitted, the parsed form of the kinds that other objects are joined
-// with, and which object looked up which.
+// Package lookup stores the emitted objects, and the names that each object looks up. It parses the joined kinds: other
+// objects look up their objects when they are normalised, as EndpointSlices look up Pods.
 //
 // # Data structures
 //
-// Table maps each object's ID to a Node. A Node has the object, its parsed form where the kind has a row in the table
-// of kinds (rows.go), and edges to the Nodes that its object looked up, whether those exist or not. E is the data that
-// the caller keeps with each object. A row says how an object of the kind is parsed, when two parsed forms are equal,
-// which names their readers looked up, and which indexes follow the kind (index.go). Lookups of normal.Lookup read
-// parsed forms and indexes.
+// Table maps each object's ID to a Node. A Node has the object, its parsed form if the kind has a row (rows.go), and
+// edges to the Nodes of the names that the object looked up, whether or not objects with these names exist. E is the
+// data that the caller stores with each object. A row has the functions of one kind: parse an object, compare two
+// parsed forms, list the names under which readers look up the object, and update indexes (index.go). The methods of
+// normal.Lookup read parsed forms and indexes.
 //
 // # One change
 //
-// Put parses an object. Where its parsed form differs from the one before, the Table updates the indexes and marks the
-// readers. Renew calls the caller with each marked object: it makes the object's records again, and stores the names
-// that were looked up by SetRefs.
+// Put stores an object, and Parse parses it. If its parsed form changed, the Table updates the indexes and marks the
+// readers. Renew passes each marked object to the caller. The caller normalises the object, and stores the names that
+// it looked up with SetRefs.
 //
-// Owns: the objects as emitted last, their parsed forms.  Reads: store/normal, store/object.  Never: makes records;
-// knows the store.
+// Owns: the objects as emitted last, their parsed forms.
+// Reads: store/normal, store/object, store/isolation.
+// Never: makes records, except those of the mesh configuration; accesses the store.
 package lookup
 
 import (
@@ -29,39 +30,39 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Table holds objects of all kinds. One goroutine owns it.
+// Table contains objects of all kinds. One goroutine owns it. Only its Addresses are safe for concurrent use.
 type Table[E any] struct {
 	normal  *normal.Normalizer
 	objects map[object.ID]*Node[E]
-	missing map[object.ID]*Node[E] // names that objects looked up and that no object has
-	marked  map[object.ID]bool     // objects whose records are to be made again
+	missing map[object.ID]*Node[E] // looked-up names without an object
+	marked  map[object.ID]bool     // objects to normalise again
 	index   *indexes
 	mark    func(name object.ID) // MarkReaders
 }
 
-// Node is one object, or a name that objects looked up. There are hundreds of thousands, so fields that few Nodes need
-// are pointers.
+// Node is one object, or one looked-up name. There are hundreds of thousands, so fields that few Nodes need are
+// pointers.
 type Node[E any] struct {
-	object   *object.Object // nil: the object was never readable, is gone, or does not exist
-	name     *object.ID     // of a Node without object
-	parsed   any            // the last good parsed form; nil: the kind has no row, or nothing good is known
-	refs     []*Node[E]     // Nodes that the object looked up
-	by       *smallset.Set[*Node[E]]
-	usesMesh bool // the object's records depend on the mesh configuration
-	Entry    E    // the caller's
+	object   *object.Object          // nil: the object was never readable, is gone, or does not exist
+	name     *object.ID              // of a Node without object
+	parsed   any                     // the last good parsed form; nil: the kind has no row, or no version was valid
+	refs     []*Node[E]              // Nodes that the object looked up
+	by       *smallset.Set[*Node[E]] // Nodes that looked up this one; nil: none did
+	usesMesh bool                    // the object's records depend on the mesh configuration
+	Entry    E                       // the caller's data
 }
 
-// New makes an empty Table.
+// New makes an empty Table. Its rows parse objects with n.
 func New[E any](n *normal.Normalizer) *Table[E] {
 	t := &Table[E]{normal: n, objects: map[object.ID]*Node[E]{}, missing: map[object.ID]*Node[E]{}, marked: map[object.ID]bool{}}
 	t.index, t.mark = newIndexes(t.pods), t.MarkReaders
 	return t
 }
 
-// Object returns the object as it was emitted last; nil: it could not be read, or is gone.
+// Object returns the last readable version of the object; nil: no version was readable, or the object does not exist.
 func (n *Node[E]) Object() *object.Object { return n.object }
 
-// ID names the object.
+// ID returns the ID of the object, or the looked-up name.
 func (n *Node[E]) ID() object.ID {
 	if n.object != nil {
 		return n.object.ID
@@ -72,16 +73,18 @@ func (n *Node[E]) ID() object.ID {
 // UsesMesh reports whether the object's records depend on the mesh configuration.
 func (n *Node[E]) UsesMesh() bool { return n.usesMesh }
 
-// Get returns the Node of an object that a source emitted; nil: no source did.
+// Get returns the Node of an object, also of an unreadable one; nil: the Table has no such object. A name that was only
+// looked up is no object.
 func (t *Table[E]) Get(id object.ID) *Node[E] { return t.objects[id] }
 
-// Len counts the objects.
+// Len counts the objects, including unreadable ones.
 func (t *Table[E]) Len() int { return len(t.objects) }
 
-// All returns all objects, in no order. The caller may remove the object at hand.
+// All yields all objects, including unreadable ones, in no order. The caller may remove the object at hand.
 func (t *Table[E]) All() iter.Seq2[object.ID, *Node[E]] { return maps.All(t.objects) }
 
-// Add returns the Node of an object that exists from now on. The Node keeps the readers that looked the name up before.
+// Add returns the Node of an object. If the Node is missing, it is created without an object. Readers that looked up
+// the name before stay attached.
 func (t *Table[E]) Add(id object.ID) *Node[E] {
 	n := t.add(id)
 	if n.object == nil && n.name == nil {
@@ -102,27 +105,28 @@ func (t *Table[E]) add(id object.ID) *Node[E] {
 	return n
 }
 
-// setName names a Node without object. Only such Nodes take memory for a name.
+// setName stores the name of a Node without an object. The name of any other Node is in its object.
 func (n *Node[E]) setName(id object.ID) { n.name = &id }
 
-// Put stores an object without reading it, and returns its Node.
+// Put stores an object without parsing it, and returns its Node.
 func (t *Table[E]) Put(o *object.Object) *Node[E] {
 	n := t.add(o.ID)
 	n.object, n.name = o, nil
 	return n
 }
 
-// Parsed is the outcome of Table.Parse.
+// Parsed is the result of Table.Parse.
 type Parsed struct {
-	Joined   bool // other objects are joined with the object's kind
+	Joined   bool // Parse passed the object to a row (rows.go)
 	Records  bool // objects of the kind have records of their own
-	Readable bool // Parse read the object; if not, the parsed form before stays
-	Changed  bool // the object's own records may differ from those before
+	Readable bool // the row parsed the object; if not, the earlier parsed form stays
+	Changed  bool // the object's own records may have changed
 	Problems []object.Problem
 }
 
-// Parse reads the object of a Node, where other objects are joined with its kind. Readers are marked if the parsed form
-// changed. An object in a version that is not served is not read.
+// Parse parses the object of a Node, which must have one, if its kind has a row. If the parsed form changed, readers
+// are marked. Objects in unsupported API versions are not parsed. For objects that are not parsed, only Records and
+// Changed of the result are true.
 func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	r := rowOf(t.normal, n.object.ID)
 	if r == nil || r.source == "" && !normal.Served(n.object) {
@@ -138,7 +142,8 @@ func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	return out
 }
 
-// Unreadable notes that an object exists and cannot be read, and returns its Node. Its last good parsed form stays.
+// Unreadable adds an object that exists and cannot be read, and returns its Node. Its last readable version and last
+// good parsed form stay. Without a parsed form, that of row.unread applies.
 func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 	n := t.Add(id)
 	if r := rowOf(t.normal, id); r != nil && r.unread != nil && n.parsed == nil {
@@ -147,13 +152,14 @@ func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 	return n
 }
 
-// Vacate takes the object from a Node whose parsed form stays in effect.
+// Vacate removes the object of a Node, while its parsed form stays in effect.
 func (t *Table[E]) Vacate(n *Node[E]) {
 	n.setName(n.ID())
 	n.object = nil
 }
 
-// Remove removes an object. Its readers are marked, and stay known.
+// Remove removes an object, if it exists. If it has a parsed form, its readers are marked. Readers stay attached to the
+// name.
 func (t *Table[E]) Remove(id object.ID) {
 	n := t.objects[id]
 	if n == nil {
@@ -184,10 +190,11 @@ func (t *Table[E]) set(r *row, n *Node[E], after any) {
 	}
 }
 
-// Mark has the records of an object made again.
+// Mark marks an object to be normalised again.
 func (t *Table[E]) Mark(id object.ID) { t.marked[id] = true }
 
-// Renew calls renew with each marked object that exists, in the order of their IDs, and clears the marks.
+// Renew clears the marks, and calls renew with each marked object, ordered by ID. Marked objects without a readable
+// version are skipped. Marks that renew sets stay for the next call of Renew.
 func (t *Table[E]) Renew(renew func(n *Node[E])) {
 	ids := slices.SortedFunc(maps.Keys(t.marked), object.ID.Compare)
 	t.marked = map[object.ID]bool{}
@@ -199,5 +206,5 @@ func (t *Table[E]) Renew(renew func(n *Node[E])) {
 	t.index.pods.all = nil
 }
 
-// Marked reports whether the records of an object are to be made again.
+// Marked reports whether any object is marked.
 func (t *Table[E]) Marked() bool { return len(t.marked) > 0 }

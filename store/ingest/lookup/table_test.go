@@ -20,11 +20,11 @@ import (
 
 var options = normal.Options{ResolveGateways: true, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16")}}
 
-// user is a Table whose caller keeps the records of each object, and makes them again for each marked object.
+// user is a Table whose caller stores the records of each object, and makes them again for each marked object.
 type user struct {
 	t *testing.T
 	*Table[[]model.Record]
-	renewed []string // names of the objects whose records were made again
+	renewed []string // names of the objects that were normalised again
 }
 
 func newUser(t *testing.T) *user {
@@ -55,7 +55,7 @@ func parse(t *testing.T, text string) *object.Object {
 		Version: version, Labels: head.Metadata.Labels, JSON: raw}
 }
 
-// put stores an object, and makes the records of what it marks.
+// put stores an object, and renews the marked objects.
 func (u *user) put(o *object.Object) {
 	if u.Parse(u.Put(o)).Changed {
 		u.Mark(o.ID)
@@ -82,7 +82,7 @@ func (u *user) renew() {
 	})
 }
 
-// example shows one row: two versions of an object that its reader can tell apart, and the reader.
+// example tests one row: two versions of an object that differ for its reader, and the reader.
 type example struct{ one, two, reader *object.Object }
 
 func examples(t *testing.T) map[string]example {
@@ -162,8 +162,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// Whatever comes, changes and goes in whatever order, records are those that the objects make from nothing, edges are
-// known in both directions, and nothing is left in the end.
+// For any additions, changes and removals in any order, the records equal those made from scratch, edges are known in
+// both directions, and no state is left in the end.
 func TestRandom(t *testing.T) {
 	texts := map[object.ID]func(r *rand.Rand) *object.Object{}
 	for _, x := range examples(t) {
@@ -229,7 +229,7 @@ func (u *user) all() map[model.Key]model.Hash {
 	return all
 }
 
-// verify compares what each object looked up with the readers of what was looked up.
+// verify compares the lookups of each object with the readers of the names.
 func (u *user) verify() {
 	u.t.Helper()
 	type node = Node[[]model.Record]

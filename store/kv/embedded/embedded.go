@@ -1,11 +1,11 @@
-// Package embedded serves an etcd of one member from the process that uses it: a mesh of one replica needs no other
-// program.
+// Package embedded runs an etcd of one member in this process, so that a mesh of one replica needs no other program.
 //
 // Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only
 // connect to etcd.
 //
-// An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector deletes
-// the election keys of a killed process immediately, because the locked directory proves that no other process runs.
+// An embedded etcd listens on a Unix socket, so there is no port to guard. The locked data directory proves that no
+// other process runs. An elector therefore deletes the election keys of a killed process immediately (lead.Config,
+// Alone).
 package embedded
 
 import (
@@ -38,7 +38,7 @@ var ErrLocked = errors.New("data directory is in use")
 type Config struct {
 	Mesh     string
 	Revision string       // of the control plane, as in kv.Config
-	Dir      string       // data directory: created if missing, closed to other users, locked while the server runs
+	Dir      string       // data directory: created with mode 0700 if missing, locked while the server runs
 	Logger   *slog.Logger // nil: slog's default
 	// Free returns the bytes that this process may still write on the disk of a folder; nil: durable.Free.
 	Free func(folder string) (uint64, error)
@@ -54,12 +54,12 @@ type Server struct {
 	log      *slog.Logger
 	lock     *os.File
 	socket   string                 // path
-	apart    string                 // folder of the socket, where it is not the data directory
+	apart    string                 // folder of the socket if that is not in the data directory
 	stopping atomic.Bool            // Close was called
-	room     atomic.Pointer[string] // why nothing is written; nil: there is room (room.go)
+	room     atomic.Pointer[string] // result of Room; nil: there is room
 
-	mu   sync.Mutex  // guards what follows
-	etcd *embed.Etcd // nil: it was not started, for want of room on the disk
+	mu   sync.Mutex  // guards etcd
+	etcd *embed.Etcd // nil: not started yet, for want of space on the disk
 }
 
 const (
@@ -67,25 +67,31 @@ const (
 	startTimeout = time.Minute
 	// maintainEvery is the pause between two rounds of maintenance.
 	maintainEvery = time.Minute
-	// keep is the age of history that compaction spares: a mirror can resume after a pause of that length.
+	// keep is the least age of history that compaction removes: a mirror can resume after a pause of that length.
 	keep = 5 * time.Minute
-	// elect is etcd's election timeout, and tick the pace of its clock, of which a timeout has at least five
-	// (embed.Config.Validate). The one member elects itself, and after its start waits for a random part of the timeout
-	// before it does, as if there were others: with etcd's own second that was the longest wait of all until a process is
-	// ready.
+	// elect is etcd's election timeout, and tick its heartbeat interval, at most a fifth of the timeout
+	// (embed.Config.Validate). After its start the single member waits for a random part of the timeout before it elects
+	// itself. With etcd's default of a second, this wait was the longest part of the start of a process.
 	elect = 100 * time.Millisecond
 	tick  = elect / 5
 )
 
-// Start serves an etcd from a data directory and connects to it. It listens on a Unix socket in that directory only,
-// which is closed to other users; there is no port. Where the disk has less than Least free, etcd is not started: the
-// store does not answer until Run has started it. ErrLocked where another process serves the directory.
+// Start runs an etcd on a data directory and connects to it. etcd listens on a Unix socket only: in the data directory,
+// or in a temporary directory if the path would be too long. A directory that Start creates is closed to other users;
+// the mode of an existing one stays. If the disk has less than Least free, etcd is not started, and the store does not
+// answer until Run has started it.
+//
+// Errors: ErrLocked if another process uses the directory, the directory cannot be used, etcd does not start within a
+// minute, or the error of kv.Open.
 func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.Dir == "" {
+		return nil, errors.New("no data directory is given")
+	}
 	dir, err := filepath.Abs(cfg.Dir)
-	if err != nil || cfg.Dir == "" {
+	if err != nil {
 		return nil, fmt.Errorf("data directory %q: %w", cfg.Dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -112,8 +118,8 @@ func Start(cfg Config) (*Server, error) {
 	return srv, nil
 }
 
-// Run keeps the database small, and the disk from filling, until the context ends, and returns an error if the server
-// dies.
+// Run maintains the database and watches the free space of the disk until ctx ends, and returns the context's error. It
+// first starts an etcd that Start did not start. Other errors: etcd does not start, or it stops.
 func (srv *Server) Run(ctx context.Context) error {
 	etcd, err := srv.begun(ctx)
 	if err != nil {
@@ -131,14 +137,15 @@ func (srv *Server) Run(ctx context.Context) error {
 		case <-etcd.Server.StopNotify():
 			return errors.New("embedded etcd stopped")
 		case <-look.C:
-			srv.look(ctx)
+			srv.checkRoom(ctx)
 		case <-maintain.C:
 			srv.maintain(ctx)
 		}
 	}
 }
 
-// maintain leaves an etcd alone whose disk is full: to shrink the database is to write it again.
+// maintain performs one round of maintenance, unless the disk is full: defragmentation writes the database again.
+// Failures are logged.
 func (srv *Server) maintain(ctx context.Context) {
 	if srv.Room() != "" {
 		return
@@ -150,13 +157,13 @@ func (srv *Server) maintain(ctx context.Context) {
 	}
 }
 
-// Close ends the connection and stops the server. Errors are those of both.
+// Close closes the connection, stops the server and unlocks the data directory. It joins the errors of all.
 func (srv *Server) Close() error {
 	srv.stopping.Store(true)
 	return errors.Join(srv.Store.Close(), srv.stop())
 }
 
-// start serves etcd. With a server that has one already it does nothing.
+// start starts etcd and waits until it is ready. It does nothing if etcd was started before.
 func (srv *Server) start() error {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -164,7 +171,7 @@ func (srv *Server) start() error {
 		return nil
 	}
 	if err := os.Remove(srv.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err // the directory is ours: a socket in it is left from a process that was killed
+		return err // the directory is locked: an existing socket is left from a killed process
 	}
 	var err error
 	if srv.etcd, err = embed.StartEtcd(srv.config()); err != nil {
@@ -189,12 +196,12 @@ func (srv *Server) config() *embed.Config {
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, &srv.stopping))
 	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: srv.socket}}
 	c.AdvertiseClientUrls = c.ListenClientUrls
-	c.ListenPeerUrls = nil // with one member the peer URL is only a name, and etcd does not listen for peers
+	c.ListenPeerUrls = nil // etcd does not listen for peers; the peer URL of a single member is only a name
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.InitialClusterToken = rand.Text() // a new data directory is a new cluster, with an id of its own
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = uint(tick.Milliseconds()), uint(elect.Milliseconds())
-	// etcd keeps the log of the last transactions in memory for members that lag; here there is one member.
+	// etcd keeps the last transactions in memory for members that lag. A single member needs few.
 	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 10
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.AutoCompactionMode = embed.CompactorModePeriodic
@@ -206,8 +213,8 @@ func (srv *Server) config() *embed.Config {
 	return c
 }
 
-// findSocket sets where the server listens: in the data directory, or, where that path is longer than a socket's may be
-// (108 bytes on Linux), in a directory of its own.
+// findSocket sets the path of the server's socket. It is in the data directory, or in a temporary directory if the path
+// would be too long for a socket (108 bytes on Linux).
 func (srv *Server) findSocket() (err error) {
 	const name = "etcd.sock"
 	if srv.socket = filepath.Join(srv.dir, name); len(srv.socket) < 100 {
@@ -231,7 +238,7 @@ func (srv *Server) stop() error {
 	return errors.Join(err, srv.lock.Close()) // closing the file unlocks it
 }
 
-// lockDir locks a data directory for as long as the returned file is open.
+// lockDir locks a data directory for as long as the returned file is open. ErrLocked: another process has locked it.
 func lockDir(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -243,15 +250,15 @@ func lockDir(dir string) (*os.File, error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock the data directory %s: %w", dir, err)
 		}
-		return nil, fmt.Errorf("%w: %s is served by process %s; one data directory serves one process: stop that one, or use --etcd-endpoints "+
-			"for several",
+		return nil, fmt.Errorf("%w: %s is served by process %s; one data directory serves one process: stop that process, or use "+
+			"--etcd-endpoints for several processes",
 			ErrLocked, dir, cmp.Or(strings.TrimSpace(string(holder)), "(unknown)"))
 	}
 	err = file.Truncate(0)
 	if err == nil {
 		_, err = fmt.Fprintln(file, os.Getpid())
 	}
-	if err != nil && !errors.Is(err, syscall.ENOSPC) { // the lock holds without the number
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // the lock is valid without the process id
 		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), file.Close())
 	}
 	return file, nil

@@ -60,8 +60,8 @@ func TestKeepsDataAndClosesDirectory(t *testing.T) {
 	}
 }
 
-// The one member waits for nobody before it leads, whatever etcd's default is: a start is as long as its election
-// timeout, up to twice that.
+// The only member leads without waiting for others, whatever etcd's default: a start needs its election timeout, at
+// most twice.
 func TestElectsItselfAtOnce(t *testing.T) {
 	c, election := config(t.TempDir()), uint(0)
 	c.Tune = func(etcd *embed.Config) { election = etcd.ElectionMs }
@@ -123,7 +123,7 @@ func TestBadMesh(t *testing.T) {
 	stop(t, start(t, cfg.Dir))
 }
 
-// Run ends with its context, and says so when the server dies under it.
+// Run ends with its context, and returns an error if the server stops.
 func TestRun(t *testing.T) {
 	etcd := start(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

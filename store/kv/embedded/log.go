@@ -14,16 +14,17 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo returns a logger for etcd that passes on the messages that an operator needs: errors, and warnings about the
-// disk, space, damage or a lost leader. Other warnings come at level debug. Once stopping is set all messages do,
-// because etcd reports the end of its own listeners as errors. The same message passes once in repeatAfter, with the
-// number of messages left out since the last one.
+// zapTo returns a logger for etcd that forwards its errors, and its warnings about the disk, space, damage or a lost
+// leader. Other warnings become level debug, and lower levels are dropped. Once stopping is set, errors become level
+// debug too, because etcd reports the end of its own listeners as errors; panics and fatal errors stay errors. Above
+// level debug, one message is logged once in repeatAfter, with the number of messages left out since the last time
+// ("repeated").
 func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping,
 		seen: &repeats{at: map[string]logged{}, now: time.Now}})
 }
 
-// trouble matches the messages of etcd's warnings that stay at level warning.
+// trouble matches warnings of etcd that keep the level warning.
 var trouble = regexp.MustCompile(`(?i)fdatasync|slow disk|corrupt|\bhash\b|alarm|no space|space exceeded|quota|(lost|no) leader|\bWAL\b`)
 
 // repeatAfter is the least time between two logs of one message.
@@ -35,13 +36,16 @@ type slogCore struct {
 	seen     *repeats
 }
 
+// Enabled implements zapcore.Core: messages below level warning are dropped.
 func (c slogCore) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
 
+// With implements zapcore.Core.
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 	c.log = c.log.With(attrs(fields)...)
 	return c
 }
 
+// Check implements zapcore.Core.
 func (c slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
 		return checked.AddCore(e, c)
@@ -49,6 +53,7 @@ func (c slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore
 	return checked
 }
 
+// Write implements zapcore.Core: it writes the message to slog.
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	all := attrs(fields)
 	level := c.level(e)
@@ -68,7 +73,7 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// level returns the level at which a message of etcd is logged here.
+// level returns the level at which a message is logged.
 func (c slogCore) level(e zapcore.Entry) slog.Level {
 	switch {
 	case e.Level > zapcore.ErrorLevel:
@@ -83,8 +88,8 @@ func (c slogCore) level(e zapcore.Entry) slog.Level {
 	return slog.LevelDebug
 }
 
-// tooEarly reports whether a message is that of a member that looks up its storage version before its first entry
-// exists. etcd repeats the look-up (server/etcdserver/server.go monitorStorageVersion, server/storage/schema/schema.go
+// tooEarly reports whether a message says that a new member has no entry yet from which to read its storage version.
+// etcd repeats the look-up (server/etcdserver/server.go monitorStorageVersion, server/storage/schema/schema.go
 // DetectSchemaVersion).
 func tooEarly(e zapcore.Entry, fields []zapcore.Field) bool {
 	return e.Message == "failed to update storage version" && slices.ContainsFunc(fields, func(f zapcore.Field) bool {
@@ -93,9 +98,10 @@ func tooEarly(e zapcore.Entry, fields []zapcore.Field) bool {
 	})
 }
 
+// Sync implements zapcore.Core; there is nothing to flush.
 func (c slogCore) Sync() error { return nil }
 
-// repeats holds the times of recent messages. Messages are constants of etcd's code, so there are few.
+// repeats contains the times of recent messages. Messages are constants of etcd's code, so there are few.
 type repeats struct {
 	now func() time.Time
 
@@ -108,7 +114,8 @@ type logged struct {
 	left int
 }
 
-// again reports whether a message may be logged now, and how many of it were left out since the last log.
+// again reports whether a message may be logged now. If so, left is the number of equal messages that were left out
+// since the last one.
 func (r *repeats) again(message string) (left int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

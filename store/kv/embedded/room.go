@@ -13,24 +13,24 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// etcd ends its process where a write to its disk fails, and a start writes. So writing ends before the disk is full,
-// by etcd's own alarm: what is put is refused (kv.ErrFull), and reading goes on.
+// etcd ends its process if a write to its disk fails, and its start writes. Therefore etcd's alarm NOSPACE is raised
+// before the disk is full: etcd then refuses writes (kv.ErrFull) and still reads.
 const (
-	// Least is the number of bytes that have to be free on the disk for etcd to start, and to write.
+	// Least is the free space that etcd needs to start and to write, in bytes.
 	Least = 64 << 20
-	// enough is the number from which it writes again: room that comes and goes does not have it change its mind
-	// each second.
+	// enough is the free space from which writes are permitted again, in bytes. The distance to Least prevents a change
+	// every second.
 	enough = Least + Least/2
-	// segment is the size of the files of etcd's log, the next of which is always laid out before it is needed: one of
-	// etcd's own 64 MB would take all of Least.
+	// segment is the size of the files of etcd's log, in bytes. The next file is always allocated in advance: with etcd's
+	// default of 64 MB it would occupy all of Least.
 	segment = 16 << 20
 
-	lookEvery = time.Second
+	lookEvery = time.Second // interval of the checks
 )
 
 func init() { wal.SegmentSizeBytes = segment }
 
-// Room returns why nothing is written, for want of room on the disk; empty: there is room.
+// Room returns the reason for which etcd does not write to its disk, or is not started. It is empty if there is space.
 func (srv *Server) Room() string {
 	if why := srv.room.Load(); why != nil {
 		return *why
@@ -38,8 +38,8 @@ func (srv *Server) Room() string {
 	return ""
 }
 
-// hasRoom looks at the disk, and notes where it has less than some bytes free. A disk that does not say how much it has
-// counts as one with room.
+// hasRoom reports whether the disk has at least this number of bytes free. If not, it stores the reason for Room, and
+// logs the first one. An unknown amount counts as enough.
 func (srv *Server) hasRoom(least uint64) bool {
 	free, err := srv.cfg.Free(srv.dir)
 	if err != nil || free >= least {
@@ -47,7 +47,7 @@ func (srv *Server) hasRoom(least uint64) bool {
 	}
 	what := "etcd writes nothing"
 	if srv.etcd == nil {
-		what = "etcd is not started, and what was read of it before is served"
+		what = "etcd is not started, and the state that was read before is served"
 	}
 	why := fmt.Sprintf("the disk of %s has %d MiB free: %s until there are %d MiB", srv.dir, free>>20, what, enough>>20)
 	if srv.room.Swap(&why) == nil {
@@ -56,8 +56,9 @@ func (srv *Server) hasRoom(least uint64) bool {
 	return false
 }
 
-// begun waits until the disk has room for an etcd that was not started, and starts it. Errors are etcd's, and the
-// context's.
+// begun returns the running etcd. If etcd was not started for want of space, begun waits for space and starts it. If an
+// alarm is left from an earlier process, it performs maintenance, which clears the alarm. Errors are those of etcd and
+// of ctx.
 func (srv *Server) begun(ctx context.Context) (*embed.Etcd, error) {
 	if srv.Room() != "" {
 		for !srv.hasRoom(enough) {
@@ -74,14 +75,15 @@ func (srv *Server) begun(ctx context.Context) (*embed.Etcd, error) {
 	srv.mu.Lock()
 	etcd := srv.etcd
 	srv.mu.Unlock()
-	if len(etcd.Server.Alarms()) > 0 { // as a process left it whose disk was full
+	if len(etcd.Server.Alarms()) > 0 { // left from a process whose disk was full
 		srv.maintain(ctx)
 	}
 	return etcd, nil
 }
 
-// look has etcd refuse what would be written once the disk has too little room, and take it again once there is enough.
-func (srv *Server) look(ctx context.Context) {
+// checkRoom raises etcd's alarm, which refuses writes, when the disk has too little space, and clears it when there is
+// enough.
+func (srv *Server) checkRoom(ctx context.Context) {
 	full := srv.Room() != ""
 	switch {
 	case !full && !srv.hasRoom(Least):
@@ -89,8 +91,8 @@ func (srv *Server) look(ctx context.Context) {
 		_, err := srv.etcd.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{
 			Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: etcdserverpb.AlarmType_NOSPACE})
 		if err != nil {
-			srv.room.Store(nil) // the next look tries again
-			srv.log.Warn("etcd cannot be told that its disk is full; trying again", slog.Any("error", err))
+			srv.room.Store(nil) // the next check tries again
+			srv.log.Warn("etcd's alarm for its full disk cannot be raised; trying again", slog.Any("error", err))
 		}
 	case full && srv.hasRoom(enough):
 		srv.room.Store(nil)

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv/embedded"
 )
 
-// disk is one whose free room the test says.
+// disk is a disk whose free space the test sets.
 type disk struct{ free atomic.Uint64 }
 
 func (d *disk) config(dir string) embedded.Config {
@@ -27,8 +27,8 @@ func (d *disk) config(dir string) embedded.Config {
 	return c
 }
 
-// Before the disk is full etcd refuses what would be written, and goes on to read and to delete; it writes again once
-// there is some room more, also after a restart of the process.
+// Before the disk is full etcd refuses writes, and continues to read and to delete. It writes again once there is
+// somewhat more space, also after a restart of the process.
 func TestStopsWritingBeforeTheDiskIsFull(t *testing.T) {
 	d, dir := &disk{}, t.TempDir()
 	d.free.Store(embedded.Least)
@@ -100,8 +100,8 @@ func answers(t *testing.T, ask func() error) {
 	}
 }
 
-// A process whose disk is full when it starts has a store that does not answer, and etcd is started once there is room,
-// with what it had.
+// A process whose disk is full at its start has a store that does not answer; etcd is started once there is space, with
+// its previous content.
 func TestStartsWithoutRoom(t *testing.T) {
 	d, dir := &disk{}, t.TempDir()
 	d.free.Store(embedded.Enough)

@@ -24,7 +24,7 @@ import (
 // Mesh is the name of the mesh that tests use.
 const Mesh = "test"
 
-// Server is an etcd for one test, in a directory of its own, reached through a Unix socket.
+// Server is an etcd for one test, in a directory of its own, on a Unix socket. Its own methods fail the test on errors.
 type Server struct {
 	*kv.Store
 	t      testing.TB
@@ -54,13 +54,13 @@ func Start(t testing.TB, flags ...Option) *Server {
 	return s
 }
 
-// Endpoint returns the address for --etcd-endpoints. Restart keeps it.
+// Endpoint returns the address for --etcd-endpoints. It is the same after Restart. The server must run.
 func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 
 // Dir returns the data directory.
 func (s *Server) Dir() string { return s.dir }
 
-// Stop kills the server, as a crash of its machine would. The data stay.
+// Stop kills the server if it runs, and closes its Store. The data stay.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.Store == nil {
@@ -72,7 +72,8 @@ func (s *Server) Stop() {
 	s.Store = nil
 }
 
-// Restart stops the server if it runs, and starts it on the data in dir (s.Dir() for its own data) at the same address.
+// Restart stops the server if it runs. It then starts the server on the data in dir, at the same address and with a new
+// Store. s.Dir() is the directory with its own data.
 func (s *Server) Restart(dir string) {
 	s.t.Helper()
 	s.Stop()
@@ -94,7 +95,7 @@ func (s *Server) Restart(dir string) {
 	}
 }
 
-// Connect opens another connection, as a second process would.
+// Connect opens another connection, as a second process would. The connection is closed at the end of the test.
 func (s *Server) Connect() *kv.Store {
 	s.t.Helper()
 	store, err := kv.Open(kv.Config{Mesh: Mesh, Endpoints: []string{s.Endpoint()}, Logger: slog.New(slog.DiscardHandler)})
@@ -109,7 +110,7 @@ func (s *Server) Connect() *kv.Store {
 	return store
 }
 
-// Elect writes a new election key by hand: a leader that never has to renew a lease.
+// Elect writes a new election key without a lease, in place of an earlier key with this name, and returns its epoch.
 func (s *Server) Elect(name string) kv.Epoch {
 	s.t.Helper()
 	key := s.LeaderPath() + "/" + name
@@ -127,14 +128,15 @@ func (s *Server) Depose(epoch kv.Epoch) {
 	s.Delete(epoch.Key, "")
 }
 
-// MustCommit writes a batch like a leader that has just compared everything: its head states the stored records,
-// whoever wrote them. It returns the head's revision, or fails the test.
+// MustCommit writes a batch like a leader that has just compared everything, and returns the head's revision. The
+// head's Contents count all stored records, also those of other writers. See Term.Commit.
 func (s *Server) MustCommit(b kv.Batch) int64 {
 	s.t.Helper()
 	return s.Term(b.Epoch).Commit(b).Revision
 }
 
-// Term is a leader that knows the records of its beginning and its own writes, but no changes by others.
+// Term is a simulated leader. It knows the records at the beginning of its term and its own writes, but no changes by
+// others.
 type Term struct {
 	*Server
 	epoch  kv.Epoch
@@ -143,7 +145,7 @@ type Term struct {
 	have   map[model.Key]model.Hash
 }
 
-// Term begins a term under an epoch.
+// Term begins a term under an epoch, from the present records.
 func (s *Server) Term(epoch kv.Epoch) *Term {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -164,7 +166,8 @@ func (s *Server) Term(epoch kv.Epoch) *Term {
 	return t
 }
 
-// Commit writes a batch, or fails the test.
+// Commit writes a batch as the next one of the term, and returns its head. It sets Epoch, Place, Stored and Was of the
+// batch.
 func (t *Term) Commit(b kv.Batch) kv.Head {
 	t.t.Helper()
 	t.place.Seq++
@@ -183,7 +186,7 @@ func (t *Term) Commit(b kv.Batch) kv.Head {
 	return head
 }
 
-// Interrupted writes the state that a leader leaves if it dies in the middle of a batch: some of its records, and an
+// Interrupted writes the state after a leader has died in the middle of a batch: these puts and deletes, and an
 // incomplete head. It returns the head's revision.
 func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []model.Key) int64 {
 	s.t.Helper()
@@ -214,8 +217,8 @@ func (s *Server) Interrupted(epoch kv.Epoch, puts []model.Record, deletes []mode
 	return resp.Header.Revision
 }
 
-// WriteHead replaces the head by a complete one with these Contents, as another build's leader might. It returns the
-// revision.
+// WriteHead replaces the head by a complete one with these Contents and no Place, as another build's leader might. It
+// returns the head's revision.
 func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
 	s.t.Helper()
 	stat, err := s.Stat(s.t.Context())
@@ -234,7 +237,7 @@ func (s *Server) WriteHead(contents *model.ContentsValue) int64 {
 	return stat.Head.Revision
 }
 
-// Put writes a key below the mesh's prefix directly, without the leader.
+// Put writes a key directly, without a leader. path is below the Store's Prefix.
 func (s *Server) Put(path, value string) {
 	s.t.Helper()
 	if _, err := s.Client().Put(s.t.Context(), s.Prefix()+path, value); err != nil {
@@ -242,7 +245,7 @@ func (s *Server) Put(path, value string) {
 	}
 }
 
-// Delete deletes the keys at or after key and before end; key alone if end is empty.
+// Delete deletes the full etcd keys in the range [key, end); key alone if end is empty.
 func (s *Server) Delete(key, end string) {
 	s.t.Helper()
 	var opts []clientv3.OpOption

@@ -20,14 +20,14 @@ const readyTimeout = time.Minute
 // process is a running stock etcd. It ends with the process that started it.
 type process struct {
 	cmd    *exec.Cmd
-	folder string // of its sockets
-	said   bytes.Buffer
+	folder string       // of its sockets
+	said   bytes.Buffer // its output
 	exited chan struct{}
 }
 
 // launch starts an etcd of one member on the data in dir, and returns when it is ready. The etcd does not sync to disk,
-// and its leases may be as short as a second. If it does not become ready, the error has its messages of level error
-// and above.
+// and its leases may be as short as a second. If it does not become ready, the error contains its messages of level
+// error and above.
 func launch(dir string, args ...string) (*process, error) {
 	program, err := programs.Etcd()
 	if err != nil {
@@ -37,14 +37,14 @@ func launch(dir string, args ...string) (*process, error) {
 	if p.folder, err = os.MkdirTemp("", "etcd"); err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)
 	}
-	// systemd's protocol: a datagram when it is ready (sd_notify(3), etcd: server/etcdmain/etcd.go notifySystemd).
+	// etcd sends a datagram when it is ready (sd_notify(3), etcd: server/etcdmain/etcd.go notifySystemd).
 	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(p.folder, "ready"), Net: "unixgram"})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd: %w", err), os.RemoveAll(p.folder))
 	}
 	defer ready.Close()
 	p.cmd = exec.Command(program, append([]string{"--data-dir=" + dir, "--unsafe-no-fsync", "--heartbeat-interval=10", "--election-timeout=50",
-		"--bcrypt-cost=4", // its least: passwords of tests need no work
+		"--bcrypt-cost=4", // the minimum: passwords of tests need no protection
 		"--enable-grpc-gateway=false", "--log-level=error", "--log-format=console",
 	}, args...)...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.folder, &p.said, &p.said
@@ -54,7 +54,7 @@ func launch(dir string, args ...string) (*process, error) {
 		return nil, errors.Join(fmt.Errorf("start etcd: %w", err), os.RemoveAll(p.folder))
 	}
 	go func() {
-		_ = p.cmd.Wait() // the error is that of a killed process
+		_ = p.cmd.Wait() // the error only says that the process was killed
 		close(p.exited)
 		ready.Close() // the process has ended: no notification will come
 	}()
@@ -68,7 +68,7 @@ func launch(dir string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// kill ends the process as a crash of its machine would. The data stay.
+// kill kills the process and removes its sockets. The data stay.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop etcd: %w", err)

@@ -8,7 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Backup copies the present data into a new data directory, for Restart.
+// Backup copies the data into a new directory and returns its path, for Restart. The server restarts meanwhile, on its
+// own data and with a new Store.
 func (s *Server) Backup() string {
 	s.t.Helper()
 	s.Stop()
@@ -20,9 +21,12 @@ func (s *Server) Backup() string {
 	return to
 }
 
-// Restored makes data directories for Restart, one for each way to restore a backup of the present data, by name: the
-// same cluster at the same revision; another cluster id with revisions of its own and all keys; the same cluster with
-// raised revisions and no history, as `etcdutl snapshot restore --bump-revision --mark-compacted` makes it.
+// Restored makes data directories for Restart, as after restores of the present data, and returns their paths by name.
+// The server restarts meanwhile.
+//
+// "same id" has the same cluster id and revision. "bumped" has the same cluster id, raised revisions and no history, as
+// after `etcdutl snapshot restore --bump-revision --mark-compacted`. "new cluster id" has all keys, but another cluster
+// id and revisions of its own.
 func (s *Server) Restored() map[string]string {
 	s.t.Helper()
 	all, err := s.Client().Get(s.t.Context(), "", clientv3.WithPrefix())

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Run runs a loop until the test ends or stop is called. stop waits for the loop's end. An error of the loop fails the
-// test.
+// Run runs a loop in the background until the test ends or stop is called. stop cancels the loop's context and waits
+// for its end. An error of the loop, also that of its context, fails the test.
 func Run(t testing.TB, loop func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -9,15 +9,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// Standalone is an etcd for other programs than Navarch's, such as kube-apiserver. It listens on TCP and belongs to no
-// test.
+// Standalone is an etcd for programs outside Navarch, such as kube-apiserver. It listens on TCP, and runs until Close
+// or the end of this process, independently of tests.
 type Standalone struct {
 	etcd   *process
 	client string
 }
 
-// StartStandalone runs an etcd on the data in dir until Close. client and peer are its listen addresses (host:port). It
-// does not sync to disk. Errors: the program is missing, or it does not become ready.
+// StartStandalone starts an etcd on the data in dir, and returns once it is ready. dir is an absolute path. client and
+// peer are the listen addresses (host:port). The etcd does not sync to disk. Errors: the program is missing, does not
+// start, or is not ready within a minute.
 func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client,
 		"--listen-peer-urls=http://"+peer,
@@ -28,7 +29,8 @@ func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	return &Standalone{etcd, "http://" + client}, nil
 }
 
-// Compact drops all revisions but the newest. Errors are etcd's.
+// Compact drops all revisions but the newest, and waits until their space is free. Errors are etcd's, also if nothing
+// was written since the last Compact.
 func (b *Standalone) Compact(ctx context.Context) error {
 	return with(b.client, func(client *clientv3.Client) error {
 		newest, err := client.Get(ctx, "none")
@@ -40,8 +42,8 @@ func (b *Standalone) Compact(ctx context.Context) error {
 	})
 }
 
-// PutAll writes values by key into the etcd at an address. Errors are etcd's; after one, some values may have been
-// written.
+// PutAll writes values by key into the etcd at a client address (host:port or URL). Errors are etcd's; after an error,
+// some values may have been written.
 func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	return with(etcd, func(client *clientv3.Client) error {
 		for key, value := range values {
@@ -53,7 +55,8 @@ func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	})
 }
 
-// ReadAll reads the values of all keys with a prefix from the etcd at an address. Errors are etcd's.
+// ReadAll reads the values of all keys with a prefix, at one revision. etcd is a client address, as for PutAll. The
+// result is never nil. Errors are etcd's.
 func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte, err error) {
 	values = map[string][]byte{}
 	return values, with(etcd, func(client *clientv3.Client) error {
@@ -68,7 +71,7 @@ func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte
 	})
 }
 
-// with calls do with a client of the etcd at an address.
+// with calls do with a client of the etcd at an address, and closes the client.
 func with(etcd string, do func(*clientv3.Client) error) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, Logger: zap.NewNop()})
 	if err != nil {

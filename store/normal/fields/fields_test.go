@@ -17,9 +17,9 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Every field of every message that configuration begins with has a mark, its own or that of what it lies below; no
-// line is of a field that nothing reaches. A new version of istio.io/api brings fields without a mark: they are to be
-// read of, and marked.
+// Every field of every message with which configuration begins has a mark, its own or that of a field above it, and no
+// row is unreachable. A new version of istio.io/api adds fields without a mark: read their documentation, and mark
+// them.
 func TestEveryFieldHasAMark(t *testing.T) {
 	reached := map[*Row]bool{}
 	seen := map[protoreflect.FullName]bool{}
@@ -113,8 +113,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Each reported field that is set is found once, at its path: in lists, in maps, below fields that are acted on; a
-// value of an enum, and what is reported in one place alone.
+// Each reported field that is set is found once, at its path: in lists, in maps, below supported fields; a value of an
+// enum, and a field that is reported in one place only.
 func TestUnacted(t *testing.T) {
 	for name, c := range map[string]struct {
 		message proto.Message

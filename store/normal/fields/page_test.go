@@ -28,11 +28,15 @@ has one of three marks:
   for where traffic goes, so the object is refused, or what it selects is closed. *With its object*: the object has one problem for all of it.
 - **no effect for sidecars**: nothing that a sidecar does is another because of it, with the reason.
 
+Gateways read ` + "`gatewayTopology`" + `, the profile EDGE, and EnvoyFilters' ` + "`portName`" + ` and ` + "`gateway`" + `
+([Gateways](gateways.md)). Labels, annotations and MeshConfig of the Gateway API and of Ingress are read by no proxy:
+neither is served yet.
+
 | | acted on | reported | no effect |
 |---|---|---|---|
 `
 
-// The page is what the table says.
+// The page contains the table.
 func TestPage(t *testing.T) {
 	want := drawPage()
 	if *update {
@@ -124,7 +128,8 @@ func drawPage() string {
 	return fmt.Sprintf(pageHead, "(1.32)", unshown) + counts.String() + body.String()
 }
 
-// said is the last column of a row: the scene, or the test and what acts on it, or why it is not acted on.
+// said returns the last column of a row: the scene, or the test and the code that uses the field, or the reason why it
+// has no effect.
 func said(row *Row) string {
 	if row.Test == "" {
 		return cmp.Or(row.Scene, row.Text)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestBursts(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		changes []int
-		reads   int // how long it takes to read and emit a burst; what changes meanwhile is noted afterwards
+		reads   int // duration of reading and emitting a burst; changes meanwhile are noted afterwards
 		want    []burst
 	}{
 		"one":                    {[]int{0}, 0, []burst{{30, 1, false}}},
@@ -112,4 +113,46 @@ func TestEndlessBurstsAreEmittedByNamespace(t *testing.T) {
 	burst("node", "a c", "b")
 	now = now.Add(time.Minute)
 	burst("a b c node")
+}
+
+// Of a burst without end few files are read at once, and folders take turns: one file elsewhere does not wait for a
+// thousand of a tenant.
+func TestFoldersTakeTurns(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	d := newDirty(30 * time.Millisecond)
+	write := func(ms int, path string) {
+		d.note(at(ms), "/dir", fsnotify.Event{Name: "/dir/" + path, Op: fsnotify.Write}, nil)
+	}
+	for ms := range 300 {
+		write(ms, fmt.Sprintf("evil/%03d.yaml", ms))
+	}
+	if paths, _, endless := d.take(at(300)); len(paths) != 300 || endless {
+		t.Fatalf("of the first burst %d files are read, without end: %v", len(paths), endless)
+	}
+	for ms := 300; ms < 360; ms++ {
+		write(ms, fmt.Sprintf("evil/%03d.yaml", ms))
+	}
+	write(360, "shop/web.yaml")
+	var all []string
+	for ms := 361; len(all) < 61; ms++ {
+		due, armed := d.due()
+		if !armed || due.After(at(ms)) {
+			t.Fatalf("%d of 61 files were read, and no more are due", len(all))
+		}
+		paths, _, _ := d.take(at(ms))
+		if len(paths) == 0 || len(paths) > most {
+			t.Fatalf("%d files are read at once", len(paths))
+		}
+		if all = append(all, paths...); !slices.Contains(all, "shop/web.yaml") {
+			t.Error("the file of the other folder waits for more than one turn")
+		}
+		d.done(at(ms))
+	}
+	if slices.Sort(all); len(slices.Compact(all)) != 61 {
+		t.Errorf("read are %q", all)
+	}
+	if _, armed := d.due(); armed {
+		t.Error("more is due than has changed")
+	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
 )
 
 // Config configures New. Zero durations have defaults.
@@ -100,11 +101,30 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 	return events, s.Problems(), err
 }
 
+// Parse parses a text with objects of the config cluster, as the content of one file. name is the name of the file:
+// with the suffix .json the text is JSON, otherwise it is YAML documents. An object that cannot be read is an event of
+// op Broken. skipped has the locations of JSON documents that are certainly no objects.
+func Parse(name string, data []byte) (events []object.Event, skipped []string) {
+	for _, d := range documents(name, data) {
+		d.id.Origin = origin.New("", origin.Files)
+		switch {
+		case d.foreign:
+			skipped = append(skipped, d.location)
+		case d.object == nil:
+			events = append(events, object.Event{Op: object.Broken, ID: d.id, Location: d.location, Problem: d.wrong})
+		default:
+			d.object.ID.Origin = d.id.Origin
+			events = append(events, object.Event{Op: object.Put, ID: d.object.ID, Object: d.object, Location: d.location})
+		}
+	}
+	return events, skipped
+}
+
 // ReadChanges reads the folder and returns the changes since the last call, Synced last. It is for callers that choose
 // the moments themselves, instead of Run, and accepts every reading at once. An error means that the folder itself
 // cannot be read.
 func (s *Source) ReadChanges() ([]object.Event, error) {
-	readings, tree := s.scan()
+	readings, tree := s.scan(nil)
 	if err := tree.unknown[""]; err != nil {
 		return nil, fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
@@ -125,7 +145,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 		return fmt.Errorf("watch configuration folder %s: %w", s.Dir, err)
 	}
 	defer watch.close()
-	tree := s.rescan(watch, time.Now(), emit, true)
+	tree := s.rescan(watch, time.Now(), emit, true, nil)
 	if err := tree.unknown[""]; err != nil {
 		return fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
@@ -158,7 +178,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
 			dirty.all(time.Now())
 		case <-ticker.C:
-			s.rescan(watch, time.Now(), emit, false)
+			s.rescan(watch, time.Now(), emit, false, dirty.paths)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
 			dirty.done(time.Now())
@@ -170,7 +190,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
 	paths, whole, endless := dirty.take(now)
 	if whole {
-		s.rescan(watch, now, emit, false)
+		s.rescan(watch, now, emit, false, dirty.paths)
 	}
 	if again, ok := s.reader.due(); ok && !now.Before(again) {
 		for path := range s.reader.pending {
@@ -211,9 +231,9 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits the changes.
-func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool) *tree {
-	readings, tree := s.scan()
+// rescan walks the whole folder, renews the watches and emits the changes, but for files that wait to be read.
+func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool, waiting map[string]bool) *tree {
+	readings, tree := s.scan(waiting)
 	watch.set(tree.dirs)
 	events := s.reader.step(now, readings, first)
 	s.faults(tree)
@@ -224,13 +244,13 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 	return tree
 }
 
-// scan walks the folder and reads the files that may have changed or vanished.
-func (s *Source) scan() ([]reading, *tree) {
+// scan walks the folder and reads the files that may have changed or vanished, but for those that wait to be read.
+func (s *Source) scan(waiting map[string]bool) ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)
 	var readings []reading
 	for path, sig := range t.files {
-		if s.known[path] != sig {
+		if s.known[path] != sig && !waiting[path] {
 			readings = append(readings, read(s.Dir, path))
 		}
 	}
@@ -238,11 +258,14 @@ func (s *Source) scan() ([]reading, *tree) {
 		readings = append(readings, reading{path: path, err: err})
 	}
 	for path := range s.reader.files {
-		if _, there := t.files[path]; !there && !t.covers(path) {
+		if _, there := t.files[path]; !there && !t.covers(path) && !waiting[path] {
 			readings = append(readings, reading{path: path, missing: true})
 		}
 	}
 	s.known = maps.Clone(t.files)
+	for path := range waiting {
+		delete(s.known, path)
+	}
 	for _, l := range readings {
 		if l.err != nil {
 			delete(s.known, l.path) // the next walk tries again

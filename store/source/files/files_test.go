@@ -105,7 +105,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	l.write("new/folder/d.yaml", pods("d=2"))
 	l.want("put d=2")
 
-	l.write("odd.yaml/e.yaml", pods("e")) // a folder whose name readings like a file's
+	l.write("odd.yaml/e.yaml", pods("e")) // a folder with the name of a file
 	l.want("put e")
 
 	l.write("a.yaml.tmp", pods("a=2")) // the atomic way
@@ -143,7 +143,7 @@ func TestRunFollowsAMountedConfigMap(t *testing.T) {
 	})
 	l.want("put a", "put b", "synced")
 	if p := l.source.Problems(); len(p) > 0 {
-		t.Errorf("problems %v", p) // a link back up would give every object twice
+		t.Errorf("problems %v", p) // a link to a parent would return every object twice
 	}
 	publish(l.dir, "2", pods("a=2"))
 	l.want("put a=2", "put b=2")
@@ -180,15 +180,15 @@ func TestRescan(t *testing.T) {
 	put(t, dir+"/a.yaml", pods("a"))
 	s, err := New(Config{Dir: dir})
 	do(t, err)
-	readings, _ := s.scan()
+	readings, _ := s.scan(nil)
 	s.reader.step(time.Now(), readings, true)
 	put(t, dir+"/a.yaml", pods("a=22"))
 	put(t, dir+"/b.yaml", pods("b"))
-	readings, _ = s.scan()
+	readings, _ = s.scan(nil)
 	if got := events(s.reader.step(time.Now(), readings, false)); !slices.Equal(got, []string{"put a=22", "put b"}) {
 		t.Errorf("got %q", got)
 	}
-	if readings, _ = s.scan(); len(readings) != 0 {
+	if readings, _ = s.scan(nil); len(readings) != 0 {
 		t.Errorf("nothing changed and %d files were read", len(readings))
 	}
 }

@@ -29,8 +29,8 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 	had := before != nil && len(before.objects) > 0
 	for _, d := range docs {
 		if d.foreign && had {
-			d.foreign, d.wrong = false, "is no object of Kubernetes any more: neither apiVersion nor kind. What the file had stands until it is "+
-				"written again or removed"
+			d.foreign, d.wrong = false, "is no object of Kubernetes any more: neither apiVersion nor kind. "+
+				"The objects of the file stand until it is written again or removed"
 		}
 		switch {
 		case d.foreign:
@@ -217,13 +217,14 @@ func (f *folder) problems() []object.Problem {
 		}
 		for _, d := range file.twice {
 			all = append(all, object.Problem{ID: d.id, Location: d.location, Code: problem.Duplicate, Severity: problem.Error,
-				Message: fmt.Sprintf("is in %s already, which wins", file.objects[d.id].Location)})
+				Message: fmt.Sprintf("an object of this name in %s takes precedence", file.objects[d.id].Location)})
 		}
 	}
 	for id, paths := range f.definitions {
 		for _, path := range paths[min(1, len(paths)):] {
 			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location, Code: problem.Duplicate, Severity: problem.Error,
-				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.emitted[id].Location)})
+				Message: fmt.Sprintf("an object of this name in %s takes precedence; this object applies once the other is removed",
+					f.emitted[id].Location)})
 		}
 	}
 	slices.SortFunc(all, func(a, b object.Problem) int {

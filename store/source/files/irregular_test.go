@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// irregularFiles makes entries that are no files in a folder, and says how each is reported.
+// irregularFiles creates entries in a folder that are not files, and returns the expected report of each.
 func irregularFiles(t *testing.T, dir string) map[string]string {
 	do(t, os.Symlink("nowhere.yaml", dir+"/gone.yaml"))
 	do(t, os.Symlink("loop.yaml", dir+"/loop.yaml"))
@@ -43,7 +43,7 @@ func TestWhatIsNoFileIsReported(t *testing.T) {
 	}
 }
 
-// A file that becomes a pipe or a link to nothing does not take away what stands, and is read again when it is a file.
+// A file that becomes a pipe or a broken link leaves its objects in effect, and is read again when it is a file.
 func TestAFileBecomesSomethingElse(t *testing.T) {
 	l := start(t, func(dir string) {
 		put(t, dir+"/a.yaml", pods("a"))
@@ -66,7 +66,7 @@ func TestAFileBecomesSomethingElse(t *testing.T) {
 	l.problems()
 }
 
-// problems waits until these, by their beginnings, are what is wrong with the folder.
+// problems waits until the folder has exactly the problems that begin with these texts.
 func (l *live) problems(want ...string) {
 	l.t.Helper()
 	tick := time.NewTicker(time.Millisecond)

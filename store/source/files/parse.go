@@ -41,8 +41,11 @@ type doc struct {
 }
 
 // parse parses all documents of one file. path is relative to the folder; config is the name of the config cluster.
-func parse(config, path string, data []byte) []doc {
-	from, err := originOf(config, path)
+func parse(config, path string, data []byte) []doc { return parseUnder(config, "", path, data) }
+
+// parseUnder parses as parse does, for a path that begins with the folder base (empty: it is relative to the folder).
+func parseUnder(config, base, path string, data []byte) []doc {
+	from, err := originOf(config, strings.TrimPrefix(strings.TrimPrefix(path, base), "/"))
 	if err != nil {
 		return []doc{{location: path, wrong: err.Error()}}
 	}
@@ -228,7 +231,7 @@ func toJSON(data []byte) (tree []byte, err error) {
 	return tree, nil
 }
 
-// head holds the fields at the start of every Kubernetes object.
+// head contains the fields at the start of every Kubernetes object.
 type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -309,6 +312,9 @@ func single(location string, tree []byte) doc {
 	return doc{object: o, id: id, location: location}
 }
 
+// defaultNamespace is the namespace of namespaced objects that state none.
+const defaultNamespace = "default"
+
 // id returns the object's ID. A namespaced object without a namespace is in default, as with kubectl.
 func (h head) id() object.ID {
 	group, _ := cutLast(h.APIVersion)
@@ -316,7 +322,7 @@ func (h head) id() object.ID {
 	if clusterScoped[h.Kind] {
 		id.Namespace = ""
 	} else if id.Namespace == "" && h.Kind != "" {
-		id.Namespace = "default"
+		id.Namespace = defaultNamespace
 	}
 	return id
 }

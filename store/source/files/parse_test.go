@@ -148,7 +148,7 @@ func TestForeignJSON(t *testing.T) {
 	if events := read(service); len(events) != 1 || events[0].Op != object.Put {
 		t.Errorf("%v", events)
 	}
-	for i, text := range []string{`{"a": 2}`, `{"a": 3}`} { // the fault is said once
+	for i, text := range []string{`{"a": 2}`, `{"a": 3}`} { // the problem is reported once
 		events := read(text)
 		if problems := r.problems(); len(events) != 1-i || len(problems) != 1 || !strings.Contains(problems[0].Message, "is no object of Kubernetes any more") || len(r.emitted) != 1 {
 			t.Errorf("%v, %v, emitted %v", events, problems, r.emitted)
@@ -156,8 +156,8 @@ func TestForeignJSON(t *testing.T) {
 	}
 }
 
-// A JSON document is read as JSON, and comes to what it does as YAML; what JSON does not refuse is read as YAML, which
-// does.
+// A JSON document is parsed as JSON, with the same result as for YAML; a text that is invalid as JSON is parsed as
+// YAML, which reports the error.
 func TestJSONComesToTheSame(t *testing.T) {
 	for _, text := range []string{`{"a": 1, "b": [true, null, -1.5, "x\ty\u00e9", {"c": ""}]}`, ` {"a": {}} `, `{}`} {
 		got, err := toJSON([]byte(text))

@@ -12,6 +12,7 @@ import (
 // reading is the result of reading one file once.
 type reading struct {
 	path    string
+	base    string // folder that path begins with, whose sub-folders may name clusters; empty: path is relative to it
 	missing bool
 	err     error // the file exists and cannot be read
 	data    []byte
@@ -94,7 +95,7 @@ func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, boo
 		return p.file, r.confirmed(now, l.path, p)
 	}
 	r.parsed++
-	next := newFile(sum, parse(r.cluster, l.path, l.data), have)
+	next := newFile(sum, parseUnder(r.cluster, l.base, l.path, l.data), have)
 	if trust || !suspect(have, next, l.data) {
 		return next, true
 	}

@@ -36,7 +36,7 @@ func newDesk(t *testing.T) *desk {
 	return &desk{t: t, r: newReader("", time.Second), now: time.Unix(1000, 0)}
 }
 
-// see takes readings ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
+// see applies readings (pairs of path and content; content "-": deleted, "!": unreadable), and expects these events.
 func (d *desk) see(pairs []string, want ...string) {
 	d.t.Helper()
 	var readings []reading
@@ -145,7 +145,7 @@ func TestBrokenDocuments(t *testing.T) {
 	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
 	d.see([]string{"a.yaml", pods("a=2") + "---\n" + bad}, "broken b", "put a=2")
 	d.wantProblems("a.yaml#2 Pod default/b: is no YAML")
-	d.see([]string{"a.yaml", "x: [\n"}, "broken ?", "put b") // not even its name can be read: what was good of it stands, and is emitted
+	d.see([]string{"a.yaml", "x: [\n"}, "broken ?", "put b") // even its name is unreadable: its last good objects stay, and are emitted
 	d.see([]string{"a.yaml", pods("a=2", "b")}, "delete ?")
 	d.wantProblems()
 	d.see([]string{"a.yaml", pods("a=2") + "---\n" + bad}, "broken b")
@@ -158,12 +158,12 @@ func TestDuplicates(t *testing.T) {
 	d := newDesk(t)
 	d.see([]string{"b.yaml", pods("a=b", "z")}, "put a=b", "put z")
 	d.see([]string{"a.yaml", pods("a=a")})
-	d.wantProblems("a.yaml#1 Pod default/a: is in b.yaml#1 too, which wins")
+	d.wantProblems("a.yaml#1 Pod default/a: an object of this name in b.yaml#1 takes precedence")
 	d.see([]string{"a.yaml", pods("a=a2")})
 	d.confirm([]string{"b.yaml", pods("z")}, "put a=a2", "put z")
 	d.wantProblems()
 	d.see([]string{"c.yaml", pods("c", "c=2")}, "put c")
-	d.wantProblems("c.yaml#2 Pod default/c: is in c.yaml#1 already")
+	d.wantProblems("c.yaml#2 Pod default/c: an object of this name in c.yaml#1 takes precedence")
 	first := newDesk(t)
 	first.see([]string{"b.yaml", pods("a=b"), "a.yaml", pods("a=a")}, "put a=a") // read together: by path
 }

@@ -20,18 +20,21 @@ type signature struct {
 
 // tree is the result of one walk over the folder.
 type tree struct {
-	root      string
-	files     map[string]signature // by path relative to root
-	irregular map[string]error     // reason by path: names of configuration that are neither file nor folder, and paths that cannot be examined, such as broken links
-	dirs      []string             // folders to watch, including root
-	unknown   map[string]error     // folders (relative; "" is the root) that cannot be listed or are nested too deeply
-	seen      map[[2]uint64]bool   // real directories by device and inode, because links may form loops
+	root  string
+	files map[string]signature // by path relative to root
+	// reason by path, for names of configuration that are neither file nor folder, and for paths that cannot be examined,
+	// such as broken links
+	irregular map[string]error
+	dirs      []string           // folders to watch, including root
+	unknown   map[string]error   // folders (relative; "" is the root) that cannot be listed or are nested too deeply
+	seen      map[[2]uint64]bool // real directories by device and inode, because links may form loops
 }
 
+// maxFolderDepth is the largest depth of folders below the root.
 const maxFolderDepth = 32
 
-// walk lists the .yaml, .yml and .json files below root. It skips hidden names and follows links (a mounted ConfigMap consists of links into
-// ..data).
+// walk lists the .yaml, .yml and .json files below root. It skips hidden names and follows links (a mounted ConfigMap
+// consists of links into ..data).
 func walk(root string) *tree {
 	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{},
 		seen: map[[2]uint64]bool{}}

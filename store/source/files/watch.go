@@ -3,8 +3,10 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,8 +134,12 @@ func (d *dirty) end() (at time.Time, cut bool) {
 	return at, false
 }
 
+// most bounds the files that are read at once of a burst without end. Others become dirty meanwhile, and wait for them.
+const most = 16
+
 // take returns the burst if it has ended or is cut, and starts the next one. endless reports that this burst and the
-// one before it were both cut, so that related changes cannot be recognised.
+// one before it were both cut, so that related changes cannot be recognised: then folders take turns, and files beyond
+// most stay for the next burst, which is due at once.
 func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
@@ -142,14 +148,43 @@ func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	if now.Before(at) {
 		return nil, false, false
 	}
-	for path := range d.paths {
-		paths = append(paths, path)
-	}
 	whole, endless = d.whole, cut && !d.cut.IsZero()
+	paths = slices.Sorted(maps.Keys(d.paths))
+	var left []string
+	if endless && len(paths) > most {
+		paths = inTurn(paths)
+		paths, left = paths[:most], paths[most:]
+	}
 	if *d = *newDirty(d.quiet); cut {
 		d.cut = now
 	}
+	for _, path := range left {
+		d.paths[path] = true
+		d.first, d.last = now.Add(-2*d.quiet), now
+	}
 	return paths, whole, endless
+}
+
+// inTurn orders sorted paths so that folders alternate.
+func inTurn(paths []string) []string {
+	var folders []string
+	of := map[string][]string{}
+	for _, path := range paths {
+		folder := filepath.Dir(path)
+		if of[folder] == nil {
+			folders = append(folders, folder)
+		}
+		of[folder] = append(of[folder], path)
+	}
+	ordered := make([]string, 0, len(paths))
+	for turn := 0; len(ordered) < len(paths); turn++ {
+		for _, folder := range folders {
+			if turn < len(of[folder]) {
+				ordered = append(ordered, of[folder][turn])
+			}
+		}
+	}
+	return ordered
 }
 
 // done is called after the burst of take was read and emitted. Changes during that time are noted afterwards, so that

@@ -21,7 +21,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// leader is the ingester behind a source, as a leader that has compared everything; it counts what it would write.
+// leader is the ingester behind a source, in the state of a leader that has compared everything; it counts the records
+// to write.
 type leader struct {
 	*desk
 	state   *ingest.State
@@ -35,14 +36,14 @@ func newLeader(t testing.TB) *leader {
 	return l
 }
 
-// lead begins a term; what is there by then is written.
+// lead begins a term; all objects so far are written.
 func (l *leader) lead() {
-	l.state.Step(ingest.Objects(append(slices.Concat(l.s.take(l.at)...), object.Event{Op: object.Synced, ID: object.ID{Origin: l.s.origin}})))
+	l.state.Step(ingest.Objects(append(slices.Concat(l.s.takeEvents(l.at)...), object.Event{Op: object.Synced, ID: object.ID{Origin: l.s.origin}})))
 	l.state.Step(ingest.Gained{Epoch: kv.Epoch{}})
 	l.write(l.state.Step(ingest.Loaded{Have: map[model.Key]model.Hash{}, Secrets: map[model.Key]*model.Secret{}}))
 }
 
-// write does what Step wants written, and names the records.
+// write executes the writes of Step, and returns the records.
 func (l *leader) write(effects []ingest.Effect) (written []string) {
 	for len(effects) > 0 {
 		next := []ingest.Effect(nil)
@@ -66,9 +67,9 @@ func (l *leader) write(effects []ingest.Effect) (written []string) {
 	return written
 }
 
-// change emits what the source has to emit, and names what is written for it.
+// change emits the next events of the source, and returns the records written for them.
 func (l *leader) change() (written []string) {
-	for _, part := range l.s.take(l.at) {
+	for _, part := range l.s.takeEvents(l.at) {
 		l.emitted += len(part)
 		written = append(written, l.write(l.state.Step(ingest.Objects(part)))...)
 	}
@@ -100,8 +101,8 @@ func endpointAs(pod, address string, ready, ending bool) discoveryv1.Endpoint {
 		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &ending}}
 }
 
-// Rolling one Pod writes two records for each thing that happens to it: its Workload, and its EndpointSlice. What no record reads of an object writes
-// nothing.
+// Rolling one Pod writes two records for each change of it: its Workload and its EndpointSlice. A change of fields that
+// no record reads writes nothing.
 func TestWhatARollWrites(t *testing.T) {
 	l := newLeader(t)
 	l.put("Namespace", aNamespace("shop", false))
@@ -150,7 +151,7 @@ func TestWhatARollWrites(t *testing.T) {
 	writes("it is gone", "delete Workload old", "put Endpoints web-1")
 }
 
-// BenchmarkPods says what the source and the ingester of a leader take for each Pod of a Service.
+// BenchmarkPods measures the memory of a leader's source and ingester for each Pod of a Service.
 func BenchmarkPods(b *testing.B) {
 	for b.Loop() {
 		b.ReportMetric(heapOfPods(b), "heap-B/pod")
@@ -158,7 +159,8 @@ func BenchmarkPods(b *testing.B) {
 	}
 }
 
-// heapOfPods is how many bytes of the heap each of ten thousand Pods takes, with its endpoint and the records of both, at a leader that has written them.
+// heapOfPods returns the heap of a leader for each of ten thousand Pods, in bytes, with their endpoints and the records
+// of both, after these were written.
 func heapOfPods(t testing.TB) float64 {
 	const pods, perSlice = 10000, 100
 	before := heap()
@@ -183,7 +185,7 @@ func heapOfPods(t testing.TB) float64 {
 	return each
 }
 
-// realisticPod has what a Pod of a Deployment with a sidecar has.
+// realisticPod returns a Pod like those of a Deployment with a sidecar.
 func realisticPod(name, address string) *corev1.Pod {
 	p := podAs(name, address, true, false)
 	p.UID, p.ResourceVersion = "0f9a3ac2-7b7e-4d6f-9a55-0d3f3a6d6d10", "12345"
@@ -203,8 +205,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Ten thousand objects that do not apply, in one namespace, one good among them: that is served, what the leader lists of the others has a bound and counts
-// the rest, each object is normalised once, and nothing is written for them. When they are mended each is written once, and nothing is wrong any more.
+// Ten thousand invalid objects in one namespace, and one valid object: the valid one is served, the leader's list of
+// problems is bounded and counts the rest, each object is normalised once, and nothing is written for them. After they
+// are repaired each is written once, and no problem is left.
 func TestTenThousandInvalidObjects(t *testing.T) {
 	const n = 10_000
 	l := newLeader(t)

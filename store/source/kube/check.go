@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// Check asks the API server for one object of each of Kubernetes' own kinds that have to be read, before anything is followed: nil says that all of
-// them can be listed with the credentials of this Source. It takes no longer than Answer, and may be called while Run does not run.
-// An error names the first that cannot.
+// Check requests one object of each needed built-in kind from the API server, to test the credentials of this Source.
+// It returns nil if every list succeeds, and otherwise an error that names the first kind that cannot be listed. It
+// blocks for at most Config.Answer, and must not be called while Run is running.
 func (s *Source) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()

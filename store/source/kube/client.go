@@ -18,19 +18,23 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// Requests a second, as istiod has them (--kubernetesApiQPS, --kubernetesApiBurst).
+// Limits of requests to one API server, per second and as a burst; the defaults of istiod's --kubernetesApiQPS and
+// --kubernetesApiBurst.
 const (
 	requestRate  = 80
 	requestBurst = 160
 )
 
-// clients talk to one API server: in protobuf about Kubernetes' own kinds, in JSON about others.
+// clients has the clients of one API server: typed ones in protobuf for built-in kinds, a dynamic one in JSON for
+// others.
 type clients struct {
 	typed   map[schema.GroupVersion]rest.Interface
 	dynamic dynamic.Interface
 }
 
-// connect makes clients of an API server; nil: of that of a kubeconfig, or of the Pod that this process is in. No redirection is followed.
+// connect returns clients of an API server; no request is sent. A nil config stands for the kubeconfig at the given
+// path, or, if that is empty too, for the service account of this process's Pod. The clients follow no redirections.
+// connect fails if the kubeconfig or the service account cannot be loaded.
 func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 	var err error
 	if config == nil {
@@ -70,7 +74,7 @@ func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 	return c, err
 }
 
-// get reads a page of the API server's as JSON into a value; nil: only whether it answers counts.
+// get requests a path of the API server as JSON, and decodes the response into a value; nil: the response is discarded.
 func (c *clients) get(ctx context.Context, path string, into any) error {
 	answer := c.typed[corev1.SchemeGroupVersion].Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	raw, err := answer.Raw()

@@ -5,13 +5,14 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// registryTypes are the kinds that istiod counts as events of its service registry, by its words for them.
+// registryTypes maps the built-in kinds that istiod counts as registry events to the labels that istiod uses for them.
 var registryTypes = map[object.ID]string{
 	{Kind: "Service"}: "Services", {Kind: "Pod"}: "Pods", {Kind: "Node"}: "Nodes", {Kind: "Namespace"}: "Namespaces",
 	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}: "EndpointSlice",
 }
 
-// countEvent counts what became of an object: add, update or delete. Changes of an object that come before it is emitted are one.
+// countEvent counts one emitted change of an object; event is add, update or delete. Several changes of an object that
+// are emitted together count once.
 func countEvent(id object.ID, event string) {
 	if wanted(id.Group) {
 		obs.KubeConfigEvents.WithLabelValues(id.Kind, event).Inc()

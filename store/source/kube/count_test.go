@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Each change of an object that is emitted is counted as what became of the object, by istiod's words; what is as it was, and what istiod counts nowhere, is not.
+// Each emitted change of an object is counted with istiod's labels. Unchanged objects, and kinds that istiod does not
+// count, are not.
 func TestEventsAreCounted(t *testing.T) {
 	type row struct {
 		of          *prometheus.CounterVec

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// served asks the API server which kinds of Istio and of the Gateway API it serves; of another cluster, whether WorkloadEntries. While it starts it may not
-// know all of them yet, so it has to be ready.
+// served requests the kinds of Istio and of the Gateway API that the API server serves; of another cluster only
+// WorkloadEntry. It fails if the server is not ready, since a starting server may not know all kinds yet.
 func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
@@ -32,7 +32,7 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	return s.kindsOf(ctx, groups)
 }
 
-// defined are the kinds of some groups that the API server serves, and whose definition is not being deleted.
+// defined returns the served kinds of the given groups, except kinds whose definition is being deleted.
 func (s *Source) defined(ctx context.Context, of map[string]bool) (map[kindID]kind, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
@@ -43,12 +43,13 @@ func (s *Source) defined(ctx context.Context, of map[string]bool) (map[kindID]ki
 	return s.kindsOf(ctx, slices.DeleteFunc(groups, func(g metav1.APIGroup) bool { return !of[g.Name] }))
 }
 
-// kindsOf are the kinds of groups that can be read. Of one whose definition is being deleted nothing can be created (apiextensions-apiserver,
-// customresource_discovery_controller.go): it counts as not served.
+// kindsOf returns the kinds of groups that this Source can read. A kind without the verb create counts as not served:
+// its definition is being deleted (apiextensions-apiserver, customresource_discovery_controller.go).
 func (s *Source) kindsOf(ctx context.Context, groups []metav1.APIGroup) (map[kindID]kind, error) {
 	found := map[kindID]kind{}
 	for _, v := range s.resources(ctx, groups) {
-		if v.err != nil && known[v.group] == nil { // whose objects are only reported: its API server, which may be an aggregated one, holds nothing up
+		if v.err != nil && known[v.group] == nil {
+			// An unavailable API server of a group that is only reported, for instance an aggregated one, delays nothing.
 			continue
 		}
 		if v.err != nil {
@@ -56,9 +57,10 @@ func (s *Source) kindsOf(ctx context.Context, groups []metav1.APIGroup) (map[kin
 		}
 		for _, r := range v.list.APIResources {
 			k := s.custom(v.group, v.version, r.Kind, r.Name, r.Namespaced)
-			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && slices.Contains(r.Verbs, "create") && !strings.Contains(r.Name, "/")
+			listed := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
+			created := slices.Contains(r.Verbs, "create") && !strings.Contains(r.Name, "/")
 			mine := s.Cluster == "" || k.id() == workloadEntries
-			if _, better := found[k.id()]; watched && mine && !better && !s.ignored(r.Name, v.group) {
+			if _, better := found[k.id()]; listed && created && mine && !better && !s.ignored(r.Name, v.group) {
 				found[k.id()] = k
 			}
 		}
@@ -66,15 +68,15 @@ func (s *Source) kindsOf(ctx context.Context, groups []metav1.APIGroup) (map[kin
 	return found, nil
 }
 
-// version is a version of a group, and the resources that it has; a kind may be served in fewer versions than its group.
+// version is one served version of a group, with its resources. A kind may be served in fewer versions than its group.
 type version struct {
 	group, version string
 	list           metav1.APIResourceList
 	err            error
 }
 
-// resources are those of the versions that are read, of each group the best one first. They are asked for at once: an API server that is busy, as while a leader
-// starts, takes its time for each.
+// resources requests the resources of each group, in every version that this Source reads, the best version of a group
+// first. The requests are concurrent, since a busy API server answers each of them slowly.
 func (s *Source) resources(ctx context.Context, groups []metav1.APIGroup) (all []*version) {
 	for _, g := range groups {
 		if !wanted(g.Name) {
@@ -98,8 +100,9 @@ func (s *Source) resources(ctx context.Context, groups []metav1.APIGroup) (all [
 	return all
 }
 
-// groups is the groups of kinds that the API server serves; of another cluster, that of WorkloadEntries, if it has it. Where that one may not be asked for,
-// which every account may as a rule (system:discovery), it counts as not served, and Problems says so.
+// groups requests the API groups that the API server serves. Of another cluster it requests the group of WorkloadEntry
+// alone. If that request is forbidden, the group counts as not served, and Problems reports it; by default every
+// account has this right (system:discovery).
 func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if s.Cluster == "" {
 		var all metav1.APIGroupList
@@ -115,11 +118,12 @@ func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if hidden || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	one.Name = workloadEntries.group // whatever the server calls it: of a known group the known versions are asked for, of another all that it lists
+	// Whatever the server returned: of this group only the known versions are read, of an unknown group any version.
+	one.Name = workloadEntries.group
 	return []metav1.APIGroup{one}, err
 }
 
-// inOrder is the versions of a group that are read, the best first.
+// inOrder returns the served versions of a group that this Source can read, the best first.
 func inOrder(group string, served []string) (all []string) {
 	for len(served) > 0 {
 		v := best(group, served)
@@ -132,10 +136,11 @@ func inOrder(group string, served []string) (all []string) {
 	return all
 }
 
-// missing is how many times in a row a kind must not be served to count as gone.
+// missing is the number of consecutive discoveries without a kind after which the kind counts as gone.
 const missing = 3
 
-// discovered takes what the API server serves now, and returns the kinds that are new.
+// discovered applies the result of a discovery to the followers, and returns the kinds to start. If err is set, the
+// known kinds continue to be read.
 func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +171,7 @@ func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 		}
 		f.gone = true
 		s.Log.Info("a kind is not served any more", obs.KeyKind, id.kind)
-		if !f.complete { // its first list will not come
+		if !f.complete { // its first list will never arrive
 			f.done()
 		}
 		f.replace(nil, object.Undefined)
@@ -176,7 +181,8 @@ func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 	return start
 }
 
-// dropKinds ends the reading of kinds that are not served any more, once that was emitted. With the lock.
+// dropKinds stops the followers of kinds that are no longer served and whose deletions were emitted. The caller has the
+// lock.
 func (s *Source) dropKinds() {
 	for id, f := range s.kinds {
 		if f.gone && len(f.table.all) == 0 {
@@ -186,7 +192,7 @@ func (s *Source) dropKinds() {
 	}
 }
 
-// brief is an error in one line of bounded length.
+// brief formats an error as one line of at most 300 characters.
 func brief(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = listwatch.ErrNoAnswer

@@ -13,13 +13,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// touch has an object emitted next. With the lock.
+// touch marks an object for emission. The caller has the lock.
 func (s *Source) touch(id object.ID) {
 	s.touched[id] = true
 	s.wake()
 }
 
-// due takes what is touched and to be emitted now, in order: all but deletions of configuration that wait (leaving.go). With the lock.
+// due removes and returns the marked objects that can be emitted now, sorted. Deletions of configuration that wait for
+// a confirmation (leaving.go) stay marked. The caller has the lock.
 func (s *Source) due(at time.Time) (ids []object.ID) {
 	waiting, fresh := []object.ID(nil), 0
 	for id, isFresh := range s.touched {
@@ -35,19 +36,20 @@ func (s *Source) due(at time.Time) (ids []object.ID) {
 		delete(s.touched, id)
 	}
 	if s.leaving.gather(at, waiting, fresh, s.Grace); len(waiting) == 0 && len(ids) > 1000 {
-		s.touched = map[object.ID]bool{} // a map keeps the room that it once had
+		s.touched = map[object.ID]bool{} // a Go map never shrinks
 	}
 	slices.SortFunc(ids, object.ID.Compare)
 	return ids
 }
 
-// decide adds events that are emitted as they are. With the lock.
-func (s *Source) decide(events ...object.Event) {
+// enqueue appends events that are emitted without a comparison with the last state. The caller has the lock.
+func (s *Source) enqueue(events ...object.Event) {
 	if s.decided = append(s.decided, events...); len(events) > 0 {
 		s.wake()
 	}
 }
 
+// wake triggers an emission after Config.Quiet, without blocking.
 func (s *Source) wake() {
 	select {
 	case s.ready <- struct{}{}:
@@ -55,7 +57,7 @@ func (s *Source) wake() {
 	}
 }
 
-// synced has everything emitted, and then Synced, once every kind that is served was listed in full. With the lock.
+// synced schedules the Synced event once every served kind was listed in full. The caller has the lock.
 func (s *Source) synced() {
 	if s.complete || !s.discover || !s.allListed() {
 		return
@@ -64,9 +66,10 @@ func (s *Source) synced() {
 	s.wake()
 }
 
-// take is what is to be emitted now, in parts that are emitted together: up to Synced all of it, then by namespace. Kubernetes has no change of
-// several objects, and a busy namespace is to hold up no other.
-func (s *Source) take(at time.Time) (parts [][]object.Event) {
+// takeEvents removes and returns the events to emit, as parts that are emitted one by one. Until Synced everything is
+// one part. Afterwards there is one part for each namespace, since Kubernetes has no changes of several objects at
+// once, and a busy namespace must not delay the others.
+func (s *Source) takeEvents(at time.Time) (parts [][]object.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.selection.ready {
@@ -92,17 +95,18 @@ func (s *Source) take(at time.Time) (parts [][]object.Event) {
 	return [][]object.Event{events}
 }
 
-// syncedWith says that everything was emitted of these kinds. With the lock.
+// syncedWith returns a Synced event for the given kinds, and records them. The caller has the lock.
 func (s *Source) syncedWith(kinds []object.ID) object.Event {
 	s.listing = kinds
 	return object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}, Kinds: kinds}
 }
 
-// listedKinds are those that were listed in full, and are served, in order. Of Secrets, which are read one by one, nothing is held. With the lock.
+// listedKinds returns the served kinds that were listed in full, sorted. Referenced objects are excluded, since they
+// are listed one by one. The caller has the lock.
 func (s *Source) listedKinds() []object.ID {
 	kinds := []object.ID{}
 	for f := range s.followers() {
-		if f.whole && !f.gone && f.kind.kind != "Secret" {
+		if f.whole && !f.gone && !f.kind.referenced {
 			kinds = append(kinds, object.ID{Group: f.kind.group, Kind: f.kind.kind})
 		}
 	}
@@ -110,7 +114,8 @@ func (s *Source) listedKinds() []object.ID {
 	return slices.Compact(kinds)
 }
 
-// changes is what became of the objects that are due. With the lock.
+// changes returns one event for each due object whose state differs from the emitted one; deletions come last. The
+// caller has the lock.
 func (s *Source) changes(at time.Time) (events []object.Event) {
 	var deletes []object.Event
 	for _, id := range s.due(at) {
@@ -133,7 +138,7 @@ func (s *Source) changes(at time.Time) (events []object.Event) {
 	return append(events, deletes...)
 }
 
-// noteEmitted notes what is emitted of an object, and returns the event. With the lock.
+// noteEmitted records the emitted state of an object (nil: deleted), and returns its event. The caller has the lock.
 func (s *Source) noteEmitted(id object.ID, now *object.Object) object.Event {
 	s.of(id).table.noteEmitted(name{id.Namespace, id.Name}, now)
 	if now == nil {
@@ -144,6 +149,7 @@ func (s *Source) noteEmitted(id object.ID, now *object.Object) object.Event {
 	return object.Event{Op: object.Put, ID: id, Object: now, Location: location}
 }
 
+// byNamespace groups events by the namespace of their objects, in the order of first occurrence.
 func byNamespace(events []object.Event) (parts [][]object.Event) {
 	at := map[string]int{}
 	for _, e := range events {
@@ -158,10 +164,10 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// followers is all of them. With the lock.
+// followers iterates over all followers. The caller has the lock.
 func (s *Source) followers() iter.Seq[*follower] { return maps.Values(s.kinds) }
 
-// of is the follower that reads an object; nil: none does. With the lock.
+// of returns the follower that reads an object; nil: the object is not read. The caller has the lock.
 func (s *Source) of(id object.ID) *follower {
 	if f := s.kinds[kindID{group: id.Group, kind: id.Kind}]; f != nil {
 		return f
@@ -169,24 +175,25 @@ func (s *Source) of(id object.ID) *follower {
 	return s.kinds[kindID{id.Group, id.Kind, id.Namespace + "/" + id.Name}]
 }
 
-// Problems is what hinders reading now, by kind: what was read before stands. Safe for concurrent use.
+// Problems returns the reasons for which parts of the cluster cannot be read now, sorted by object and message. The
+// objects that were read before remain in effect. It is safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []object.Problem
 	var refused []string
-	say := func(id object.ID, code problem.Code, message string) {
+	report := func(id object.ID, code problem.Code, message string) {
 		id.Origin = s.origin
 		all = append(all, object.Problem{ID: id, Location: location, Code: code, Severity: problem.Error, Message: message})
 	}
 	if s.wrong != "" {
-		say(object.ID{}, problem.Unreadable, "the API server does not say which kinds it serves: "+s.wrong)
+		report(object.ID{}, problem.Unreadable, "the API server does not say which kinds it serves: "+s.wrong)
 	}
 	if s.selection.wrong != "" {
-		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.meshName()}, problem.Invalid, s.selection.wrong)
+		report(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.meshName()}, problem.Invalid, s.selection.wrong)
 	}
 	if s.meshes.Wrong != "" {
-		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.SharedMesh}, problem.Invalid, s.meshes.Wrong)
+		report(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.SharedMesh}, problem.Invalid, s.meshes.Wrong)
 	}
 	for f := range s.followers() {
 		switch {
@@ -194,11 +201,12 @@ func (s *Source) Problems() []object.Problem {
 			id := f.kind.of()
 			id.Origin = s.origin
 			all = append(all, object.Problem{ID: id, Location: location, Code: problem.Unreadable, Severity: problem.Warning,
-				Message: "cannot be read from the API server: " + f.wrong + "; objects of this kind are not acted on, and are not reported one by one; everything else is read all the same"})
+				Message: "cannot be read from the API server: " + f.wrong + "; objects of this kind are not acted on, " +
+					"and are not reported one by one; everything else is read all the same"})
 		case f.refused >= refusals:
 			refused = append(refused, f.kind.kind)
 		case f.wrong != "" && !f.gone:
-			say(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; what was read before stands")
+			report(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; what was read before stands")
 		}
 	}
 	if s.hidden {
@@ -210,9 +218,9 @@ func (s *Source) Problems() []object.Problem {
 				"; its other kinds, endpoints among them, are read all the same"})
 	}
 	for f := range s.followers() {
-		f.leftOut(say)
+		f.leftOut(report)
 	}
-	tooMany(s.beyond, func(id object.ID, message string) { say(id, problem.NotAllowed, message) })
+	tooMany(s.beyond, func(id object.ID, message string) { report(id, problem.NotAllowed, message) })
 	slices.SortFunc(all, func(a, b object.Problem) int { return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Message, b.Message)) })
 	return all
 }

@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// farEntries plays the API server of another cluster: of the group networking.istio.io it serves VirtualServices and WorkloadEntries in some versions, and has
-// one WorkloadEntry for each revision's label.
+// farEntries plays the API server of another cluster: of the group networking.istio.io it serves VirtualServices and
+// WorkloadEntries in some versions, and has one WorkloadEntry for each revision's label.
 type farEntries struct {
 	far
 	mu       sync.Mutex
 	versions []string // in which the group is served; none: it is not
-	called   string   // the name that it gives the group; empty: its own
-	hidden   bool     // the group may not be asked for
+	called   string   // name of the group in the response; empty: its own
+	hidden   bool     // discovery of the group is forbidden
 	refused  bool     // WorkloadEntries may not be listed
 	asked    []string // paths of the group
 }
@@ -84,8 +84,9 @@ func (f *farEntries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Of another cluster WorkloadEntries are read, of Istio's kinds alone, in the best version that it serves. A cluster that does not serve them, does not let
-// them be listed, or not be asked whether it serves them, is read whole without; where it comes to serve them later they are read then.
+// Of another cluster, only WorkloadEntries are read of Istio's kinds, in the best version served. A cluster that does
+// not serve them, or forbids listing or discovering them, is read completely without them. If it serves them later,
+// they are read then.
 func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve   func(*farEntries)
@@ -135,7 +136,8 @@ func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// All versions of all groups are asked for at once: none is answered before the others were asked for.
+// The resources of all versions of all groups are requested concurrently: no response comes before all requests were
+// sent.
 func TestVersionsAreAskedForAtOnce(t *testing.T) {
 	var asked atomic.Int32
 	all := make(chan struct{})
@@ -173,7 +175,8 @@ func TestVersionsAreAskedForAtOnce(t *testing.T) {
 	}
 }
 
-// entries waits until the objects are two Services and, in this version, the WorkloadEntries that are for this revision.
+// entries waits until the objects are two Services and, in this version, the WorkloadEntries that are for this
+// revision.
 func (e *recorder) entries(version string) {
 	e.t.Helper()
 	want := []string{"Service shop/s0", "Service shop/s1"}

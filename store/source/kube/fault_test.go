@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// since is what was emitted of a namespace after so many events, as "Op Kind name", sorted.
+// since returns the events of a namespace after the first n, as "Op Kind name", sorted.
 func (e *recorder) since(n int, namespace string) (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,8 +39,8 @@ func (e *recorder) count() int {
 	return len(e.events)
 }
 
-// The API server is away, and what changes meanwhile is emitted when it is back, and nothing else: once where the watches can go on, once where
-// it was killed and etcd compacted, so that they cannot (410).
+// The API server is away, and exactly the changes of that time are emitted when it is back: once by watches that
+// resume, and once after it was killed and etcd was compacted, so that they cannot (410).
 func TestKubeAway(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	l, kubeconfig := linkTo(t, c)
@@ -101,13 +101,13 @@ func TestKubeLostEvents(t *testing.T) {
 			if !is || o.GetNamespace() != ns || o.GetName() != "lost" {
 				return false
 			}
-			// A later list says Added of what is there, too.
+			// A later list yields Added for existing objects, too.
 			return event.Type == watch.Added && !added.Swap(true) || event.Type == watch.Deleted && !deleted.Swap(true)
 		}
 	})
 	e.untilSynced()
 	c.Kubectl(t, virtualService("seen", "1s"), "-n", ns, "apply", "-f", "-")
-	for i := 0; i < 10 && !added.Load(); i++ { // of what comes while a list is made, each second here, no event says anything
+	for i := 0; i < 10 && !added.Load(); i++ { // changes during a list, which needs a second here, yield no event
 		c.Kubectl(t, virtualService("lost", "1s"), "-n", ns, "apply", "-f", "-")
 		e.untilNames(ns, "VirtualService lost, VirtualService seen")
 		c.Kubectl(t, "", "-n", ns, "delete", "virtualservice", "lost")
@@ -118,8 +118,8 @@ func TestKubeLostEvents(t *testing.T) {
 	}
 }
 
-// Kinds that are not there when the source begins are no error; they are read once they are served, and when their definition is deleted the
-// objects go, as the API server says of each. A namespace that is deleted goes with everything in it.
+// Kinds that are not served at the start are not an error. They are read once they are served; when their definition is
+// deleted their objects are removed, as the API server reports. A deleted namespace is removed with all its objects.
 func TestKubeKindsComeAndGo(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Admission: true, Controllers: controlplane.Controllers})
 	e := listen(t, c, nil)
@@ -157,8 +157,8 @@ func TestKubeKindsComeAndGo(t *testing.T) {
 	e.untilNames("shop", "")
 }
 
-// discoverySelectors of the mesh configuration and ISTIO_WATCH_NAMESPACE say whose objects are read; a namespace that is selected later comes
-// with what it has, one that is not selected any more goes.
+// discoverySelectors of the mesh configuration and ISTIO_WATCH_NAMESPACE select the namespaces whose objects are read.
+// A namespace that is selected later is added with its objects, one that is no longer selected is removed.
 func TestKubeSelectedNamespaces(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	for _, ns := range []string{"in", "out", "istio-system"} {
@@ -210,8 +210,9 @@ spec:
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// While the right to read a kind is taken away nothing of it goes, and a problem says so. Once it is back what kubectl deleted meanwhile goes, by the API
-// server's word; a definition that is deleted takes its objects along without it.
+// While the right to read a kind is missing, its objects stay, and a problem reports it. Once it is restored, objects
+// deleted by kubectl meanwhile are removed, with reason Deleted; a deleted definition removes its objects without that
+// right.
 func TestKubeRightTakenAway(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	kubeconfig := rights.Documented(t, c)

@@ -86,7 +86,8 @@ func (e *editor) random(n int) {
 	}
 }
 
-// arrive waits until the source has emitted exactly what is there. With no objects that were there all the time taken back.
+// arrive waits until the source has emitted exactly the existing objects, without deleting any that existed all the
+// time.
 func (e *editor) arrive(r *recorder, what string) {
 	e.t.Helper()
 	r.until(func() string {
@@ -116,9 +117,9 @@ func (e *editor) arrive(r *recorder, what string) {
 	}
 }
 
-// Through an API server that answers 429 and 410, ends watches at random and freezes them, with 5 % of the events lost, everything arrives, and nothing
-// goes that is there; so it does after the API server was away while 30 % changed, through a list that is older than what was seen, and with
-// an object of 1 MB.
+// Through an API server that answers 429 and 410, ends watches at random and freezes them, with 5 % of the events lost,
+// all changes arrive, and no existing object is removed. The same holds after the API server was away while 30 %
+// changed, with a list that is older than received objects, and with an object of 1 MB.
 func TestKubeFaultyAPIServer(t *testing.T) {
 	c := controlplane.Shared(t)
 	ns := c.Namespace(t)
@@ -161,7 +162,7 @@ func TestKubeFaultyAPIServer(t *testing.T) {
 	if n := lossy.s.Stats().Repaired; n == 0 {
 		t.Error("no lost event was found by a comparison")
 	}
-	// Frozen: bytes of a watch that is open do not arrive any more, and new requests do. What it did not say comes by the next one.
+	// Frozen: an open watch delivers no further bytes, and new requests do. The missed events arrive by the next watch.
 	for stuck := 0; stuck == 0; {
 		f.set(func(f *faults) { f.frozen = true })
 		e.random(10)
@@ -209,7 +210,8 @@ func countMore(there map[string]string) (n int) {
 	return n
 }
 
-// A list that is older than what was seen is refused, by whatever it came: what it has not stays.
+// A list that is older than received objects is refused, for any event that delivered these: objects that it lacks
+// stay.
 func TestKubeStaleList(t *testing.T) {
 	c := controlplane.Shared(t)
 	ns := c.Namespace(t)

@@ -14,24 +14,26 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// kind is one kind of objects, and how it is asked for.
+// kind describes one kind of objects, and the requests that list it.
 type kind struct {
 	group, version, kind string
-	resource             string // its name in paths: services
+	resource             string // name in request paths, for example services
 	namespaced           bool
-	expected             runtime.Object // an empty one
-	namespace            string         // all that are read are of it; empty: of every one
-	name                 string         // the only one of namespace that is read; empty: all are
-	labels               string         // selector of what is read
-	nameOnly             bool           // no record needs more than that the object is there
+	expected             runtime.Object // an empty object of the Go type
+	namespace            string         // the only namespace that is read; empty: all
+	name                 string         // the only object of namespace that is read; empty: all
+	labels               string         // label selector of the objects that are read
+	nameOnly             bool           // records need no more than the existence of the object
+	referenced           bool           // the one object is read because others refer to it
 }
 
-// kindID is what a kind is known by, whatever its version.
+// kindID identifies a kind without its version.
 type kindID struct {
 	group, kind string
-	only        string // the one object that is read, as namespace/name; empty: all are
+	only        string // the only object that is read, as namespace/name; empty: all
 }
 
+// id returns the identifier of the kind.
 func (k kind) id() kindID {
 	id := kindID{group: k.group, kind: k.kind}
 	if k.name != "" {
@@ -40,7 +42,7 @@ func (k kind) id() kindID {
 	return id
 }
 
-// of is what is read, as objects are named: a kind, or one object.
+// of returns the group and kind, and for a kind of one object also its namespace and name.
 func (k kind) of() object.ID {
 	id := object.ID{Group: k.group, Kind: k.kind}
 	if k.name != "" {
@@ -55,13 +57,16 @@ func (k kind) gv() schema.GroupVersion {
 
 var namespaces = kind{version: "v1", kind: "Namespace", resource: "namespaces", expected: &corev1.Namespace{}}
 
-// meshConfiguration is a ConfigMap of the system namespace that has mesh configuration; no other is read.
+// meshConfiguration returns the kind of one ConfigMap in the system namespace.
 func (s *Source) meshConfiguration(name string) kind {
 	return kind{version: "v1", kind: "ConfigMap", resource: "configmaps", namespaced: true, expected: &corev1.ConfigMap{},
 		namespace: s.SystemNamespace, name: name}
 }
 
-// builtIn is Kubernetes' own kinds, which every API server has, without namespaces and meshConfiguration.
+// isMesh reports whether the kind is a ConfigMap of the mesh configuration.
+func (k kind) isMesh() bool { return k.kind == "ConfigMap" && !k.referenced }
+
+// builtIn returns the kinds that every API server has, except Namespace, ConfigMap and Secret, which start separately.
 func (s *Source) builtIn() []kind {
 	const rbac, slices = rbacv1.GroupName, discoveryv1.GroupName
 	all := []kind{
@@ -69,9 +74,10 @@ func (s *Source) builtIn() []kind {
 		{version: "v1", kind: "Service", resource: "services", namespaced: true, expected: &corev1.Service{}},
 		{version: "v1", kind: "Pod", resource: "pods", namespaced: true, expected: &corev1.Pod{}},
 		{version: "v1", kind: "ServiceAccount", resource: "serviceaccounts", namespaced: true, expected: &corev1.ServiceAccount{}},
-		// What another cluster exports is that cluster's, which emits it itself.
-		{group: slices, version: "v1", kind: "EndpointSlice", resource: "endpointslices", namespaced: true, expected: &discoveryv1.EndpointSlice{},
-			labels: "!multicluster.kubernetes.io/service-name"},
+		// EndpointSlices imported from other clusters are excluded: each cluster's own source emits its endpoints.
+		{group: slices, version: "v1", kind: "EndpointSlice", resource: "endpointslices", namespaced: true,
+			expected: &discoveryv1.EndpointSlice{},
+			labels:   "!multicluster.kubernetes.io/service-name"},
 		{group: rbac, version: "v1", kind: "Role", resource: "roles", namespaced: true, expected: &rbacv1.Role{}},
 		{group: rbac, version: "v1", kind: "RoleBinding", resource: "rolebindings", namespaced: true, expected: &rbacv1.RoleBinding{}},
 		{group: rbac, version: "v1", kind: "ClusterRole", resource: "clusterroles", expected: &rbacv1.ClusterRole{}},
@@ -85,20 +91,25 @@ func (s *Source) builtIn() []kind {
 	return all
 }
 
-// need is how much the reading of a cluster depends on a kind.
+// need classifies kinds by their effect on the reading of a cluster.
 type need int
 
 const (
-	needed   need = iota // the cluster is not read whole without it
-	optional             // unless the API server says that it may not be read
-	reported             // it holds nothing up, whatever is wrong with it
+	needed   need = iota // the cluster is complete only after a list of the kind
+	optional             // as needed, unless the API server refuses the right to list it
+	reported             // the cluster is complete without the kind, whatever the error
 )
 
-// need says which of these a kind is. The account whose token a remote cluster's Secret has is Istio's reader as a rule, which may
-// read Services, EndpointSlices, Pods, Nodes and Namespaces, and neither ServiceAccounts nor bindings (its chart istiod-remote,
-// istio-reader-clusterrole). Without these there are all endpoints, and who may have private keys the API server is asked. That role has WorkloadEntries too, but
-// one that somebody wrote for what is read beside them is enough for the rest. Of no cluster are those kinds needed whose objects are only reported, as IstioOperator
-// (install.istio.io), whose definition istioctl and older charts of Istio leave: the documented rights are not about them.
+// need classifies a kind.
+//
+// The token in a remote cluster's Secret usually belongs to Istio's reader account (chart istiod-remote,
+// istio-reader-clusterrole). That account may read Services, EndpointSlices, Pods, Nodes and Namespaces, and may not
+// read ServiceAccounts and bindings. Without the latter all endpoints are known, and the right to private keys is
+// verified with the API server itself. The account may read WorkloadEntries too; they are optional so that a narrower
+// role still serves for the other kinds.
+//
+// Kinds whose objects are only reported are needed of no cluster, since the documented rights do not cover them. An
+// example is IstioOperator (install.istio.io), whose definition remains after istioctl and older charts.
 func (s *Source) need(k kind) need {
 	switch {
 	case k.nameOnly:
@@ -109,11 +120,11 @@ func (s *Source) need(k kind) need {
 	return needed
 }
 
-// workloadEntries is the only kind of Istio's that is read of another cluster than the config cluster.
+// workloadEntries is the only kind of Istio that is read from clusters beside the config cluster.
 var workloadEntries = kindID{group: "networking.istio.io", kind: "WorkloadEntry"}
 
-// known are the versions that records are made of, the best first (normal has the same list; a test compares them). Of other groups
-// only the names of objects are read, to report them: see wanted.
+// known lists the versions of each group that become records, the best first. normal has the same list, and a test
+// compares the two. Of other groups only the names of objects are read, for reports (see wanted).
 var known = map[string][]string{
 	"networking.istio.io": {"v1", "v1beta1", "v1alpha3"},
 	"security.istio.io":   {"v1", "v1beta1"},
@@ -121,12 +132,14 @@ var known = map[string][]string{
 	"extensions.istio.io": {"v1alpha1"},
 }
 
-// wanted says whether a group's kinds are looked for: Istio's, and those of the Gateway API.
+// wanted reports whether kinds of a group are discovered. True for groups with records, groups of Istio, and the
+// Gateway API.
 func wanted(group string) bool {
-	return strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
+	return known[group] != nil || strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
 }
 
-// best is the version of a group that is read, of those that are served (the preferred one first); empty: none.
+// best returns the version of a group to read, out of the served ones (the preferred one first); empty: none can be
+// read.
 func best(group string, served []string) string {
 	for _, v := range known[group] {
 		if slices.Contains(served, v) {
@@ -139,7 +152,7 @@ func best(group string, served []string) string {
 	return served[0]
 }
 
-// custom is a kind that a CustomResourceDefinition defines.
+// custom returns a kind that is defined by a CustomResourceDefinition.
 func (s *Source) custom(group, version, name, resource string, namespaced bool) kind {
 	k := kind{group: group, version: version, kind: name, resource: resource, namespaced: namespaced, nameOnly: known[group] == nil}
 	if namespaced {

@@ -7,13 +7,14 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
-// The versions that are read are those that normal takes.
+// The versions that are read are those that normal supports.
 func TestVersionsAreNormals(t *testing.T) {
 	for group, kind := range map[string]string{"networking.istio.io": "EnvoyFilter", "security.istio.io": "PeerAuthentication", "telemetry.istio.io": "Telemetry"} {
 		for _, version := range []string{"v1", "v1beta1", "v1beta2", "v1alpha1", "v1alpha2", "v1alpha3", "v2"} {
@@ -22,6 +23,15 @@ func TestVersionsAreNormals(t *testing.T) {
 			if slices.Contains(known[group], version) != takes {
 				t.Errorf("%s %s: normal takes it: %v, read: %v", group, version, takes, !takes)
 			}
+		}
+	}
+}
+
+// The groups of all records are discovered. For a new group the failure names the table to extend.
+func TestGroupsOfRecordsAreDiscovered(t *testing.T) {
+	for _, k := range model.Kinds() {
+		if group, kind := k.Object(); model.Defined(group) && (!wanted(group) || len(known[group]) == 0) {
+			t.Errorf("no version of %s, the group of %s, is read: its line in known (kinds.go) is missing", group, kind)
 		}
 	}
 }

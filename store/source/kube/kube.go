@@ -1,8 +1,9 @@
-// Package kube is the source that reads the API objects of one Kubernetes cluster, and follows their changes by watches.
+// Package kube is the source that reads the API objects of one Kubernetes cluster, by lists and watches.
 //
-// Owns: the lists and watches, what was emitted of each object.  Reads: store/object, store/origin, the API server.  Never:
-// writes to the API server; a schema (normal has those), but for the fields that no record needs, which are dropped; takes what was not
-// listed in full for the whole.
+// Owns: the lists and watches, the last emitted state of each object.
+// Reads: store/object, store/origin, the API server.
+// Never: writes to the API server; decodes specs, which normal does, beyond dropping fields that no record needs;
+// treats a partial list as complete.
 package kube
 
 import (
@@ -21,80 +22,88 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Config is what New needs. Zero durations mean the defaults.
+// Config is the argument of New. Zero durations stand for the defaults.
 type Config struct {
-	Kubeconfig      string       // path; empty: the service account of the Pod that this process is in
-	API             *rest.Config // instead of Kubeconfig; nil: that counts
-	Cluster         string       // in origins; empty: the config cluster. Of another one neither mesh configuration nor Istio's kinds are read, but for WorkloadEntries
-	WorkloadEntries bool         // of another cluster, WorkloadEntries are read (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
-	SystemNamespace string       // where the mesh configuration is; default istio-system
-	Revision        string       // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
-	SharedMesh      string       // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
-	Namespace       string       // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
-	Ignore, Include []string     // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
-	Limits          Limits       // of what is kept
-	Turns           *Turns       // when it is listed for the first time, of several clusters; nil: at once
+	Kubeconfig string       // path; empty: the service account of this process's Pod
+	API        *rest.Config // replaces Kubeconfig; nil: Kubeconfig is used
+	// name of the cluster in origins; empty: the config cluster. Of other clusters, neither the mesh configuration nor
+	// Istio's kinds are read, except WorkloadEntries if enabled
+	Cluster         string
+	WorkloadEntries bool   // also read WorkloadEntries of another cluster (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
+	SystemNamespace string // namespace of the mesh configuration; default istio-system
+	// revision of Istio whose objects are read (label istio.io/rev). Its mesh configuration is ConfigMap istio-<Revision>,
+	// or istio for the default revision "default"
+	Revision   string
+	SharedMesh string // a second ConfigMap, for fields that the first does not set (SHARED_MESH_CONFIG); empty: none
+	Namespace  string // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
+	// kinds to leave out, and exceptions from that, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES,
+	// PILOT_INCLUDE_RESOURCES)
+	Ignore, Include []string
+	Limits          Limits // bounds of the memory for this cluster
+	Turns           *Turns // bounds concurrent first lists of several clusters; nil: no bound
 
-	Quiet    time.Duration // changes gather so long before they are emitted; default 10 ms
-	Grace    time.Duration // deletions of configuration gather so long, then the API server is asked whether their kinds still have definitions; default 250 ms, < 0: none, and it is not asked
-	Compare  time.Duration // everything is listed again, and compared, after so long; default 10 min
-	Silence  time.Duration // a watch that says nothing for so long, not even a bookmark (one a minute), is opened again; default 3 min
-	Answer   time.Duration // a list or the beginning of a watch that takes longer has failed; default 1 min
-	Discover time.Duration // the kinds that are served are looked at so often; default 10 s, of another cluster 1 min
+	Quiet time.Duration // changes are collected for this time before they are emitted; default 10 ms
+	// deletions of configuration are collected for this time. Then the API server is queried for the definitions of their
+	// kinds. Default 250 ms; negative: deletions are emitted without the query
+	Grace    time.Duration
+	Compare  time.Duration // interval of repeated lists that find missed changes; default 10 min
+	Silence  time.Duration // a watch without any event or bookmark (one a minute) for this time is reopened; default 3 min
+	Answer   time.Duration // timeout of a list and of the start of a watch; default 1 min
+	Discover time.Duration // interval of discovery of served kinds; default 10 s, of another cluster 1 min
 	Log      *slog.Logger
-	// Settle returns once what was emitted before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret is read. Its
-	// error is the context's.
+	// Settle blocks until the ingester has processed the events emitted before, and Refer was called with the Secrets that
+	// these objects refer to. nil: no Secrets are read. The error is that of the context.
 	Settle func(context.Context) error
 
-	lose  func(watch.Event) bool // for tests: events that do not arrive
-	pause time.Duration          // where asking again soon is of no use; default 1 min, for tests another one
+	lose  func(watch.Event) bool // for tests: true drops an event
+	pause time.Duration          // pause where a prompt retry is useless; default 1 min
 }
 
-// Stats counts what a Source has done.
+// Stats counts the work of a Source since New.
 type Stats struct {
 	Lists    uint64 // complete lists of a kind
-	Watches  uint64 // watches opened, those that begin with a list not counted
-	Silent   uint64 // watches that were opened again because they said nothing
-	Repaired uint64 // objects that a list after the first one of their kind found changed or gone
-	Stale    uint64 // lists that were refused because they were older than what was seen
+	Watches  uint64 // watches opened, except those that include the first list
+	Silent   uint64 // watches reopened because they were silent
+	Repaired uint64 // objects that a repeated list found changed or gone
+	Stale    uint64 // lists refused because they were older than received objects
 	Events   uint64 // events emitted
 }
 
-// Source follows one cluster.
+// Source reads one cluster. Its exported methods are safe for concurrent use, except as Check states.
 type Source struct {
 	Config
 	origin   origin.Origin
 	clients  *clients
-	ready    chan struct{} // one place: there is something to emit
+	ready    chan struct{} // capacity 1: there are events to emit
 	progress watchProgress
 
-	referred chan struct{} // one place: references are others
+	referred chan struct{} // capacity 1: references changed
 
-	mu            sync.Mutex // guards what follows; nothing blocks under it
+	mu            sync.Mutex // guards the fields below; nothing blocks under it
 	references    []object.Reference
 	kinds         map[kindID]*follower
 	selection     selection
 	meshes        Meshes
-	touched       map[object.ID]bool       // others than they were emitted, or again as they were: to be emitted
-	leaving       leaving                  // deletions among touched that wait
-	lost          map[object.ID]object.Why // of objects that are gone, and not by the API server's word
-	decided       []object.Event           // to be emitted as they are
-	listing       []object.ID              // the kinds that the last Synced had
-	beyond        []object.Reference       // Secrets that are not read, because there are too many
-	discover      bool                     // the kinds that are served are known: kinds is complete
-	hidden        bool                     // the API server of another cluster may not be asked whether it serves WorkloadEntries
-	wrong         string                   // why the API server cannot be asked what it serves
-	settled       bool                     // Secrets are followed, or none is to be read
+	touched       map[object.ID]bool       // objects to emit, or to compare with their emitted state; true: marked since the last emission
+	leaving       leaving                  // deletions among touched that wait for confirmation
+	lost          map[object.ID]object.Why // reason of each deletion that waits for its emission
+	decided       []object.Event           // events to emit unchanged
+	listing       []object.ID              // the kinds of the last Synced event
+	beyond        []object.Reference       // referenced Secrets that are not read, because there are too many
+	discover      bool                     // the served kinds were discovered: kinds is complete
+	hidden        bool                     // the API server of another cluster forbids discovery of WorkloadEntry
+	wrong         string                   // why discovery failed; empty: it did not
+	settled       bool                     // the referenced Secrets are followed, or no Secrets are to be read
 	complete      bool                     // everything was listed in full
-	emittedSynced bool                     // Synced was emitted
-	began         time.Time                // Run; zero: it does not run
-	turn          func()                   // ends the turn in which everything is listed for the first time; nil: there is none
+	emittedSynced bool                     // Synced was emitted, or is about to be
+	began         time.Time                // start of Run; zero: not running
+	turn          func()                   // ends the turn for the first lists; nil: no turn is in progress
 
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
 
-// New reads the kubeconfig, and checks the configuration; nothing is asked of the API server before Run.
-// An error names what in either cannot be used.
+// New returns a Source; no request is sent before Run. It fails if the kubeconfig cannot be loaded, the cluster's name
+// is invalid, or a pattern of Ignore or Include is invalid; the error names the value.
 func New(c Config) (*Source, error) {
 	if c.Cluster != "" {
 		if err := origin.CheckCluster(c.Cluster); err != nil {
@@ -111,7 +120,7 @@ func New(c Config) (*Source, error) {
 	return newSource(c, clients), nil
 }
 
-// newSource fills in the defaults.
+// newSource returns a Source after setting the defaults.
 func newSource(c Config, clients *clients) *Source {
 	c.SystemNamespace, c.Revision = cmp.Or(c.SystemNamespace, "istio-system"), cmp.Or(c.Revision, "default")
 	c.Quiet, c.Compare = cmp.Or(c.Quiet, 10*time.Millisecond), cmp.Or(c.Compare, 10*time.Minute)
@@ -131,7 +140,7 @@ func newSource(c Config, clients *clients) *Source {
 	return s
 }
 
-// reset forgets everything that was read. With the lock, or before anybody has the Source.
+// reset clears everything that was read. The caller has the lock, or the only reference.
 func (s *Source) reset() {
 	if s.selection.changed != nil {
 		close(s.selection.changed)
@@ -143,7 +152,7 @@ func (s *Source) reset() {
 	s.ready, s.began = make(chan struct{}, 1), time.Time{}
 }
 
-// end forgets what was read.
+// end clears everything that was read, and ends the turn.
 func (s *Source) end() {
 	s.endTurn()
 	s.mu.Lock()
@@ -151,14 +160,16 @@ func (s *Source) end() {
 	s.reset()
 }
 
-// Origin is that of everything that this source emits, and of its Synced.
+// Origin returns the origin of all objects and events of this source.
 func (s *Source) Origin() origin.Origin { return s.origin }
 
-// Stats is safe for concurrent use.
+// Stats returns the counters so far.
 func (s *Source) Stats() Stats {
-	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(), Repaired: s.repaired.Load(), Stale: s.stale.Load(), Events: s.events.Load()}
+	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(),
+		Repaired: s.repaired.Load(), Stale: s.stale.Load(), Events: s.events.Load()}
 }
 
+// meshName returns the name of the ConfigMap with the mesh configuration of this revision.
 func (s *Source) meshName() string {
 	if s.Revision != "default" {
 		return "istio-" + s.Revision
@@ -166,9 +177,10 @@ func (s *Source) meshName() string {
 	return "istio"
 }
 
-// Run emits everything that is in the cluster, then Synced, then every change, until ctx ends: its error is the only one. emit is called
-// from one goroutine, with what belongs together in one call: after Synced, what changed in one namespace. Run may be called again after it
-// has returned, and begins again: it emits everything again.
+// Run emits all objects of the cluster, then a Synced event, then all changes. It returns only after ctx ends, with the
+// error of ctx. emit is called from one goroutine. One call has events that belong together: before Synced any objects,
+// afterwards the changes in one namespace. Run may be called again after it has returned; it then emits everything
+// again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -199,7 +211,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 		case <-quiet.C:
 			armed = false
 			now := time.Now()
-			for _, events := range s.take(now) {
+			for _, events := range s.takeEvents(now) {
 				s.events.Add(uint64(len(events)))
 				emit(events)
 			}
@@ -220,7 +232,8 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	}
 }
 
-// settle has Secrets followed, once everything else was listed and emitted. What is found meanwhile waits.
+// settle starts the reading of referenced Secrets, after everything else was listed and emitted. It blocks in
+// Config.Settle.
 func (s *Source) settle(ctx context.Context, start func(...kind)) error {
 	if s.Settle != nil {
 		if err := s.Settle(ctx); err != nil {
@@ -236,7 +249,7 @@ func (s *Source) settle(ctx context.Context, start func(...kind)) error {
 	return nil
 }
 
-// starter starts followers, one for each kind.
+// starter returns a function that starts one follower for each given kind.
 func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind) {
 	return func(kinds ...kind) {
 		for _, k := range kinds {
@@ -251,8 +264,9 @@ func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind)
 	}
 }
 
-// follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. Nothing is emitted before it is known which namespaces
-// are read; all lists go at once, since each takes the API server up to a second, however small it is.
+// follow starts a follower for each kind, and discovers served kinds until ctx ends. Nothing is emitted before the
+// selected namespaces are known. The first lists are concurrent, since an API server may need a second for each,
+// however small.
 func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	first := []kind{namespaces}
 	if s.Cluster == "" {
@@ -278,7 +292,7 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 		defer s.mu.Unlock()
 		s.selectReady()
 	})
-	if s.Cluster != "" && !s.WorkloadEntries { // its kinds are known
+	if s.Cluster != "" && !s.WorkloadEntries { // all kinds of such a cluster are built in
 		s.mu.Lock()
 		s.discover = true
 		s.synced()
@@ -305,7 +319,7 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	}
 }
 
-// awaitList waits for the first complete list of a kind.
+// awaitList blocks until the first complete list of a kind; false: ctx ended before.
 func (s *Source) awaitList(ctx context.Context, k kind) bool {
 	s.mu.Lock()
 	f := s.kinds[k.id()]

@@ -142,8 +142,8 @@ metadata: {name: h}
 spec: {parentRefs: [{name: g}]}
 `
 
-// Every kind comes through, with what records need of it and no more; of the mesh configuration only that of the system namespace. An edit is
-// one event, a heartbeat none, a deletion one.
+// Every kind is emitted, with the fields that records need and no others; of mesh configurations only that of the
+// system namespace. An edit is one event, a deletion is one, and a heartbeat causes no event.
 func TestKubeKinds(t *testing.T) {
 	c := controlplane.Shared(t)
 	ns := c.Namespace(t)
@@ -182,7 +182,8 @@ func TestKubeKinds(t *testing.T) {
 	e.mu.Lock()
 	before := len(e.events)
 	e.mu.Unlock()
-	// The status of the Pod changes where no record reads it, and its object so much as a version; then the VirtualService is edited.
+	// The status of the Pod changes where no record reads it, and its object so much as a version; then the VirtualService
+	// is edited.
 	c.Kubectl(t, "", "-n", ns, "patch", "pod", "web-1", "--subresource=status", "-p", `{"status": {"message": "still here"}}`)
 	c.Kubectl(t, virtualService("v", "3s"), "-n", ns, "apply", "-f", "-")
 	c.Kubectl(t, "", "-n", ns, "delete", "authorizationpolicy", "a")

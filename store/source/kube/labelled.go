@@ -17,43 +17,50 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// Secrets follows the Secrets of one namespace that have a label, and nothing else. What it reads never becomes an object of the configuration.
+// Secrets follows the Secrets of one namespace that match a label selector. They never become objects of the
+// configuration.
 type Secrets struct {
 	clients         *clients
-	namespace, with string
+	namespace, with string // with is the label selector
 	notify          func([]*corev1.Secret)
-	wrong           func(wrong string, forbidden bool)
+	failed          func(wrong string, forbidden bool)
 
-	forbidden atomic.Bool // the last answer said so: a right that is given later is found within a minute
+	forbidden atomic.Bool // the last response was 403; the next request then waits for a minute
 
-	all    map[string]*corev1.Secret // of the goroutine of Run, in which the Reflector puts Secrets here; the same
-	listed bool
+	all    map[string]*corev1.Secret // by name; used by the goroutine of Run alone, which also runs the Reflector
+	listed bool                      // all is a complete list; used by the goroutine of Run alone
 }
 
-// NewSecrets reads the kubeconfig; nothing is asked of the API server before Run. notify is called with all of them, once they were listed in full and
-// then after each change, by the goroutine of Run, which waits for it; wrong with why they cannot be read, empty: they can.
-func NewSecrets(kubeconfig, namespace, label string, notify func([]*corev1.Secret), wrong func(wrong string, forbidden bool)) (*Secrets, error) {
+// NewSecrets returns a Secrets; no request is sent before Run. It fails if the kubeconfig cannot be loaded. notify is
+// called with the complete list of Secrets after the first list and after each change. failed is called with the reason
+// for which the Secrets cannot be read; an empty reason means that they can. Run calls both functions, and waits for
+// them.
+func NewSecrets(
+	kubeconfig, namespace, label string, notify func([]*corev1.Secret), failed func(wrong string, forbidden bool),
+) (*Secrets, error) {
 	clients, err := connect(nil, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return &Secrets{clients: clients, namespace: namespace, with: label, notify: notify, wrong: wrong}, nil
+	return &Secrets{clients: clients, namespace: namespace, with: label, notify: notify, failed: failed}, nil
 }
 
-// relist is how long a watch is believed: after that everything is listed again.
+// relist is the interval after which the Secrets are listed again, whether or not their watch works.
 const relist = 10 * time.Minute
 
-// Run follows them until ctx ends. It may be called again after it has returned, and begins again. Its error is the context's.
+// Run follows the Secrets until ctx ends, and returns the error of ctx. It may be called again after it has returned;
+// it then lists the Secrets again.
 func (s *Secrets) Run(ctx context.Context) error {
 	s.all, s.listed = map[string]*corev1.Secret{}, false
-	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported by wrong
-	plain := cache.NewFilteredListWatchFromClient(s.clients.typed[corev1.SchemeGroupVersion], "secrets", s.namespace, func(o *metav1.ListOptions) { o.LabelSelector = s.with })
-	lw := listwatch.Bound(plain, listwatch.Options{Failed: s.says, Watches: func(bool) { s.says(nil) }})
+	ctx = klog.NewContext(ctx, klog.Logger{}) // suppresses client-go's log: errors go to s.failed
+	choose := func(o *metav1.ListOptions) { o.LabelSelector = s.with }
+	plain := cache.NewFilteredListWatchFromClient(s.clients.typed[corev1.SchemeGroupVersion], "secrets", s.namespace, choose)
+	lw := listwatch.Bound(plain, listwatch.Options{Failed: s.report, Watches: func(bool) { s.report(nil) }})
 	for pauses := backoff; ctx.Err() == nil; {
 		delays := backoff
 		reflector := listwatch.Reflector("secrets", lw, &corev1.Secret{}, labelled{s}, cache.ReflectorOptions{Backoff: &delays})
 		session, cancel := context.WithTimeout(ctx, relist)
-		_ = reflector.ListAndWatchWithContext(session) // said by says
+		_ = reflector.ListAndWatchWithContext(session) // its error was reported through listwatch.Options.Failed
 		cancel()
 		pause := pauses.Step()
 		if s.forbidden.Load() {
@@ -64,35 +71,39 @@ func (s *Secrets) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *Secrets) says(err error) {
+// report calls s.failed with the result of a request; nil: the request succeeded.
+func (s *Secrets) report(err error) {
 	s.forbidden.Store(apierrors.IsForbidden(err))
 	if err == nil {
-		s.wrong("", false)
+		s.failed("", false)
 		return
 	}
-	s.wrong(brief(err), apierrors.IsForbidden(err))
+	s.failed(brief(err), apierrors.IsForbidden(err))
 }
 
-// change changes what is known, and notifies of it.
-func (s *Secrets) change(how func()) error {
-	if how(); s.listed {
+// change runs an update of s.all, and calls notify once the first list is complete. The error is always nil.
+func (s *Secrets) change(update func()) error {
+	if update(); s.listed {
 		s.notify(slices.Collect(maps.Values(s.all)))
 	}
 	return nil
 }
 
-// labelled is what the Reflector puts Secrets into.
+// labelled is the store of the Reflector: it applies its calls to a Secrets.
 type labelled struct{ s *Secrets }
 
 var _ cache.ReflectorStore = labelled{}
 
+// Add implements cache.ReflectorStore.
 func (l labelled) Add(o any) error { return l.Update(o) }
 
+// Update implements cache.ReflectorStore: it stores a Secret.
 func (l labelled) Update(o any) error {
 	secret := o.(*corev1.Secret)
 	return l.s.change(func() { l.s.all[secret.Name] = secret })
 }
 
+// Delete implements cache.ReflectorStore: it removes a Secret.
 func (l labelled) Delete(o any) error {
 	secret, is := o.(*corev1.Secret)
 	if !is {
@@ -101,6 +112,7 @@ func (l labelled) Delete(o any) error {
 	return l.s.change(func() { delete(l.s.all, secret.Name) })
 }
 
+// Replace implements cache.ReflectorStore: it replaces all Secrets by a complete list.
 func (l labelled) Replace(list []any, _ string) error {
 	return l.s.change(func() {
 		clear(l.s.all)
@@ -112,4 +124,5 @@ func (l labelled) Replace(list []any, _ string) error {
 	})
 }
 
+// Resync implements cache.ReflectorStore; it has no effect.
 func (l labelled) Resync() error { return nil }

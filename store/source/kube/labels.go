@@ -7,14 +7,15 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// labelSets is labels that objects of one kind had lately, so that objects with equal labels have one map: lists come in the order of names, in which Pods of a
-// workload, and of its versions, follow each other. It has so many places and no more, so whoever invents labels fills nothing; a set that has lost
-// its place lives as long as its objects. The zero value is ready for use.
+// labelSets shares maps of equal labels among objects of one kind. It is a direct-mapped cache of 64 maps. Lists come
+// sorted by name, so Pods of one workload, which have equal labels, come one after the other. The fixed size bounds the
+// memory against many different labels; an evicted map lives as long as its objects. The zero value is ready for use.
 type labelSets [64]map[string]string
 
 var labelSeed = maphash.MakeSeed()
 
-// of is these labels; where they are not known yet, in a map of its own whose texts are held once in this process.
+// of returns a map equal to labels: the cached one, or else a new one with interned strings, which it caches. nil: no
+// labels.
 func (s *labelSets) of(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return nil
@@ -30,7 +31,7 @@ func (s *labelSets) of(labels map[string]string) map[string]string {
 	return *at
 }
 
-// place is the index of labels: those of another set may be at the same one.
+// place returns the index of labels in the cache. Different labels may have the same index.
 func (s *labelSets) place(labels map[string]string) uint64 {
 	hash := uint64(0)
 	for key, value := range labels { // in any order

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Equal labels are one map, also where objects with others are between; labels that differ are not; and however many there are, no more than the places are kept.
+// Equal labels are one map, also where objects with others are between; labels that differ are not; and however many
+// there are, no more than the places are kept.
 func TestLabelSets(t *testing.T) {
 	var s labelSets
 	of := func(version string) map[string]string { return map[string]string{"app": "web", "version": version} }

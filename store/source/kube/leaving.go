@@ -9,19 +9,21 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// leaving is deletions of configuration that wait. Where a CustomResourceDefinition is deleted the API server deletes its objects, and reports one after
-// the other as if somebody had deleted it. So the API server is asked, once deletions have come to rest, whether their kinds still have a definition that
-// is not being deleted.
+// leaving contains deletions of configuration that wait for a confirmation. When a CustomResourceDefinition is deleted,
+// the API server deletes its objects, and reports each as an ordinary deletion. Therefore, once no further deletion
+// arrives for Config.Grace, the API server is queried: does the kind of each object still have a definition that is not
+// being deleted?
 type leaving struct {
-	first, last time.Time   // of the deletions that gather
-	ripe        []object.ID // that are to be asked about
-	asking      bool        // an answer is awaited
+	first, last time.Time   // times of the first and the last deletion that was collected
+	ripe        []object.ID // deletions to confirm by the next query
+	asking      bool        // a query is in progress
 }
 
-// graces is for how many times Grace deletions gather that do not end.
+// graces bounds the time of collection, as a multiple of Config.Grace, while further deletions keep arriving.
 const graces = 4
 
-// gather takes down which deletions wait, and how many of them are new.
+// gather updates the times of collection. waiting has all deletions that wait, and fresh is the number of new ones.
+// Once the collection is over, ripe has the deletions to confirm.
 func (l *leaving) gather(at time.Time, waiting []object.ID, fresh int, grace time.Duration) {
 	if l.ripe = nil; len(waiting) == 0 || l.asking {
 		l.first, l.last = time.Time{}, time.Time{}
@@ -38,7 +40,7 @@ func (l *leaving) gather(at time.Time, waiting []object.ID, fresh int, grace tim
 	}
 }
 
-// waits is for how long what waits is to wait; false: nothing does, or an answer ends it.
+// waits returns the time until the collection ends; false: no deletion waits, or a query is in progress.
 func (s *Source) waits(at time.Time) (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +51,7 @@ func (s *Source) waits(at time.Time) (time.Duration, bool) {
 	return max(min(l.last.Add(s.Grace).Sub(at), l.first.Add(graces*s.Grace).Sub(at)), time.Millisecond), true
 }
 
-// waitsForDefinition says whether an object is a deletion of which it is not known yet whether the definition of its kind goes. With the lock.
+// waitsForDefinition reports whether an object is a deletion whose reason is not known yet. The caller has the lock.
 func (s *Source) waitsForDefinition(id object.ID) bool {
 	if s.Grace == 0 || !wanted(id.Group) {
 		return false
@@ -59,7 +61,7 @@ func (s *Source) waitsForDefinition(id object.ID) bool {
 	return !known && emitted != nil && now == nil
 }
 
-// ripe takes the deletions that are to be asked about.
+// ripe removes and returns the deletions that are to be confirmed by a query.
 func (s *Source) ripe() (ids []object.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +69,8 @@ func (s *Source) ripe() (ids []object.ID) {
 	return ids
 }
 
-// confirm asks whether the kinds of deleted objects have definitions, until the API server answers or ctx ends, and has the deletions emitted.
+// confirm queries the definitions of the kinds of deleted objects, and marks the deletions for emission. It retries
+// until the API server answers or ctx ends.
 func (s *Source) confirm(ctx context.Context, ids []object.ID) {
 	groups := map[string]bool{}
 	for _, id := range ids {
@@ -80,7 +83,8 @@ func (s *Source) confirm(ctx context.Context, ids []object.ID) {
 			return
 		}
 		if !failed && ctx.Err() == nil {
-			s.Log.Warn("deletions wait: the API server does not say whether their kinds still have definitions", obs.KeyObjects, len(ids), obs.KeyError, err)
+			s.Log.Warn("deletions wait: the API server does not say whether their kinds still have definitions",
+				obs.KeyObjects, len(ids), obs.KeyError, err)
 		}
 		if loop.Pause(ctx, time.Second) != nil {
 			return
@@ -88,7 +92,8 @@ func (s *Source) confirm(ctx context.Context, ids []object.ID) {
 	}
 }
 
-// confirmed takes the answer.
+// confirmed records the reason of each deletion: object.Deleted if the kind is still defined, otherwise
+// object.Undefined.
 func (s *Source) confirmed(ids []object.ID, defined map[kindID]kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

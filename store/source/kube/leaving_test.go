@@ -63,7 +63,7 @@ func (d *desk) list(kind string, objects ...runtime.Object) {
 	}
 }
 
-// put and gone are what a watch says.
+// put and gone are events of a watch.
 func (d *desk) put(kind string, objects ...runtime.Object) {
 	for _, o := range objects {
 		d.store(kind).kind.strip(o)
@@ -81,9 +81,9 @@ func (d *desk) gone(kind string, objects ...runtime.Object) {
 	}
 }
 
-// emitted is what the source emits next: "put Kind namespace/name", "delete ...", "synced".
+// emitted returns the next events of the source: "put Kind namespace/name", "delete ...", "synced".
 func (d *desk) emitted() (all []string) {
-	for _, part := range d.s.take(d.at) {
+	for _, part := range d.s.takeEvents(d.at) {
 		for _, e := range part {
 			switch e.Op {
 			case object.Put:
@@ -104,7 +104,7 @@ func (d *desk) emitted() (all []string) {
 func (d *desk) expect(what string, deleted int, why object.Why, others int) {
 	d.t.Helper()
 	n := map[object.Why]int{}
-	for _, part := range d.s.take(d.at) {
+	for _, part := range d.s.takeEvents(d.at) {
 		for _, e := range part {
 			if e.Op == object.Delete {
 				n[e.Why]++
@@ -138,7 +138,8 @@ func aNamespace(name string, ending bool) runtime.Object {
 	return n
 }
 
-// What the API server says is gone: by events, by a complete list, by the selection of namespaces. What is not served any more was deleted by nobody.
+// The API server reports removals by events, by a complete list, or by the selection of namespaces. Objects of a kind
+// that is no longer served were not deleted by a user.
 func TestReasonsOfRemovals(t *testing.T) {
 	services := func(from, n int) []runtime.Object { return named("shop", from, n, aService) }
 	d := newDesk(t)
@@ -185,8 +186,9 @@ func TestSyncedNamesKinds(t *testing.T) {
 	}
 }
 
-// Deletions of configuration gather, and go once the API server has said that their kind has a definition still; without one they were deleted with it.
-// What is put, and what is gone of other kinds, does not wait for them; one that comes back is none.
+// Deletions of configuration are collected, and emitted once the API server has answered whether their kind still has a
+// definition; without one they are reported as deleted with it. Puts, and deletions of other kinds, do not wait for
+// them; an object that returns is not deleted.
 func TestDeletionsWaitForTheDefinition(t *testing.T) {
 	d := newDesk(t)
 	d.s.Grace = 250 * time.Millisecond
@@ -256,7 +258,8 @@ func TestDeletionsWaitForTheDefinition(t *testing.T) {
 	t.Error("they never go")
 }
 
-// A list that is older than what was seen takes nothing away; where there is never a newer one, what it lacks was deleted by nobody.
+// A list that is older than received objects removes nothing. If no newer one ever arrives, objects that it lacks have
+// the reason Rewound.
 func TestStaleListsAreRefused(t *testing.T) {
 	d := newDesk(t)
 	versioned := func(name, version string) runtime.Object {
@@ -286,7 +289,7 @@ func TestStaleListsAreRefused(t *testing.T) {
 	d.expect("a list of the same revision", 1, object.Deleted, 0)
 }
 
-// A list that ends and says that more objects remain is not taken.
+// A list whose last page reports further objects is refused.
 func TestPartialListsAreRefused(t *testing.T) {
 	remaining := int64(3)
 	page := &corev1.ServiceList{ListMeta: metav1.ListMeta{RemainingItemCount: &remaining}}

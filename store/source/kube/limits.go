@@ -13,19 +13,26 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits bound what is kept of a cluster: what its API server says fills nobody's memory. Zero means the default.
+// Limits bounds the memory for the objects of one cluster, whatever its API server returns. Zero means the default.
 type Limits struct {
-	Object  int // bytes of an object, without what no record needs; default 3 MiB, which is what an API server takes (--max-request-bytes)
-	Objects int // of one kind; default 200,000: Kubernetes itself is made for 150,000 Pods (https://kubernetes.io/docs/setup/best-practices/cluster-large/)
-	Bytes   int // of all objects, each with objectCost; default 4 GiB for the config cluster, 512 MiB for another one
+	// largest object, in bytes after strip; default 3 MiB, the limit of an API server (--max-request-bytes)
+	Object int
+	// largest number of objects of one kind; default 200,000. Kubernetes itself is tested up to 150,000 Pods
+	// (https://kubernetes.io/docs/setup/best-practices/cluster-large/)
+	Objects int
+	// all objects together, in bytes, each with objectCost; default 4 GiB for the config cluster, 512 MiB for another
+	// cluster
+	Bytes int
 }
 
-// objectCost is what an object costs in memory beside its text, in bytes.
+// objectCost is the memory of an object beyond its text, in bytes.
 const objectCost = 1 << 10
 
-// maxLeft is how many objects of a kind are left out one by one; where there are more the whole list is.
+// maxLeft is the largest number of objects of a kind that are left out one by one. Above it the complete list is
+// refused.
 const maxLeft = 1000
 
+// orDefault returns the limits with the defaults for a cluster (empty: the config cluster).
 func (l Limits) orDefault(cluster string) Limits {
 	bytes := 4 << 30
 	if cluster != "" {
@@ -34,20 +41,23 @@ func (l Limits) orDefault(cluster string) Limits {
 	return Limits{Object: cmp.Or(l.Object, 3<<20), Objects: cmp.Or(l.Objects, 200_000), Bytes: cmp.Or(l.Bytes, bytes)}
 }
 
-// errTooMuch is why a list is not taken, nor any part of it.
+// errTooMuch is the reason for which a list is refused as a whole.
 type errTooMuch string
 
+// Error implements error.
 func (e errTooMuch) Error() string { return string(e) }
 
+// isTooMuch reports whether an error contains an errTooMuch.
 func isTooMuch(err error) bool {
 	var much errTooMuch
 	return errors.As(err, &much)
 }
 
-// amount is what was read of a list that is not complete yet.
+// amount is the size of the received part of a list.
 type amount struct{ objects, bytes int }
 
-// admit says whether a list may go on that has so many objects more; first: they are the first ones.
+// admit adds a page to the list in progress, and returns errTooMuch if the list exceeds a limit. first marks the first
+// page.
 func (f *follower) admit(objects, bytes int, first bool) error {
 	s := f.source
 	s.mu.Lock()
@@ -72,7 +82,7 @@ func (f *follower) admit(objects, bytes int, first bool) error {
 	return nil
 }
 
-// bytes is what all objects cost. With the lock.
+// bytes returns the memory of all objects, in bytes. The caller has the lock.
 func (s *Source) bytes() (total int) {
 	for f := range s.followers() {
 		total += f.table.bytes
@@ -80,7 +90,8 @@ func (s *Source) bytes() (total int) {
 	return total
 }
 
-// exceeds says why an object of a size is left out as it is now; empty: it is not. With the lock.
+// exceeds returns the reason for which an object of this size is left out; empty: it is within the limits. The caller
+// has the lock.
 func (f *follower) exceeds(n name, size int) string {
 	s := f.source
 	if size > s.Limits.Object {
@@ -96,7 +107,7 @@ func (f *follower) exceeds(n name, size int) string {
 	return ""
 }
 
-// leaveOut keeps an object as it was emitted last, which what is stored says too. With the lock.
+// leaveOut retains the emitted state of an object, and emits a Broken event with the reason. The caller has the lock.
 func (f *follower) leaveOut(n name, why string) {
 	switch before, known := f.left[n]; {
 	case known && before == why:
@@ -104,12 +115,12 @@ func (f *follower) leaveOut(n name, why string) {
 		f.leftMore++
 	default:
 		f.left[n] = why
-		f.source.decide(object.Event{Op: object.Broken, ID: f.id(n), Location: location, Problem: why})
+		f.source.enqueue(object.Event{Op: object.Broken, ID: f.id(n), Location: location, Problem: why})
 	}
 }
 
-// tooManyLeft says why a list is not taken of which too many objects would be left out: what is stored of those that are not emitted would be taken for
-// gone. With the lock.
+// tooManyLeft returns errTooMuch if more than maxLeft objects of a list exceed Limits.Object. The list is then refused
+// as a whole, since objects without an event would count as deleted. The caller has the lock.
 func (f *follower) tooManyLeft(list []any) error {
 	large := 0
 	for _, o := range list {
@@ -123,33 +134,35 @@ func (f *follower) tooManyLeft(list []any) error {
 	return nil
 }
 
-// takeBack says that an object is read again; same: it is as it was emitted last. With the lock.
-func (f *follower) takeBack(n name, same bool) {
+// readmit ends the exclusion of an object, and emits its state again. same reports whether that state equals the
+// emitted one. The caller has the lock.
+func (f *follower) readmit(n name, same bool) {
 	if _, was := f.left[n]; !was {
 		return
 	}
 	delete(f.left, n)
 	switch e := f.table.all[n]; {
-	case !same: // it is judged, and emitted
+	case !same: // set marks it for emission
 	case e.emitted != nil:
-		f.source.decide(object.Event{Op: object.Put, ID: f.id(n), Object: e.emitted, Location: location})
+		f.source.enqueue(object.Event{Op: object.Put, ID: f.id(n), Object: e.emitted, Location: location})
 	case e.now == nil:
-		f.source.decide(object.Event{Op: object.Delete, ID: f.id(n), Location: location})
+		f.source.enqueue(object.Event{Op: object.Delete, ID: f.id(n), Location: location})
 	}
 }
 
-// takeBackAbsent forgets those that were left out and that a complete list has not. With the lock.
-func (f *follower) takeBackAbsent(there map[name]bool) {
+// readmitAbsent ends the exclusion of objects that a complete list lacks. The caller has the lock.
+func (f *follower) readmitAbsent(there map[name]bool) {
 	f.leftMore = 0
 	for n := range f.left {
 		if !there[n] {
-			f.takeBack(n, f.table.all[n].now == nil)
+			f.readmit(n, f.table.all[n].now == nil)
 		}
 	}
 }
 
-// leftOut names the objects that are left out; those after the first hundred of a kind are counted. With the lock.
-func (f *follower) leftOut(say func(id object.ID, code problem.Code, message string)) {
+// leftOut reports each object that is left out; those after the first hundred of a kind as one number. The caller has
+// the lock.
+func (f *follower) leftOut(report func(id object.ID, code problem.Code, message string)) {
 	const shown = 100
 	names := make([]name, 0, len(f.left))
 	for n := range f.left {
@@ -157,14 +170,15 @@ func (f *follower) leftOut(say func(id object.ID, code problem.Code, message str
 	}
 	slices.SortFunc(names, func(a, b name) int { return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name)) })
 	for _, n := range names[:min(len(names), shown)] {
-		say(f.id(n), problem.NotAllowed, "its newest version is not read: "+f.left[n]+"; what was read before stands")
+		report(f.id(n), problem.NotAllowed, "its newest version is not read: "+f.left[n]+"; what was read before stands")
 	}
 	if more := len(names) - min(len(names), shown) + f.leftMore; more > 0 {
-		say(f.kind.of(), problem.NotAllowed, fmt.Sprintf("%d more are not read, since they are too large, or too many; what was read of them before stands", more))
+		report(f.kind.of(), problem.NotAllowed,
+			fmt.Sprintf("%d more are not read, since they are too large, or too many; what was read of them before stands", more))
 	}
 }
 
-// weight is how many bytes an object has as text, roughly.
+// weight returns the approximate size of an object as text, in bytes.
 func weight(o runtime.Object) int {
 	switch o := o.(type) {
 	case interface{ Size() int }: // of Kubernetes' own kinds
@@ -175,6 +189,7 @@ func weight(o runtime.Object) int {
 	return 0
 }
 
+// weightOf returns the approximate size of a decoded JSON value as text, in bytes.
 func weightOf(value any) int {
 	switch v := value.(type) {
 	case map[string]any:

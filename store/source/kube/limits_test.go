@@ -40,8 +40,8 @@ func service(name string, label string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"l": label}}}
 }
 
-// An object that is too large is left out, and named: what was emitted of it stands, also where a list has it, and it is emitted again once it is small,
-// even as it was; one that was never emitted is forgotten when it goes.
+// An object that is too large is left out and reported. Its emitted state stays, also if a list contains it, and it is
+// emitted again once it is small, even if it is unchanged. One that was never emitted is forgotten when it is deleted.
 func TestLargeObjectIsLeftOut(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Object = 1000
@@ -73,8 +73,8 @@ func TestLargeObjectIsLeftOut(t *testing.T) {
 	}
 }
 
-// Where a kind, or the cluster, is full, what there is can change and go, and nothing comes: it is named, up to a number, and counted beyond that.
-// What goes leaves room.
+// If a kind or the cluster is full, existing objects can change and be deleted, and new ones are left out: reported by
+// name up to a number, and counted beyond that. A deletion frees room.
 func TestFullClusterTakesNoMore(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Objects = 3
@@ -112,7 +112,8 @@ func TestFullClusterTakesNoMore(t *testing.T) {
 	}
 }
 
-// What the guard holds counts: a cluster that says one set of objects after another fills nothing.
+// Held objects count towards the limits: a cluster that reports one set of objects after another cannot fill the
+// memory.
 func TestHeldObjectsCount(t *testing.T) {
 	d := newDesk(t)
 	all := func(round int) (services []*corev1.Service) {
@@ -146,7 +147,8 @@ func TestHeldObjectsCount(t *testing.T) {
 	}
 }
 
-// A list is refused as a whole where it has too many objects, too many bytes, or too many that are too large: nothing of it is taken for gone.
+// A list with too many objects, too many bytes, or too many large objects is refused as a whole: no object counts as
+// deleted.
 func TestListIsRefused(t *testing.T) {
 	d := newDesk(t)
 	f := d.store("Service").f
@@ -193,7 +195,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// far plays the API server of another cluster, of which only Services are there.
+// far plays the API server of another cluster that has only Services.
 type far struct {
 	mu       sync.Mutex
 	services []string
@@ -233,8 +235,8 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind": "%sList", "apiVersion": %q, "metadata": {"resourceVersion": "7"}, "items": [%s]}`, kinds[path[at+1:]], path[:at], strings.Join(items, ","))
 }
 
-// Another cluster says more than is kept: what was emitted of it stands, a problem names the kind, and nothing is emitted as gone; once it says less all is
-// well.
+// Another cluster exceeds the limits: its emitted objects stay, a problem names the kind, and no deletion is emitted.
+// Once it is below the limits, the problem ends.
 func TestOtherClusterSaysTooMuch(t *testing.T) {
 	server := &far{}
 	server.has(5)

@@ -24,7 +24,7 @@ type link struct {
 	conns []net.Conn
 }
 
-// linkTo opens a way to a control plane until the test ends, and gives the kubeconfig that goes by it.
+// linkTo opens a proxy to a control plane until the test ends, and returns the kubeconfig that uses it.
 func linkTo(t *testing.T, c *controlplane.ControlPlane) (*link, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ func (l *link) serve() {
 	}
 }
 
-// setCut ends every connection and refuses new ones, or takes them again.
+// setCut closes every connection and refuses new ones, or accepts them again.
 func (l *link) setCut(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,18 +8,17 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// listItem is one object of a list, in the form in which it is emitted. A list is emitted once it is complete. Until
-// then decoded objects would take several times as much memory: while many clusters are listed at once that would be
-// most of a leader's memory.
+// listItem is one object of a list that is not complete yet, in the form in which it is emitted. Decoded objects would
+// need several times the memory: while many clusters are listed at once, most of the leader's memory.
 type listItem struct {
 	name   name
-	size   int // see weight
+	size   int // in bytes; see weight
 	labels map[string]string
-	object *object.Object // nil: not made yet, or wrong
-	wrong  error
+	object *object.Object // nil: not converted yet, or wrong is set
+	wrong  error          // reason for which the object cannot be converted
 }
 
-// itemOf returns the item of an object of a list: the one that Transformer made, or a new one, which has no object yet.
+// itemOf returns the item of an object of a list: the one that Transformer made, or else a new one without object.
 func itemOf(o any) listItem {
 	if l, is := o.(*listItem); is {
 		return *l
@@ -30,8 +29,9 @@ func itemOf(o any) listItem {
 
 var _ cache.TransformingStore = store{}
 
-// Transformer implements cache.TransformingStore: it makes the items of a list as its objects come one by one. An
-// object that has not changed keeps the one that was emitted before. Namespaces and single objects are not transformed.
+// Transformer implements cache.TransformingStore: the function converts each object of a list to a listItem as it
+// arrives. An unchanged object is replaced by its previous state. Namespaces and kinds of one object are not
+// transformed.
 func (st store) Transformer() cache.TransformFunc {
 	if st.kind.kind == namespaces.kind || st.kind.name != "" {
 		return nil

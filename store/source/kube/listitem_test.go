@@ -10,7 +10,7 @@ import (
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// streamed is a complete list of a kind whose objects came one by one.
+// streamed applies a complete list of a kind whose objects arrived one by one.
 func (d *desk) streamed(kind string, objects ...kuberuntime.Object) {
 	d.t.Helper()
 	var all []any
@@ -27,9 +27,9 @@ func (d *desk) streamed(kind string, objects ...kuberuntime.Object) {
 	}
 }
 
-// A list whose objects are made as they come is emitted as any other: what changed, what is new and what is gone, and
-// nothing of what is as it was; one that is too large is left out, and one of another revision or of a namespace that
-// is not selected is not there.
+// A list whose objects are converted as they arrive is emitted like any other: changed, new and deleted objects, and no
+// unchanged ones. One that is too large is left out; objects of another revision, or of a namespace that is not
+// selected, are missing.
 func TestStreamedLists(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Object = 1000
@@ -57,7 +57,7 @@ func TestStreamedLists(t *testing.T) {
 	}
 }
 
-// What is kept of a Pod while its list is read is a part of what it was decoded to.
+// While a list is read, the retained form of a Pod is a fraction of its decoded form.
 func TestBytesOfAList(t *testing.T) {
 	const pods, most = 2000, 700
 	d := newDesk(t)

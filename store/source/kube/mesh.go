@@ -9,15 +9,16 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Meshes is the mesh configuration: the ConfigMap of this revision, and the one that several have in common (SHARED_MESH_CONFIG), which stands
-// where the first says nothing.
+// Meshes has the two ConfigMaps of the mesh configuration: that of this revision, and one that several revisions share
+// (SHARED_MESH_CONFIG). The shared one applies to fields that the first does not set.
 type Meshes struct {
-	Own, Shared *corev1.ConfigMap // nil: there is none
-	Wrong       string            // why the newest Shared cannot be read
-	good        string            // data.mesh of Shared, as it could be read last
+	Own, Shared *corev1.ConfigMap // nil: it does not exist
+	Wrong       string            // why the newest Shared cannot be used; empty: it can
+	good        string            // the last valid data.mesh of Shared
 }
 
-// Merged returns both as one ConfigMap, that of this revision; nil: there is neither. It keeps what was good of Shared.
+// Merged returns both ConfigMaps merged, under the given namespace and name; nil: neither exists. While Shared is
+// invalid, Wrong has the reason, and the last valid value is used.
 func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	if m.Shared == nil {
 		m.good, m.Wrong = "", ""
@@ -36,7 +37,7 @@ func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	}
 	m.good = shared
 	text, err := normal.MergeMesh(shared, own.Data["mesh"])
-	if err != nil {
+	if err != nil { // normal reports the problem of the ConfigMap
 		return own // whose problem is reported by who reads it
 	}
 	own.Data = maps.Clone(own.Data)
@@ -47,7 +48,7 @@ func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	return own
 }
 
-// sharedMesh is the name of the ConfigMap that several revisions have in common; empty: there is none.
+// sharedMesh returns the name of the shared ConfigMap; empty: there is no such ConfigMap.
 func (s *Source) sharedMesh() string {
 	if s.SharedMesh == s.meshName() {
 		return ""
@@ -55,7 +56,8 @@ func (s *Source) sharedMesh() string {
 	return s.SharedMesh
 }
 
-// putMesh takes one of the ConfigMaps as it is now (nil: it is not there); false: that is how it was. With the lock.
+// putMesh applies the present state of one of the ConfigMaps (nil: deleted), and reports whether the merged one
+// changed. The caller has the lock.
 func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	s := f.source
 	if f.kind.name == s.meshName() {
@@ -67,7 +69,8 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	n := name{s.SystemNamespace, s.meshName()}
 	merged := s.meshes.Merged(n.namespace, n.name)
 	if merged == nil {
-		if !s.selection.ready { // else those of the last one stand, as the rest of it does (store/ingest)
+		// after that the last discoverySelectors remain in effect, as does the last mesh configuration (store/ingest)
+		if !s.selection.ready {
 			s.selectBy("")
 		}
 		return own.set(n, nil)
@@ -75,7 +78,7 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	s.selectBy(merged.Data["mesh"])
 	out, err := own.kind.object(s.origin, merged.DeepCopy(), merged.Labels)
 	if err != nil {
-		return false // a ConfigMap is always JSON
+		return false // unreachable: a ConfigMap can always be encoded as JSON
 	}
 	return own.set(n, out)
 }

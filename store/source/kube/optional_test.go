@@ -13,8 +13,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Another cluster is read whole without the kinds that Istio's reader may not read, once their lists were refused three times in a row, and a warning names
-// them; of the config cluster no kind is optional. A right that is given later ends the warning.
+// Another cluster is read completely without the kinds that Istio's reader may not read, once their lists were refused
+// three times in a row, and a warning names them; of the config cluster no kind is optional. A right that is granted
+// later ends the warning.
 func TestOptionalKinds(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no right"))
 	for _, cluster := range []string{"west", ""} {
@@ -88,7 +89,8 @@ func TestOptionalKinds(t *testing.T) {
 	}
 }
 
-// A kind whose objects are only reported, as the one whose definition istioctl leaves, holds nothing up where it cannot be read: a warning names it.
+// A kind whose objects are only reported, such as the one whose definition istioctl leaves behind, delays nothing if it
+// cannot be read: a warning names it.
 func TestKindsThatAreOnlyReported(t *testing.T) {
 	s := newSource(Config{Grace: -1}, nil)
 	operator := s.custom("install.istio.io", "v1alpha1", "IstioOperator", "istiooperators", true)

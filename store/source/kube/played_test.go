@@ -21,17 +21,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// playedServer plays the API server of a cluster without the kinds of Istio, within a test's own time. Watches that begin with what there is say that, and nothing
-// more; what was there before is forgotten (410).
+// playedServer plays the API server of a cluster without the kinds of Istio, within a test's own time. Watches that
+// begin with a list deliver only that list; earlier revisions are compacted (410).
 type playedServer struct {
 	mu      sync.Mutex
 	objects map[string]map[string]string // by the path that lists them: names, and values of a label
 	asked   map[string]string            // paths, and which encodings were accepted last
 	takes   time.Duration                // until an answer begins
-	away    bool                         // nobody answers
+	away    bool                         // no request is answered
 	hangs   bool                         // only Namespaces are answered
 	let     chan struct{}                // closed once that ends
-	ctx     context.Context              // of what is open
+	ctx     context.Context              // of the open requests
 	end     context.CancelFunc           // ends it
 }
 
@@ -59,7 +59,7 @@ func (p *playedServer) askedFor(path string) bool {
 	return is
 }
 
-// slow has answers take so long.
+// slow sets the duration of responses.
 func (p *playedServer) slow(takes time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *playedServer) answer() {
 	close(p.let)
 }
 
-// goes ends all connections, and has nobody answer; comes has it answer again.
+// goes closes all connections, and stops answering; comes answers again.
 func (p *playedServer) goes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *playedServer) comes() {
 	p.ctx, p.end = context.WithCancel(context.Background())
 }
 
-// kindsOf are the kinds of what paths end with.
+// kindsOf maps the last part of a path to the kind.
 var kindsOf = map[string]string{"namespaces": "Namespace", "pods": "Pod", "nodes": "Node", "services": "Service", "serviceaccounts": "ServiceAccount",
 	"endpointslices": "EndpointSlice", "roles": "Role", "rolebindings": "RoleBinding", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding"}
 
@@ -142,7 +142,8 @@ func (p *playedServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: head, Body: body, Request: r}, nil
 }
 
-// reads runs a source that reads it. since is what was emitted of Services and of Synced since it was asked last, sorted, once nothing goes on any more; stop ends it.
+// reads runs a source that reads this server. since returns the events of Services, and Synced, since its last call,
+// sorted, once the source is idle; stop ends it.
 func (p *playedServer) reads(t *testing.T) (s *Source, since func() []string, stop func()) {
 	t.Helper()
 	s = p.source(t, Config{Cluster: "west"})
@@ -186,8 +187,9 @@ func unreadable(s *Source, why string) bool {
 	return slices.ContainsFunc(s.Problems(), func(p object.Problem) bool { return p.Code == problem.Unreadable && strings.Contains(p.Message, why) })
 }
 
-// An API server each of whose answers takes half a minute is read all the same. While they take longer than a request may, problems say so and what was read stands;
-// once they do not, everything is there. Of Kubernetes' own kinds protobuf is asked for.
+// An API server that needs half a minute for each response is read completely. While responses need longer than the
+// timeout, problems report it and earlier objects stay; afterwards all objects are emitted. Built-in kinds are
+// requested as protobuf.
 func TestSlowAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := playServer()
@@ -220,7 +222,8 @@ func TestSlowAPIServer(t *testing.T) {
 	})
 }
 
-// An API server that was away for an hour, and comes back with three in ten objects changed, has exactly these emitted: what went, and what is new or another one.
+// After an API server was away for an hour, and three in ten objects changed, exactly these are emitted: deleted, new
+// and changed ones.
 func TestAwayForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := playServer()

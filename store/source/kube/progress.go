@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// watchProgress holds when the watch of each kind last delivered an event or a bookmark (one a minute).
+// watchProgress records, for each kind, when its watch last delivered an event or a bookmark (one a minute).
 type watchProgress struct {
 	mu sync.Mutex // a leaf
 	at map[kindID]time.Time
 }
 
-// record records that a watch delivered something that came at a time, and that was emitted.
+// record records that an event of a kind arrived at the given time, and that all events before it were emitted.
 func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,9 +21,10 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.at[kind] = at
 }
 
-// ReadUntil returns the time up to which all Pods, ServiceAccounts and Namespaces of the API server have been emitted,
-// as far as its watches report; zero: they have not been emitted yet. ServiceAccounts do not count where another
-// cluster refuses to list them. everywhere: those of all namespaces are read.
+// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces have been emitted, as far
+// as the watches delivered them. The zero time means that the first lists are not complete. ServiceAccounts are not
+// considered where another cluster forbids listing them. everywhere reports whether all namespaces are read. It is safe
+// for concurrent use.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
@@ -49,15 +50,15 @@ func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	return until, !only
 }
 
-// Runs reports whether the cluster is being read.
+// Runs reports whether Run is running. It is safe for concurrent use.
 func (s *Source) Runs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.began.IsZero()
 }
 
-// Age returns how long the API server has delivered nothing, or not yet everything, of Pods, ServiceAccounts and
-// Namespaces; 0: the cluster is not being read.
+// Age returns the time since ReadUntil, or since the start of Run if the first lists are not complete. It is 0 while
+// Run is not running.
 func (s *Source) Age(now time.Time) time.Duration {
 	s.mu.Lock()
 	since := s.began

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Everything was emitted up to when the watch that has been silent longest said something, of those whose objects
-// credentials name.
+// ReadUntil is the oldest time of the last event of a watch, among the kinds by which credentials are checked.
 func TestReadUntil(t *testing.T) {
 	s := newSource(Config{}, nil)
 	s.emittedSynced = true

@@ -24,13 +24,14 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// faults are what a proxy before an API server does to requests, of 100. It is safe for concurrent use.
+// faults are the percentages of requests for which a proxy before an API server injects each fault. It is safe for
+// concurrent use.
 type faults struct {
 	mu     sync.Mutex
 	busy   int           // are answered 429
 	gone   int           // watches are answered 410
 	cut    time.Duration // watches end within so long; 0: they do not
-	frozen bool          // what comes of requests that are open is kept back, for good
+	frozen bool          // bytes of open responses are withheld for ever
 	thaw   chan struct{} // closed when the frozen ones may end
 	stale  string        // answers of a path are these bytes instead
 	path   string

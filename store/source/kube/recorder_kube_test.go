@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// names is what there is in a namespace, as "Kind name", sorted. With the lock.
+// names returns the existing objects of a namespace, as "Kind name", sorted. The caller has the lock.
 func (e *recorder) names(namespace string) string {
 	var all []string
 	for id := range e.objects {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// recorder takes what a Source emits: the objects that there are by its word, and all events.
+// recorder records the emissions of a Source: the objects that exist according to them, and all events.
 type recorder struct {
 	t *testing.T
 	s *Source

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// revisionLabel names the revision of Istio that alone an object of configuration is for; without it an object is for all of them (istio:
-// pkg/config/model.go, LabelsInRevision). An empty label names none.
+// revisionLabel is the label that assigns a configuration object to one revision of Istio. Without the label an object
+// applies to all revisions (istio: pkg/config/model.go, LabelsInRevision). An empty value assigns it to none.
 const revisionLabel = "istio.io/rev"
 
-// otherRevision says whether an object is for another revision than this process's. Istio asks that of its own kinds and those of the Gateway API.
+// otherRevision reports whether a configuration object is assigned to another revision than that of this process. As in
+// Istio, the label has an effect on kinds of Istio and of the Gateway API only.
 func (s *Source) otherRevision(k kind, labels map[string]string) bool {
 	of, stated := labels[revisionLabel]
 	return stated && wanted(k.group) && of != s.Revision
 }
 
-// ignored says whether a kind is left out (PILOT_IGNORE_RESOURCES), and not read all the same (PILOT_INCLUDE_RESOURCES). Both are patterns for
-// RESOURCE.GROUP: virtualservices.networking.istio.io, *.istio.io.
+// ignored reports whether a kind matches a pattern of Config.Ignore (PILOT_IGNORE_RESOURCES) and none of Config.Include
+// (PILOT_INCLUDE_RESOURCES). Examples of patterns: virtualservices.networking.istio.io, *.istio.io.
 func (s *Source) ignored(resource, group string) bool {
 	name := resource + "." + group
 	matches := func(pattern string) bool {
@@ -28,7 +29,7 @@ func (s *Source) ignored(resource, group string) bool {
 	return slices.ContainsFunc(s.Ignore, matches) && !slices.ContainsFunc(s.Include, matches)
 }
 
-// checkPatterns says what is wrong with patterns of kinds.
+// checkPatterns returns an error that names the first invalid pattern for kinds.
 func checkPatterns(all []string) error {
 	for _, p := range all {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.Contains(p, "/") {

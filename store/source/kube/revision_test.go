@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// An object of configuration is read that names no revision, or this one; of Kubernetes' own kinds the label says nothing. One whose label changes
-// comes and goes, however many do.
+// A configuration object is read if it names no revision, or this one; the label has no effect on built-in kinds. An
+// object whose label changes is added or removed, for any number of objects.
 func TestRevisions(t *testing.T) {
 	for of, want := range map[string]string{"": "default", "canary": "canary"} {
 		if s := newSource(Config{Revision: of}, nil); s.Revision != want {
@@ -62,8 +62,8 @@ func TestIgnoredKinds(t *testing.T) {
 	}
 }
 
-// The shared mesh configuration stands where this revision's says nothing, its discoverySelectors too; one that cannot be read leaves what was good
-// of it.
+// The shared mesh configuration applies to fields that this revision's does not set, including discoverySelectors; an
+// invalid one leaves the last good version in effect.
 func TestSharedMesh(t *testing.T) {
 	d := newDesk(t)
 	d.put("Node", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})

@@ -10,12 +10,12 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// maxSecrets bounds how many Secrets are watched: each takes a watch of its own, since the right to read one Secret can be given by its name,
-// and the right to list them is the right to read all of a namespace.
+// maxSecrets is the largest number of watched Secrets and ConfigMaps. Each has a watch of its own, since a role can
+// grant access to single objects by name, while the right to list Secrets grants access to all of a namespace.
 const maxSecrets = 1000
 
-// Refer says which Secrets objects refer to, in whatever cluster: those of this one are read, others are not (any more). Safe for concurrent use, also
-// while nothing runs.
+// Refer replaces the list of Secrets and ConfigMaps that objects refer to, in any cluster. Those of this
+// cluster are read; others are no longer read. It is safe for concurrent use, also while Run is not running.
 func (s *Source) Refer(references []object.Reference) {
 	own := slices.DeleteFunc(slices.Clone(references), func(r object.Reference) bool { return r.To.Origin.Cluster() != s.Cluster })
 	s.mu.Lock()
@@ -30,14 +30,15 @@ func (s *Source) Refer(references []object.Reference) {
 	}
 }
 
-// listed says whether everything but the Secrets was listed in full.
+// listed reports whether everything except referenced objects was listed in full.
 func (s *Source) listed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.discover && s.selection.ready && s.allListed()
 }
 
-// allListed says whether all was listed in full that holds a cluster up (need). With the lock.
+// allListed reports whether every kind that must be listed, or may be refused (see need), is complete. The caller has
+// the lock.
 func (s *Source) allListed() bool {
 	for f := range s.followers() {
 		if !f.complete && s.need(f.kind) != reported {
@@ -47,21 +48,21 @@ func (s *Source) allListed() bool {
 	return true
 }
 
-// followSecrets starts and ends watches, so that each Secret that is referred to has one, as far as there may be so many.
+// followSecrets starts and stops followers so that each chosen object has one.
 func (s *Source) followSecrets(start func(...kind)) {
 	s.mu.Lock()
-	chosen, beyond := choose(s.references, s.Namespace, maxSecrets)
+	chosen, beyond := chooseSecrets(s.references, s.Namespace, maxSecrets)
 	s.beyond, s.settled = beyond, true
 	var fresh []kind
 	wanted := map[kindID]bool{}
 	for _, r := range chosen {
-		k := secret(r.To)
+		k := referred(r.To)
 		if wanted[k.id()] = true; s.kinds[k.id()] == nil {
 			fresh = append(fresh, k)
 		}
 	}
 	for id, f := range s.kinds {
-		if id.kind == "Secret" && !wanted[id] {
+		if f.kind.referenced && !wanted[id] {
 			s.unfollow(f)
 		}
 	}
@@ -72,26 +73,33 @@ func (s *Source) followSecrets(start func(...kind)) {
 	s.mu.Unlock()
 }
 
-// unfollow ends the reading of a Secret that nothing refers to any more: that is no loss. With the lock.
+// unfollow stops the follower of an object that no other one refers to any more, and emits its deletion. The caller has
+// the lock.
 func (s *Source) unfollow(f *follower) {
 	f.stop()
 	id := f.kind.of()
 	id.Origin = s.origin
 	if emitted, _ := s.get(id); emitted != nil || f.broken {
-		s.decide(object.Event{Op: object.Delete, ID: id, Location: location})
+		s.enqueue(object.Event{Op: object.Delete, ID: id, Location: location})
 	}
 	delete(s.touched, id)
 	delete(s.kinds, f.kind.id())
 }
 
-// secret is the kind that has one Secret alone.
-func secret(id object.ID) kind {
-	return kind{version: "v1", kind: "Secret", resource: "secrets", namespaced: true, expected: &corev1.Secret{}, namespace: id.Namespace, name: id.Name}
+// referred returns the kind of one Secret or ConfigMap.
+func referred(id object.ID) kind {
+	k := kind{version: "v1", kind: "Secret", resource: "secrets", namespaced: true, expected: &corev1.Secret{},
+		namespace: id.Namespace, name: id.Name, referenced: true}
+	if id.Kind == "ConfigMap" {
+		k.kind, k.resource, k.expected = "ConfigMap", "configmaps", &corev1.ConfigMap{}
+	}
+	return k
 }
 
-// choose takes as many Secrets as may be watched, of one namespace alone where only that is read. Where there are more, each namespace of
-// objects that refer to them has its turn: one that refers to many leaves room for the others.
-func choose(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
+// chooseSecrets divides the references into those to read, at most most, and those beyond that limit. only restricts
+// them to objects of one namespace, if not empty. Under the limit, the namespaces of the referring objects alternate,
+// so a namespace with many references leaves room for the others.
+func chooseSecrets(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
 	turns, turn := map[string]int{}, map[object.Reference]int{}
 	for _, r := range references {
 		if only == "" || r.To.Namespace == only {
@@ -107,13 +115,14 @@ func choose(references []object.Reference, only string, most int) (chosen, beyon
 	return chosen[:most], chosen[most:]
 }
 
-// tooMany names the Secrets that are not read, and what refers to them; those after the first hundred are counted.
-func tooMany(beyond []object.Reference, say func(id object.ID, message string)) {
+// tooMany reports each object that is not read, as a problem of the object that refers to it; those after the first
+// hundred are reported as one number.
+func tooMany(beyond []object.Reference, report func(id object.ID, message string)) {
 	const shown = 100
 	for _, r := range beyond[:min(len(beyond), shown)] {
-		say(r.By, fmt.Sprintf("%v, which it refers to, is not read: at most %d Secrets are watched", r.To, maxSecrets))
+		report(r.By, fmt.Sprintf("%v, which it refers to, is not read: at most %d Secrets and ConfigMaps are watched", r.To, maxSecrets))
 	}
 	if more := len(beyond) - shown; more > 0 {
-		say(object.ID{Kind: "Secret"}, fmt.Sprintf("%d more that are referred to are not read: at most %d are watched", more, maxSecrets))
+		report(object.ID{Kind: "Secret"}, fmt.Sprintf("%d more that are referred to are not read: at most %d are watched", more, maxSecrets))
 	}
 }

@@ -32,15 +32,15 @@ func (d *desk) refer(references ...object.Reference) {
 }
 
 func (d *desk) secret(namespace, name string) store {
-	f := d.s.kinds[secret(object.ID{Namespace: namespace, Name: name}).id()]
+	f := d.s.kinds[referred(object.ID{Namespace: namespace, Name: name}).id()]
 	if f == nil {
 		d.t.Fatalf("Secret %s/%s is not read", namespace, name)
 	}
 	return store{f, f.kind}
 }
 
-// Everything is emitted once the Secrets that are referred to were listed, or cannot be read; one that is referred to no more goes, whatever the
-// guard says.
+// Synced is emitted once the referenced Secrets were listed, or cannot be read. A Secret without references is removed
+// at once.
 func TestSecretsAreFollowed(t *testing.T) {
 	d := newDesk(t)
 	d.s.complete, d.s.emittedSynced = false, false
@@ -93,7 +93,7 @@ func TestSecretsAreFollowed(t *testing.T) {
 	expect("most are deleted", "delete Secret edge/a", "delete Secret edge/b", "delete Secret edge/c")
 	d.refer(all[4])
 	expect("all but one are referred to no more", "delete Secret edge/d")
-	if f := d.s.kinds[secret(all[0].To).id()]; f != nil {
+	if f := d.s.kinds[referred(all[0].To).id()]; f != nil {
 		t.Error("a Secret that nothing refers to is read")
 	}
 	d.refer(all...)
@@ -124,14 +124,15 @@ func TestSecretsOfTheCluster(t *testing.T) {
 	}
 }
 
-// Of more Secrets than may be watched each referring namespace has its turn, and problems name what refers to the others.
+// If more Secrets are referenced than may be watched, the referring namespaces alternate, and problems name the objects
+// that refer to the rest.
 func TestSecretsAreBounded(t *testing.T) {
 	var all []object.Reference
 	for i := range 2000 {
 		all = append(all, reference("edge", fmt.Sprint("s", i), "loud"))
 	}
 	all = append(all, reference("edge", "t1", "quiet"), reference("edge", "t2", "quiet"), reference("other", "o", "third"))
-	chosen, beyond := choose(all, "", maxSecrets)
+	chosen, beyond := chooseSecrets(all, "", maxSecrets)
 	of := map[string]int{}
 	for _, r := range chosen {
 		of[r.By.Namespace]++
@@ -139,7 +140,7 @@ func TestSecretsAreBounded(t *testing.T) {
 	if len(chosen) != maxSecrets || len(chosen)+len(beyond) != len(all) || of["quiet"] != 2 || of["third"] != 1 {
 		t.Errorf("%d chosen, %d beyond, %v", len(chosen), len(beyond), of)
 	}
-	if chosen, beyond := choose(all, "other", maxSecrets); len(chosen) != 1 || len(beyond) != 0 {
+	if chosen, beyond := chooseSecrets(all, "other", maxSecrets); len(chosen) != 1 || len(beyond) != 0 {
 		t.Errorf("where one namespace is read: %d chosen, %d beyond", len(chosen), len(beyond))
 	}
 	d := newDesk(t)
@@ -162,7 +163,7 @@ func TestSecretsAreBounded(t *testing.T) {
 // Of a Secret no more is kept than records are made of.
 func TestSecretsAreStripped(t *testing.T) {
 	s := &corev1.Secret{Data: map[string][]byte{"tls.key": []byte("k"), "password": []byte("p")}}
-	secret(object.ID{Namespace: "n", Name: "s"}).strip(s)
+	referred(object.ID{Namespace: "n", Name: "s"}).strip(s)
 	if _, there := s.Data["password"]; !there || len(s.Data["password"]) > 0 || string(s.Data["tls.key"]) != "k" {
 		t.Errorf("left: %q", s.Data)
 	}

@@ -12,22 +12,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// selection is which namespaces' objects are read: one (ISTIO_WATCH_NAMESPACE), those that discoverySelectors of the mesh configuration
-// select by their labels, or all (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig).
+// selection decides from which namespaces objects are read: one (ISTIO_WATCH_NAMESPACE), those whose labels match
+// discoverySelectors of the mesh configuration, or all
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig).
 type selection struct {
-	only      string                       // empty: every one
-	labels    map[string]map[string]string // of all namespaces
-	ending    map[string]bool              // those among them that are being deleted
-	selectors []labels.Selector            // one of them has to match; none: everything is selected
-	wrong     string                       // why the newest selectors are not used; those before stand
-	ready     bool                         // labels and selectors are known; until then nothing is emitted, and everything is read
-	changed   chan struct{}                // closed when one of the above is another
+	only      string                       // the only namespace; empty: not restricted
+	labels    map[string]map[string]string // labels of each namespace
+	ending    map[string]bool              // namespaces that are being deleted
+	selectors []labels.Selector            // at least one has to match; empty: all namespaces are selected
+	wrong     string                       // why the newest selectors are not used; the previous ones remain in effect
+	ready     bool                         // labels and selectors are known; until then nothing is emitted, and all namespaces are read
+	changed   chan struct{}                // closed when one of the fields above changes
 }
 
+// newSelection returns a selection that selects one namespace, or all if the argument is empty.
 func newSelection(only string) selection {
 	return selection{only: only, labels: map[string]map[string]string{}, ending: map[string]bool{}, changed: make(chan struct{})}
 }
 
+// selects reports whether objects of a namespace are read.
 func (s *selection) selects(namespace string) bool {
 	if s.only != "" {
 		return namespace == s.only
@@ -39,7 +42,7 @@ func (s *selection) selects(namespace string) bool {
 	return known && slices.ContainsFunc(s.selectors, func(sel labels.Selector) bool { return sel.Matches(labels.Set(own)) })
 }
 
-// selected is all namespaces that are read, of those that there are.
+// selected returns, for each existing namespace, whether its objects are read.
 func (s *selection) selected() map[string]bool {
 	all := map[string]bool{}
 	for namespace := range s.labels {
@@ -48,14 +51,16 @@ func (s *selection) selected() map[string]bool {
 	return all
 }
 
-// moved says that namespaces, or which of them are selected, are others. With the lock.
-func (s *selection) moved() {
+// notifyChanged reports a change of the namespaces or of the selection, by closing the channel. The caller has the
+// lock.
+func (s *selection) notifyChanged() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Namespaces are those whose objects are read and that are not being deleted, sorted; false: that is not known, because not all were listed
-// or nothing is read now. The channel is closed when the answer may be another one.
+// Namespaces returns the namespaces whose objects are read, except those that are being deleted, sorted. known is false
+// while the namespaces are not all listed, or Run is not running. The channel is closed when the result may have
+// changed. It is safe for concurrent use.
 func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +76,8 @@ func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct
 	return names, true, s.selection.changed
 }
 
-// use takes discoverySelectors from a mesh configuration (YAML).
+// use parses the discoverySelectors of a mesh configuration (YAML), and replaces the selectors. If they are invalid,
+// the previous selectors remain, and wrong has the reason.
 func (s *selection) use(mesh string) {
 	var stated struct {
 		DiscoverySelectors []*metav1.LabelSelector `json:"discoverySelectors"`
@@ -96,7 +102,8 @@ func (s *selection) use(mesh string) {
 	s.selectors, s.wrong = selectors, ""
 }
 
-// selects takes over the labels of a Namespace, by which discoverySelectors select. With the lock.
+// selects applies the labels of a Namespace to the selection; other objects are ignored. there is false for a deleted
+// one. The caller has the lock.
 func (f *follower) selects(o metav1.Object, there bool) {
 	s := f.source
 	n, is := o.(*corev1.Namespace)
@@ -104,15 +111,15 @@ func (f *follower) selects(o metav1.Object, there bool) {
 		return
 	}
 	if !there {
-		delete(s.selection.labels, n.Name) // its objects go by themselves
+		delete(s.selection.labels, n.Name) // the deletions of its objects arrive on their own
 		delete(s.selection.ending, n.Name)
-		s.selection.moved()
+		s.selection.notifyChanged()
 		return
 	}
 	was := s.selection.selects(n.Name)
 	before, known := s.selection.labels[n.Name]
 	if ending := n.DeletionTimestamp != nil; !known || ending != s.selection.ending[n.Name] || !maps.Equal(before, n.Labels) {
-		defer s.selection.moved()
+		defer s.selection.notifyChanged()
 		s.selection.ending[n.Name] = ending
 	}
 	s.selection.labels[n.Name] = n.Labels
@@ -121,16 +128,16 @@ func (f *follower) selects(o metav1.Object, there bool) {
 	}
 }
 
-// selectReady has selectors count, once all namespaces and the mesh configuration were listed: what was read meanwhile and is not selected goes
-// before it was emitted. With the lock.
+// selectReady puts the selection into effect, once all namespaces and the mesh configuration were listed. Objects read
+// before and not selected are removed before they are emitted. The caller has the lock.
 func (s *Source) selectReady() {
 	if s.selection.ready {
 		return
 	}
 	s.selection.ready = true
-	s.selection.moved()
+	s.selection.notifyChanged()
 	for f := range s.followers() {
-		if !f.kind.namespaced || f.kind.kind == "ConfigMap" {
+		if !f.kind.namespaced || f.kind.isMesh() {
 			continue
 		}
 		for n, e := range f.table.all {
@@ -142,7 +149,7 @@ func (s *Source) selectReady() {
 	s.wake()
 }
 
-// selectBy takes over the discoverySelectors of a mesh configuration. With the lock.
+// selectBy applies the discoverySelectors of a mesh configuration. The caller has the lock.
 func (s *Source) selectBy(mesh string) {
 	before, selective := s.selection.selected(), len(s.selection.selectors) > 0
 	if s.selection.use(mesh); !s.selection.ready {
@@ -157,15 +164,15 @@ func (s *Source) selectBy(mesh string) {
 	}
 	if len(changed) > 0 || more {
 		s.reselected(changed, more)
-		s.selection.moved()
+		s.selection.notifyChanged()
 	}
 }
 
-// reselected lets go of the objects of namespaces that are not read any more, and lists everything again where there is more to read (more).
-// With the lock.
+// reselected removes the objects of namespaces that are no longer selected. With more, it lists every kind again, since
+// namespaces were added. changed has the new state of each namespace whose selection changed. The caller has the lock.
 func (s *Source) reselected(changed map[string]bool, more bool) {
 	for _, f := range s.kinds {
-		if !f.kind.namespaced || f.kind.kind == "ConfigMap" {
+		if !f.kind.namespaced || f.kind.isMesh() {
 			continue
 		}
 		for n, e := range f.table.all {
@@ -179,7 +186,7 @@ func (s *Source) reselected(changed map[string]bool, more bool) {
 	}
 }
 
-// forgetNamespaces drops what is known of Namespaces that a complete list has not. With the lock.
+// forgetNamespaces removes Namespaces that a complete list lacks from the selection. The caller has the lock.
 func (f *follower) forgetNamespaces(there map[name]bool) {
 	if f.kind.kind != namespaces.kind {
 		return
@@ -188,7 +195,7 @@ func (f *follower) forgetNamespaces(there map[name]bool) {
 		if !there[name{name: namespace}] {
 			delete(f.source.selection.labels, namespace)
 			delete(f.source.selection.ending, namespace)
-			f.source.selection.moved()
+			f.source.selection.notifyChanged()
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Lists come in any order: nothing is emitted before it is known which namespaces are selected, and what is not is never emitted. Namespaces that come
-// later with their objects are read.
+// Lists arrive in any order: nothing is emitted before the selected namespaces are known, and objects of other
+// namespaces are never emitted. Namespaces that are added later with their objects are read.
 func TestSelectionIsKnownFirst(t *testing.T) {
 	d := newDesk(t)
 	d.s.selection.ready = false
@@ -35,7 +35,7 @@ func TestSelectionIsKnownFirst(t *testing.T) {
 	}
 }
 
-// Namespaces are those that are selected and stay; whoever asks hears of each change.
+// Namespaces returns the selected namespaces that are not being deleted, and the channel reports each change.
 func TestNamespaces(t *testing.T) {
 	d := newDesk(t)
 	d.s.selection.ready = false

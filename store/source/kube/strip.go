@@ -17,17 +17,17 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// location is where objects of this source are read, for messages.
+// location is the Location of all objects and problems of this source.
 const location = "Kubernetes"
 
-// strip drops the fields that no record needs, as soon as an object has come: heartbeats, what controllers write about their work, what
-// is for the kubelet. It changes the object that it is given, which is nobody else's.
+// strip removes fields that no record needs from a received object, in place: heartbeats, most of the status, settings
+// for the kubelet. The caller must own the object.
 func (k kind) strip(o runtime.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		stripPod(o)
 	case *corev1.Node:
-		var outside []corev1.NodeAddress // at which gateways at node ports are reached
+		var outside []corev1.NodeAddress // addresses of gateways at node ports
 		for _, a := range o.Status.Addresses {
 			if a.Type == corev1.NodeExternalIP {
 				outside = append(outside, a)
@@ -38,7 +38,7 @@ func (k kind) strip(o runtime.Object) {
 		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
 		maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return key != normal.DistributionAnnotation })
 	case *corev1.Service:
-		var outside []corev1.LoadBalancerIngress // addresses, which those of network gateways are read of
+		var outside []corev1.LoadBalancerIngress // addresses of network gateways
 		for _, i := range o.Status.LoadBalancer.Ingress {
 			outside = append(outside, corev1.LoadBalancerIngress{IP: i.IP, Hostname: i.Hostname})
 		}
@@ -47,16 +47,16 @@ func (k kind) strip(o runtime.Object) {
 		o.Secrets, o.ImagePullSecrets, o.Annotations = nil, nil, nil
 	case *corev1.ConfigMap:
 		o.BinaryData, o.Annotations = nil, nil
-		maps.DeleteFunc(o.Data, func(key, _ string) bool { return key != "mesh" && key != "meshNetworks" })
+		maps.DeleteFunc(o.Data, func(key, _ string) bool { return !normal.ReadsOfConfigMaps(key) })
 	case *corev1.Secret:
 		o.Annotations = nil
 		for key := range o.Data {
 			if !normal.ReadsOfSecrets(key) {
-				o.Data[key] = nil // that it is there is enough
+				o.Data[key] = nil // retain the key without its value
 			}
 		}
 	case *discoveryv1.EndpointSlice:
-		o.Annotations = nil // the time of the last change
+		o.Annotations = nil // contains the time of the last change, which would make every change a difference
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
 			if e.Hints = nil; e.TargetRef != nil {
@@ -76,7 +76,7 @@ func (k kind) strip(o runtime.Object) {
 	}
 }
 
-// stripPod leaves what endpoints and Workloads take from a Pod (normal.ParsePod).
+// stripPod retains the fields that normal.ParsePod reads.
 func stripPod(p *corev1.Pod) {
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
 	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP}
@@ -91,8 +91,8 @@ func stripPod(p *corev1.Pod) {
 	p.Status, p.Annotations = status, nil
 }
 
-// stripCustom drops the status, but for the one that says whether a machine is healthy, and the addresses that a ServiceEntry was given; of kinds that no record is made of everything but
-// the name.
+// stripCustom removes the status, except the health condition of a WorkloadEntry and the assigned addresses of a
+// ServiceEntry. Of kinds that are only reported it removes everything except the metadata.
 func (k kind) stripCustom(u *unstructured.Unstructured) {
 	status, _ := u.Object["status"].(map[string]any)
 	delete(u.Object, "status")
@@ -113,7 +113,8 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 	}
 }
 
-// object is a stripped object as sources emit it; its labels are these.
+// object converts a stripped object into the form in which sources emit it, with the given labels. It fails if the
+// object cannot be encoded as JSON.
 func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]string) (*object.Object, error) {
 	m := o.(metav1.Object)
 	out := &object.Object{
@@ -124,7 +125,7 @@ func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]str
 	if created := m.GetCreationTimestamp(); !created.IsZero() {
 		out.Created = created.UTC().Truncate(time.Second)
 	}
-	// What changes with every write is not what is compared.
+	// These fields change with every write, and must not count as a difference.
 	m.SetResourceVersion("")
 	m.SetGeneration(0)
 	o.GetObjectKind().SetGroupVersionKind(k.gv().WithKind(k.kind))
@@ -137,8 +138,8 @@ func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]str
 	return out, err
 }
 
-// podText is the text of a Pod: what is left of it and is not in its object.Object beside the text. A cluster has more Pods than anything else, and three
-// quarters of a Pod's text would be its metadata, and fields that are always there.
+// podText is the JSON form of a stripped Pod, without fields that object.Object has too. Pods are the most numerous
+// objects of a cluster, and their metadata and constant fields would be three quarters of their text.
 type podText struct {
 	Metadata struct {
 		DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
@@ -164,9 +165,11 @@ type podStatusText struct {
 	Conditions []corev1.PodCondition `json:"conditions,omitempty"`
 }
 
+// textOf returns the JSON form of a stripped Pod.
 func textOf(p *corev1.Pod) *podText {
 	t := &podText{Status: podStatusText{p.Status.Phase, p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions}}
-	t.Metadata.DeletionTimestamp, t.Spec.NodeName, t.Spec.ServiceAccountName = p.DeletionTimestamp, p.Spec.NodeName, p.Spec.ServiceAccountName
+	t.Metadata.DeletionTimestamp = p.DeletionTimestamp
+	t.Spec.NodeName, t.Spec.ServiceAccountName = p.Spec.NodeName, p.Spec.ServiceAccountName
 	for _, of := range p.OwnerReferences {
 		t.Metadata.OwnerReferences = append(t.Metadata.OwnerReferences, ownerText{of.Kind, of.Name, of.Controller})
 	}

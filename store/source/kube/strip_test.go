@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// emitted is what the source emits of an object.
+// emitted returns the object that the source emits.
 func emitted(t *testing.T, name string, o runtime.Object) *object.Object {
 	t.Helper()
 	k := kind{version: "v1", kind: name}
@@ -26,7 +26,8 @@ func emitted(t *testing.T, name string, o runtime.Object) *object.Object {
 	return out
 }
 
-// Of a Pod all addresses stay: nobody else may claim the second one either. One address is emitted once.
+// Of a Pod all addresses are kept: the second one may not be claimed by others either. A single address is emitted
+// once.
 func TestAddressesOfPodsStay(t *testing.T) {
 	for _, c := range []struct{ addresses, more []string }{{[]string{"10.1.0.1", "fd00::1"}, []string{"fd00::1"}}, {[]string{"10.1.0.1"}, nil}} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{PodIP: c.addresses[0]}}
@@ -48,7 +49,8 @@ func TestDistributionOfNamespacesStays(t *testing.T) {
 	}
 }
 
-// Of a Secret what records are made of stays, credentials of image registries among it, and of the rest the names of its keys.
+// Of a Secret the values that records contain are kept, including registry credentials, and of other values only their
+// keys.
 func TestKeysOfSecretsStay(t *testing.T) {
 	for key, stays := range map[string]bool{"tls.crt": true, "tls.key": true, "cert": true, "key": true, "cacert": true, "crl": true, "ca.crt": true, "ca.crl": true, "tls.ocsp-staple": true,
 		".dockerconfigjson": true, "password": false} {

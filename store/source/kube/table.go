@@ -10,14 +10,14 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// name is what an object of a kind is known by.
+// name identifies an object within its kind.
 type name struct{ namespace, name string }
 
-// entry is one object: as it was emitted last (nil: it was not), and as it is now (nil: it is not there). Mostly they are the same, which the
-// ingester has too.
+// entry has the last emitted state of an object (nil: not emitted, or its deletion was) and its present state (nil: it
+// does not exist). Usually both are the same pointer, which the ingester has too.
 type entry struct{ emitted, now *object.Object }
 
-// cost is what an entry takes in memory, in bytes: that it changes is counted once.
+// cost returns the memory of an entry, in bytes. While two states differ, only the present one is counted.
 func (e entry) cost() int {
 	switch o := cmp.Or(e.now, e.emitted); {
 	case o == nil:
@@ -27,16 +27,16 @@ func (e entry) cost() int {
 	}
 }
 
-// table is the objects of one kind. It is pure, and its owner's.
+// table contains the objects of one kind. It does no I/O and is not safe for concurrent use.
 type table struct {
-	all   map[name]entry
-	now   int // how many of all are there
-	bytes int // what all cost
+	all   map[name]entry // number of existing objects
+	now   int            // memory of all entries, in bytes
+	bytes int            // what all cost
 }
 
 func newTable() *table { return &table{all: map[name]entry{}} }
 
-// set takes an object as it is now (nil: it is not there); false: that is how it was.
+// set stores the present state of an object (nil: deleted), and reports whether it changed.
 func (t *table) set(n name, now *object.Object) bool {
 	e := t.all[n]
 	if same(e.now, now) {
@@ -46,7 +46,8 @@ func (t *table) set(n name, now *object.Object) bool {
 	return true
 }
 
-// same says whether two objects of one name are equal; nil is one that is not there. The text of a Pod is without what else is compared (podText).
+// same reports whether two states of an object are equal; nil is a missing object. Fields beside the JSON are compared
+// too, since the JSON of a Pod (podText) lacks them.
 func same(a, b *object.Object) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -54,9 +55,10 @@ func same(a, b *object.Object) bool {
 	return bytes.Equal(a.JSON, b.JSON) && a.UID == b.UID && a.Created.Equal(b.Created) && maps.Equal(a.Labels, b.Labels)
 }
 
-// noteEmitted notes what is emitted of an object (nil: that it is gone).
+// noteEmitted records the emitted state of an object (nil: deleted).
 func (t *table) noteEmitted(n name, o *object.Object) { t.put(n, entry{o, t.all[n].now}) }
 
+// put replaces an entry, and updates the sums. An empty entry is removed.
 func (t *table) put(n name, e entry) {
 	before := t.all[n]
 	t.now += present(e.now) - present(before.now)
@@ -66,6 +68,7 @@ func (t *table) put(n name, e entry) {
 	}
 }
 
+// present returns 1 for an existing object, 0 for nil.
 func present(o *object.Object) int {
 	if o == nil {
 		return 0
@@ -73,7 +76,7 @@ func present(o *object.Object) int {
 	return 1
 }
 
-// absent is what is there by what is known, and not by a complete list, sorted.
+// absent returns the existing objects that a complete list lacks, sorted.
 func (t *table) absent(there map[name]bool) (gone []name) {
 	for n, e := range t.all {
 		if e.now != nil && !there[n] {
@@ -86,7 +89,8 @@ func (t *table) absent(there map[name]bool) (gone []name) {
 	return gone
 }
 
-// get is an object as it was emitted last (nil: it was not), and as it is now (nil: it is not there). With the lock.
+// get returns the last emitted state of an object (nil: not emitted) and its present state (nil: it does not exist).
+// The caller has the lock.
 func (s *Source) get(id object.ID) (emitted, now *object.Object) {
 	if f := s.of(id); f != nil && id.Origin == s.origin {
 		e := f.table.all[name{id.Namespace, id.Name}]

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// Turns bounds how many clusters are listed for the first time at once, so that what is read of lists that are not complete yet is bounded, however many
-// clusters there are. Safe for concurrent use.
+// Turns bounds how many clusters are listed for the first time concurrently, and thereby the memory for incomplete
+// lists. It is safe for concurrent use.
 type Turns struct{ places chan struct{} }
 
-// NewTurns lets so many clusters be listed at once.
+// NewTurns returns a Turns that admits the given number of clusters at once.
 func NewTurns(atOnce int) *Turns { return &Turns{make(chan struct{}, atOnce)} }
 
-// longestTurn is how long a turn may take: a cluster whose API server hangs goes on with its lists after that, and another one has its turn beside it.
+// longestTurn is the time limit of a turn. After it a cluster whose API server does not answer continues its lists, and
+// the next cluster is admitted.
 const longestTurn = 15 * time.Second
 
-// take waits for a turn, which done ends; false: ctx has ended before. done may be called more than once.
-func (t *Turns) take(ctx context.Context) (done func(), taken bool) {
+// acquire waits for a turn. done ends the turn, and may be called more than once. taken is false if ctx ended before.
+func (t *Turns) acquire(ctx context.Context) (done func(), taken bool) {
 	select {
 	case t.places <- struct{}{}:
 	case <-ctx.Done():
@@ -31,8 +32,8 @@ func (t *Turns) take(ctx context.Context) (done func(), taken bool) {
 	}, true
 }
 
-// awaitTurn waits until this cluster may be listed: its API server has answered what Namespaces there are, so that one that is away delays nobody, and
-// others have left a turn. It ends with endTurn.
+// awaitTurn blocks until this cluster may be listed, and reports false if ctx ended before. It first waits for the list
+// of Namespaces, so a cluster whose API server does not answer occupies no turn. endTurn ends the turn.
 func (s *Source) awaitTurn(ctx context.Context) bool {
 	if s.Turns == nil {
 		return true
@@ -40,7 +41,7 @@ func (s *Source) awaitTurn(ctx context.Context) bool {
 	if !s.awaitList(ctx, namespaces) {
 		return false
 	}
-	done, taken := s.Turns.take(ctx)
+	done, taken := s.Turns.acquire(ctx)
 	if taken {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -49,7 +50,7 @@ func (s *Source) awaitTurn(ctx context.Context) bool {
 	return taken
 }
 
-// endTurn lets another cluster be listed: this one was, or is not read any more.
+// endTurn admits the next cluster, after the first lists of this one, or after its end.
 func (s *Source) endTurn() {
 	s.mu.Lock()
 	done := s.turn

@@ -13,14 +13,15 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// So many have a turn at once and no more; one that does not end its own loses it, and ends no other's when it does so late. Who has gone has none.
+// A bounded number of turns is in progress at once. A turn that does not end in time is ended, and its late end does
+// not end another turn. A caller whose context has ended gets no turn.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(2)
 		take := func(ctx context.Context) <-chan func() {
 			taken := make(chan func(), 1)
 			go func() {
-				if done, ok := turns.take(ctx); ok {
+				if done, ok := turns.acquire(ctx); ok {
 					taken <- done
 				}
 				close(taken)
@@ -61,8 +62,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Of clusters that have turns so many are listed at once, and the next ones once these were. One that is away takes no turn, and one that hangs once it has said what
-// Namespaces there are has its own for so long at most: all others are read.
+// A bounded number of clusters is listed at once, and further ones after these. A cluster that is away uses no turn,
+// and one that hangs after the list of Namespaces has a bounded turn: all others are read.
 func TestClustersAreListedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(2)

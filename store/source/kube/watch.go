@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
-// listWatch is how a kind is listed and watched: what comes is stripped at once, and bounded.
+// listWatch returns the lists and watches of a kind: received objects are stripped at once, and the limits are
+// enforced.
 func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 	return listwatch.Bound(s.plain(k), listwatch.Options{Answer: s.Answer, Silence: s.Silence,
 		Failed: f.fails,
@@ -33,7 +34,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 			if !lists {
 				s.watches.Add(1)
 			} else {
-				_ = f.admit(0, 0, true) // of nothing
+				_ = f.admit(0, 0, true) // resets the amount: a watch that lists starts from zero
 			}
 		},
 		Passes: func(e watch.Event, lists bool) (bool, error) {
@@ -53,7 +54,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 	})
 }
 
-// plain lists and watches a kind, without more.
+// plain returns the lists and watches of a kind, without strip and limits.
 func (s *Source) plain(k kind) *cache.ListWatch {
 	choose := func(o *metav1.ListOptions) {
 		if o.LabelSelector = k.labels; k.name != "" {
@@ -72,10 +73,11 @@ func (s *Source) plain(k kind) *cache.ListWatch {
 	}
 }
 
-// errPartial is why a list is not taken.
+// errPartial is the reason to refuse a list whose last page reports missing objects.
 var errPartial = errors.New("the list ends, and says that objects are missing in it")
 
-// isWhole returns errPartial for the last page of a list that says that more objects remain.
+// isWhole returns errPartial if a page is the last of its list and reports that more objects remain. It fails if the
+// page has no list metadata.
 func isWhole(page runtime.Object) error {
 	m, err := meta.ListAccessor(page)
 	if err != nil {

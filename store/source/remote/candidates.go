@@ -14,16 +14,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// candidate is a cluster that a Secret names.
+// candidate is one cluster and its kubeconfig, as a Secret names them.
 type candidate struct {
 	cluster, secret string
-	kubeconfig      []byte // a private key, in effect
-	digest          [sha256.Size]byte
+	kubeconfig      []byte            // contains a private key
+	digest          [sha256.Size]byte // SHA-256 of kubeconfig
 }
 
-// candidatesOf returns the clusters that Secrets name, in the order of their names. Each key of a Secret is a cluster,
-// and its value a kubeconfig. Of two Secrets that name one cluster the older one counts, by name where they are of the
-// same second. own is the config cluster, which no Secret may name.
+// candidatesOf returns the clusters that the Secrets name, sorted by cluster name. Each key of a Secret is the name of
+// a cluster, and the value is its kubeconfig. If two Secrets name the same cluster, the older Secret wins; of Secrets
+// created in the same second, the one with the lesser name wins. own is the name of the config cluster, which no Secret
+// may name. Each refused entry yields one problem of its Secret: an invalid cluster name, a kubeconfig above MostBytes,
+// the name of the config cluster, a duplicate, or a cluster above Most.
 func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, problems []object.Problem) {
 	secrets = slices.SortedFunc(slices.Values(secrets), func(a, b *corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -43,7 +45,8 @@ func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, proble
 				report(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read",
 					name, len(c.kubeconfig), MostBytes))
 			case name == own:
-				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: that is read by the credentials of this process", name))
+				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: "+
+					"that is read by the credentials of this process", name))
 			case is:
 				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which Secret %s names too, and that is older", name, before.secret))
 			case len(by) == Most:
@@ -56,8 +59,9 @@ func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, proble
 	return slices.SortedFunc(maps.Values(by), func(a, b candidate) int { return cmp.Compare(a.cluster, b.cluster) }), problems
 }
 
-// problem returns a problem of the cluster's Secret.
+// problem returns a problem of severity Error whose object is the candidate's Secret, in the given namespace.
 func (c candidate) problem(namespace string, code problem.Code, message string) object.Problem {
-	return object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: namespace, Name: c.secret}, Location: "Kubernetes",
+	id := object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: namespace, Name: c.secret}
+	return object.Problem{ID: id, Location: "Kubernetes",
 		Code: code, Severity: problem.Error, Message: message}
 }

@@ -14,22 +14,23 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// check is other credentials of a cluster that is read. They count once the API server has let everything be listed with them: until then the cluster
-// is read with those before, so that credentials that are wrong make nothing out of date.
+// check tests new credentials of a cluster that is already being read. The new credentials replace the previous ones
+// once the API server has answered a list of every needed kind with them. Until then the cluster is read with the
+// previous credentials, so wrong credentials do not interrupt the reading.
 type check struct {
 	candidate
 	source source
 	stop   func()
-	// With the lock of Clusters:
+	// Guarded by Clusters.mu:
 	passed bool
-	wrong  string // why they do not count; empty: nothing was answered yet
+	wrong  string // reason of the last failed attempt; empty: no attempt has failed
 }
 
-// backoff is how a check that fails is repeated.
+// backoff is the schedule of pauses between failed attempts of a check.
 var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 30 * time.Second}
 
-// try has credentials tried until they pass, or the check is ended.
-func (k *Clusters) try(ctx context.Context, w candidate, s source) {
+// startCheck starts a goroutine that repeats the check of w's credentials until they pass or ctx or the check ends.
+func (k *Clusters) startCheck(ctx context.Context, w candidate, s source) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &check{candidate: w, source: s, stop: cancel}
 	k.mu.Lock()
@@ -39,17 +40,18 @@ func (k *Clusters) try(ctx context.Context, w candidate, s source) {
 		defer cancel()
 		for pauses := backoff; ctx.Err() == nil; {
 			err := s.Check(ctx)
-			if ctx.Err() != nil || k.tried(t, err) {
+			if ctx.Err() != nil || k.recordAttempt(t, err) {
 				return
 			}
-			k.logged.Warn("other credentials of a cluster are not used yet; it is read with those before", w.cluster, keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
+			k.logged.Warn("other credentials of a cluster are not used yet; it is read with those before", w.cluster,
+				keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
 			_ = loop.Pause(ctx, pauses.Step())
 		}
 	})
 }
 
-// tried takes down what came of a check, and says whether it passed.
-func (k *Clusters) tried(t *check, err error) bool {
+// recordAttempt stores the result of one attempt of a check, and reports whether the credentials passed.
+func (k *Clusters) recordAttempt(t *check, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -61,7 +63,8 @@ func (k *Clusters) tried(t *check, err error) bool {
 	return true
 }
 
-// endChecks ends those whose credentials are not those that Secrets have now.
+// endChecks stops the checks whose credentials no Secret contains any more, or whose cluster is not running with other
+// credentials.
 func (k *Clusters) endChecks(wanted []candidate) {
 	now := map[string][sha256.Size]byte{}
 	for _, w := range wanted {
@@ -77,8 +80,9 @@ func (k *Clusters) endChecks(wanted []candidate) {
 	}
 }
 
-// passes says whether these credentials are tried already, and takes the source whose credentials passed; nil: they have not.
-func (k *Clusters) passes(w candidate) (s source, tried bool) {
+// passedCheck returns the source with w's credentials if these passed their check, and removes the check. known reports
+// whether a check of exactly these credentials exists; a nil source with known means that it has not passed yet.
+func (k *Clusters) passedCheck(w candidate) (s source, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.checks[w.cluster]
@@ -92,11 +96,12 @@ func (k *Clusters) passes(w candidate) (s source, tried bool) {
 	return t.source, true
 }
 
-// untried is a problem for each check that has failed. With the lock.
-func (k *Clusters) untried() (all []object.Problem) {
+// failedChecks returns one problem for each check whose last attempt failed. The caller has the lock.
+func (k *Clusters) failedChecks() (all []object.Problem) {
 	for name, t := range k.checks {
 		if t.wrong != "" {
-			all = append(all, t.problem(k.Namespace, problem.Unreadable, fmt.Sprintf("the other credentials of cluster %s are not used yet: %s; it is read with those before", name, t.wrong)))
+			all = append(all, t.problem(k.Namespace, problem.Unreadable,
+				fmt.Sprintf("the other credentials of cluster %s are not used yet: %s; it is read with those before", name, t.wrong)))
 		}
 	}
 	return all

@@ -1,9 +1,11 @@
-// Package remote is the sources of other clusters than the config cluster: Secrets of the config cluster's system namespace name them, and have a
-// kubeconfig for each. Clusters come, get other credentials and go as these Secrets do.
+// Package remote reads clusters beyond the config cluster. Secrets in the system namespace of the config cluster name
+// these clusters, and contain a kubeconfig for each. A cluster is added, gets new credentials or is removed when its
+// Secret changes.
 //
-// Owns: which clusters there are, their credentials (in memory, and sealed below clusters/ in etcd), their sources.  Reads: store/apiserver, store/kv, store/source/kube,
-// store/object, store/origin.  Never: logs a kubeconfig, or stores one that is not sealed, nor repeats a value of one; reads a file, runs a program or follows a
-// redirection on the word of a Secret; has anybody wait for another cluster.
+// Owns: the set of clusters, their credentials (in memory, and sealed below clusters/ in etcd), their sources.
+// Reads: store/apiserver, store/kv, store/source/kube, store/object, store/origin.
+// Never: logs a kubeconfig, quotes a value of one, or stores one unsealed; reads a file, runs a program or follows a
+// redirection because a Secret contains it; delays one cluster because another does not answer.
 package remote
 
 import (
@@ -25,63 +27,66 @@ import (
 	"navarch.io/navarch/store/source/kube"
 )
 
-// Label is what the Secrets have, as istiod has it (istioctl create-remote-secret).
+// Label is the label selector of the Secrets that name clusters; istioctl create-remote-secret sets this label.
 const Label = "istio/multiCluster=true"
 
-// keyCluster is a field of log lines.
+// keyCluster is the key of the cluster's name in log lines.
 const keyCluster = "cluster"
 
-// Most bounds how many other clusters are read.
+// Most is the largest number of clusters that are read beside the config cluster.
 const Most = 200
 
-// MostBytes bounds a kubeconfig: it is one value in etcd.
+// MostBytes is the largest accepted size of one kubeconfig, in bytes: it is stored as one value of etcd.
 const MostBytes = 256 << 10
 
-// AtOnce bounds how many of them are listed for the first time at once: what was decoded of a list and is not stored yet takes several times the memory that it takes then.
+// AtOnce is the largest number of clusters that are listed for the first time concurrently. A decoded list that is not
+// stored yet needs several times the memory of its stored form.
 const AtOnce = 8
 
-// Config is what New needs.
+// Config is the argument of New and NewServers.
 type Config struct {
-	Kubeconfig string      // path, of the config cluster; empty: the service account of the Pod that this process is in
-	Namespace  string      // of the Secrets
-	Own        string      // what the config cluster is called
-	Allowed    []string    // what a kubeconfig may have beside inline data (apiserver.Options)
-	Source     kube.Config // what the sources have in common; API and Cluster are set for each
+	Kubeconfig string      // path of the kubeconfig of the config cluster; empty: the service account of this process's Pod
+	Namespace  string      // namespace of the Secrets
+	Own        string      // name of the config cluster
+	Allowed    []string    // kubeconfig features allowed beside inline data (apiserver.Options)
+	Source     kube.Config // settings common to all sources; API and Cluster are set for each source
 	Log        *slog.Logger
 	Store      Store
-	Sealer     Sealer // nil: without a key encryption key the leader stores nothing, and no other process asks another cluster
-	// Expect is called with the clusters that there are; known: the Secrets were listed in full. A cluster that is gone was forgotten before.
+	Sealer     Sealer // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
+	// Expect is called with the origins of all named clusters. known reports whether the Secrets were listed in full.
+	// Before the call, a Forget event was emitted for each cluster that was removed.
 	Expect func(all []origin.Origin, known bool)
-	// Settle returns once what the sources emitted before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret of another cluster is
-	// read but those that name clusters. Its error is the context's.
+	// Settle blocks until the ingester has processed all earlier events and has called Refer with the Secrets that the
+	// objects of these events reference. nil: no Secrets of the other clusters are read. The error is that of the
+	// context.
 	Settle func(context.Context) error
 }
 
-// Clusters follows other clusters. Its methods are safe for concurrent use.
+// Clusters reads the clusters that the Secrets name. Its methods are safe for concurrent use.
 type Clusters struct {
 	Config
 	secrets *kube.Secrets
-	changed chan struct{} // one place: the Secrets are others, or a check has passed
-	named   chan struct{} // one place: the Secrets are others, for Lead
+	changed chan struct{} // capacity 1: the Secrets changed, or a check passed
+	named   chan struct{} // capacity 1: the Secrets changed; read by Lead
 	turns   *kube.Turns
-	logged  *obs.Sampled // lines that a Secret can bring about
+	logged  *obs.Sampled // for messages whose rate the author of a Secret controls
 	start   func(kube.Config) (source, error)
-	trying  sync.WaitGroup // for checks
+	trying  sync.WaitGroup // counts the goroutines of checks
 
-	mu        sync.Mutex // guards what follows; nothing blocks under it
+	mu        sync.Mutex // guards the fields below; nothing blocks under it
 	wanted    []candidate
-	problems  []object.Problem // of the Secrets
-	refused   []object.Problem // kubeconfigs that are not used
-	listed    bool             // the Secrets were, once
-	wrong     string           // why the Secrets cannot be read
-	forbidden bool             // that is for want of a right
-	running   map[string]*cluster
-	checks    map[string]*check // of those that are running
+	problems  []object.Problem    // invalid entries of Secrets
+	refused   []object.Problem    // kubeconfigs that are refused
+	listed    bool                // the Secrets were listed once in full
+	wrong     string              // why the Secrets cannot be read; empty: they can
+	forbidden bool                // the Secrets cannot be read because of missing RBAC permissions
+	running   map[string]*cluster // by cluster name
+	checks    map[string]*check   // by cluster name; each also in running
 	refers    []object.Reference
-	complete  chan struct{} // closed once the config cluster was emitted, so that its objects refer to what they refer to
+	complete  chan struct{} // closed once the config cluster's objects were emitted, so that their references to Secrets are known
 }
 
-// source is what is needed of kube.Source.
+// source is the part of kube.Source that this package uses.
 type source interface {
 	Origin() origin.Origin
 	Check(context.Context) error
@@ -92,16 +97,17 @@ type source interface {
 	Accounts() bool
 }
 
-// cluster is one that is read.
+// cluster is a cluster that is being read.
 type cluster struct {
 	source source
-	digest [sha256.Size]byte // of its kubeconfig
-	since  time.Time
-	whole  time.Time // lastWhole; with the lock
-	stop   func()    // ends its source, and waits for that
+	digest [sha256.Size]byte // SHA-256 of its kubeconfig
+	since  time.Time         // start of the reading
+	whole  time.Time         // see lastWhole; guarded by Clusters.mu
+	stop   func()            // stops the source and waits for its end
 }
 
-// New reads the kubeconfig of the config cluster; nothing is asked before Run. An error: the kubeconfig cannot be read, or an allowed option is none.
+// New returns the Clusters of a configuration, and loads the kubeconfig of the config cluster. No request is sent
+// before Run. New fails if that kubeconfig cannot be loaded, or if c.Allowed contains an unknown option.
 func New(c Config) (*Clusters, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -117,11 +123,12 @@ func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Clusters{Config: c, changed: make(chan struct{}, 1), named: make(chan struct{}, 1), turns: kube.NewTurns(AtOnce), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), named: make(chan struct{}, 1), turns: kube.NewTurns(AtOnce),
+		logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
 		complete: make(chan struct{})}
 }
 
-// Refer says which Secrets objects refer to, in whatever cluster: each source reads those of its own.
+// Refer replaces the list of Secrets that objects refer to, in any cluster. Each source reads those of its own cluster.
 func (k *Clusters) Refer(references []object.Reference) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,8 +138,8 @@ func (k *Clusters) Refer(references []object.Reference) {
 	}
 }
 
-// Complete says that all but the Secrets of the config cluster was emitted: what refers to Secrets of other clusters is known then. Until it is called these
-// clusters wait, as everything does that the leader writes; it counts until Incomplete.
+// Complete records that the config cluster has emitted all objects except Secrets. From then on the other clusters read
+// referenced Secrets. The state lasts until Incomplete.
 func (k *Clusters) Complete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,14 +150,14 @@ func (k *Clusters) Complete() {
 	}
 }
 
-// Incomplete says, before Run is called again, that the config cluster is to be emitted again.
+// Incomplete withdraws Complete. The caller calls it before Run starts again and the config cluster is emitted again.
 func (k *Clusters) Incomplete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.complete = make(chan struct{})
 }
 
-// settle is what a source asks before it reads Secrets.
+// settle is the Settle function of each source: it waits for Complete, then for Config.Settle.
 func (k *Clusters) settle(ctx context.Context) error {
 	k.mu.Lock()
 	complete := k.complete
@@ -163,7 +170,7 @@ func (k *Clusters) settle(ctx context.Context) error {
 	}
 }
 
-// applySecrets replaces the wanted clusters by those that all Secrets name.
+// applySecrets replaces the wanted clusters by those that the given Secrets, the complete list, name.
 func (k *Clusters) applySecrets(all []*corev1.Secret) {
 	wanted, problems := candidatesOf(all, k.Own)
 	k.mu.Lock()
@@ -176,7 +183,7 @@ func (k *Clusters) applySecrets(all []*corev1.Secret) {
 	}
 }
 
-// wake has the sources looked at.
+// wake triggers reconcile, without blocking.
 func (k *Clusters) wake() {
 	select {
 	case k.changed <- struct{}{}:
@@ -184,25 +191,26 @@ func (k *Clusters) wake() {
 	}
 }
 
-// noteFailure notes why the Secrets cannot be read: known clusters go on.
+// noteFailure records why the Secrets cannot be read; an empty reason means that they can. Running clusters continue.
 func (k *Clusters) noteFailure(wrong string, forbidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wrong, k.forbidden = wrong, forbidden
 }
 
-// Run follows the clusters until ctx ends, whose error it returns. What a source emits goes to emit, which is called by several goroutines, by
-// one for each cluster; after a source has ended its objects are forgotten (object.Forget). Run may be called again.
+// Run reads the clusters until ctx ends, and returns the error of ctx. The sources call emit concurrently, with one
+// goroutine for each cluster. After a source has ended, an object.Forget event of its origin is emitted. Run may be
+// called again after it has returned.
 func (k *Clusters) Run(ctx context.Context, emit func([]object.Event)) error {
 	return k.run(ctx, emit, k.secrets.Run)
 }
 
-// run keeps the sources as the Secrets say, which watch follows.
+// run is Run with a replaceable follower of the Secrets: watch must call applySecrets and noteFailure.
 func (k *Clusters) run(ctx context.Context, emit func([]object.Event), watch func(context.Context) error) error {
 	var secrets sync.WaitGroup
 	secrets.Go(func() { _ = watch(ctx) }) // its error is the context's
 	defer k.end(emit)
-	defer secrets.Wait() // nothing is taken after the end
+	defer secrets.Wait() // no Secret is applied after end
 	for {
 		select {
 		case <-k.changed:
@@ -213,12 +221,13 @@ func (k *Clusters) run(ctx context.Context, emit func([]object.Event), watch fun
 	}
 }
 
-// end stops everything.
+// end stops all sources, emits a Forget event for each, and resets the state for the next Run.
 func (k *Clusters) end(emit func([]object.Event)) {
 	k.trying.Wait() // their context has ended
 	k.mu.Lock()
 	running := k.running
-	k.running, k.checks, k.wanted, k.problems, k.refused, k.wrong, k.listed = map[string]*cluster{}, map[string]*check{}, nil, nil, nil, "", false
+	k.running, k.checks = map[string]*cluster{}, map[string]*check{}
+	k.wanted, k.problems, k.refused, k.wrong, k.listed = nil, nil, nil, "", false
 	k.mu.Unlock()
 	for _, c := range running {
 		c.stop()
@@ -235,8 +244,9 @@ func forget(of origin.Origin, emit func([]object.Event)) {
 	emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: of}}})
 }
 
-// reconcile starts and stops sources, so that they are those that the Secrets name. A kubeconfig that is refused, or has not passed its check, changes
-// nothing of a cluster that is read already. Which clusters there are is said after those that go are forgotten, and before one begins: what is stored of it stands then.
+// reconcile starts and stops sources so that the wanted clusters are running. A kubeconfig that is refused, or has not
+// passed its check, does not affect a cluster that is running already. Expect is called after the removed clusters are
+// forgotten and before new ones start, so the stored records of expected clusters are retained.
 func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Lock()
 	wanted, running := k.wanted, maps.Clone(k.running)
@@ -247,11 +257,11 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	var expected []origin.Origin
 	for _, w := range wanted {
 		named[w.cluster] = true
-		expected = append(expected, origin.New(w.cluster, origin.Kube)) // also where its kubeconfig is refused: what is stored of it stands
+		expected = append(expected, origin.New(w.cluster, origin.Kube)) // also if its kubeconfig is refused: the stored records are retained
 	}
 	for name, c := range running {
 		if !named[name] {
-			k.Log.Info("a cluster is not read any more: no Secret names it", keyCluster, name)
+			k.Log.Info("reading of a cluster ended: no Secret names it", keyCluster, name)
 		} else if next[name] == nil {
 			continue
 		}
@@ -272,16 +282,19 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Unlock()
 }
 
-// open makes the sources of clusters that are not read yet, and takes those whose other kubeconfig has passed its check; it begins checks. It
-// waits for no API server.
-func (k *Clusters) open(ctx context.Context, wanted []candidate, running map[string]*cluster) (next map[string]source, refused []object.Problem) {
+// open creates the sources to start: those of new clusters, and those whose new kubeconfig has passed its check. For
+// other changed kubeconfigs it starts a check. refused lists the kubeconfigs that cannot be used. open waits for no API
+// server.
+func (k *Clusters) open(
+	ctx context.Context, wanted []candidate, running map[string]*cluster,
+) (next map[string]source, refused []object.Problem) {
 	next = map[string]source{}
 	for _, w := range wanted {
 		before := running[w.cluster]
 		if before != nil && before.digest == w.digest {
 			continue
 		}
-		if s, tried := k.passes(w); tried {
+		if s, known := k.passedCheck(w); known {
 			if s != nil {
 				next[w.cluster] = s
 			}
@@ -290,11 +303,12 @@ func (k *Clusters) open(ctx context.Context, wanted []candidate, running map[str
 		s, err := k.sourceOf(w)
 		if err != nil {
 			k.logged.Warn("the kubeconfig of a cluster is not used", w.cluster, keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
-			refused = append(refused, w.problem(k.Namespace, problem.NotAllowed, fmt.Sprintf("the kubeconfig of cluster %s is not used: %v", w.cluster, err)))
+			message := fmt.Sprintf("the kubeconfig of cluster %s is not used: %v", w.cluster, err)
+			refused = append(refused, w.problem(k.Namespace, problem.NotAllowed, message))
 			continue
 		}
 		if before != nil {
-			k.try(ctx, w, s)
+			k.startCheck(ctx, w, s)
 			continue
 		}
 		next[w.cluster] = s
@@ -302,7 +316,8 @@ func (k *Clusters) open(ctx context.Context, wanted []candidate, running map[str
 	return next, refused
 }
 
-// sourceOf makes the source of a cluster.
+// sourceOf returns a source that is not running yet. It fails if the kubeconfig contains more than inline data and
+// c.Allowed.
 func (k *Clusters) sourceOf(w candidate) (source, error) {
 	api, err := apiserver.Inline(w.kubeconfig, k.Allowed)
 	if err != nil {
@@ -317,7 +332,7 @@ func (k *Clusters) sourceOf(w candidate) (source, error) {
 	return k.start(c)
 }
 
-// begin runs a source.
+// begin runs a source in a goroutine, and adds it to the running clusters.
 func (k *Clusters) begin(ctx context.Context, w candidate, next source, emit func([]object.Event)) {
 	ctx, cancel := context.WithCancel(ctx)
 	k.mu.Lock()
@@ -329,5 +344,5 @@ func (k *Clusters) begin(ctx context.Context, w candidate, next source, emit fun
 		cancel()
 		runs.Wait()
 	}}
-	k.Log.Info("a cluster is read", keyCluster, w.cluster, "secret", w.secret)
+	k.Log.Info("reading of a cluster started", keyCluster, w.cluster, "secret", w.secret)
 }

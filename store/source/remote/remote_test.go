@@ -36,7 +36,8 @@ func kubeconfig(token string) string {
 		"clusters": [{"name": "x", "cluster": {"server": "https://192.0.2.1"}}], "users": [{"name": "x", "user": {"token": %q}}]}`, token)
 }
 
-// The older of two Secrets that name one cluster counts; one that names the config cluster, or what is no name, is reported.
+// The older of two Secrets that name one cluster wins; an entry that names the config cluster, or is not a valid name,
+// is reported.
 func TestChoose(t *testing.T) {
 	many := map[string]string{}
 	for i := range Most + 1 {
@@ -70,14 +71,14 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// played is a source that says that it begins and ends.
+// played is a source that records its beginning and end.
 type played struct {
 	of    origin.Origin
 	token string
 	say   func(string)
 }
 
-// test has Clusters whose sources are played, and what happened.
+// test has Clusters with played sources, and the recorded events.
 type test struct {
 	*Clusters
 	mu   sync.Mutex
@@ -90,7 +91,7 @@ func (x *test) say(what string) {
 	x.done = append(x.done, what)
 }
 
-// since is what has happened since it was asked last.
+// since returns the events since its last call.
 func (x *test) since() string {
 	synctest.Wait()
 	x.mu.Lock()
@@ -114,10 +115,10 @@ func (p played) Refer(all []object.Reference) {
 	}
 }
 func (p played) Run(ctx context.Context, emit func([]object.Event)) error {
-	time.Sleep(time.Millisecond) // until whoever began it has gone on
+	time.Sleep(time.Millisecond) // until its caller has continued
 	p.say("begin " + p.token)
 	<-ctx.Done()
-	time.Sleep(time.Second) // what was under way
+	time.Sleep(time.Second) // work in progress
 	p.say("end " + p.token)
 	return ctx.Err()
 }
@@ -127,8 +128,9 @@ func (p played) Problems() []object.Problem {
 func (p played) ReadUntil() (time.Time, bool) { return time.Time{}, false }
 func (p played) Accounts() bool               { return false }
 
-// Clusters come, get other credentials and go as Secrets do: a source has ended before its objects are forgotten, these are forgotten before it is
-// said which clusters there are, and that before a successor begins, and nobody waits for an API server. A kubeconfig that is refused leaves the one before.
+// Clusters are added, get new credentials and are removed as their Secrets change. A source has ended before its
+// objects are forgotten, these are forgotten before Expect, and Expect is called before a successor begins; no step
+// waits for an API server. A refused kubeconfig leaves the previous one in use.
 func TestClustersComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &test{}
@@ -169,7 +171,8 @@ func TestClustersComeAndGo(t *testing.T) {
 			t.Errorf("problems %v", problems)
 		}
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("two")})}, "expect [west] true, end west/one, forget west true, expect [west] true, begin west/two")
-		// Credentials that do not work change nothing: the cluster is read with those before, and a problem says so, until others come.
+		// Credentials that do not work change nothing: the cluster is read with the previous ones, and a problem reports it,
+		// until others arrive.
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("bad")})}, "expect [west] true")
 		if problems := x.Problems(); !slices.ContainsFunc(problems, func(p object.Problem) bool {
 			return p.Code == problem.Unreadable && p.ID.Name == "a" && strings.Contains(p.Message, "cluster west are not used yet: Pod cannot be listed")
@@ -204,8 +207,8 @@ func TestClustersComeAndGo(t *testing.T) {
 	})
 }
 
-// A source reads Secrets once the config cluster was emitted and what it emitted itself is taken, and in the next term not before that is so again. What is
-// referred to is said to sources that run, and to those that begin later.
+// A source reads Secrets once the config cluster was emitted and the events of the source itself were processed; in the
+// next term again. References are passed to running sources, and to those that start later.
 func TestSecretsOfOtherClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &test{}
@@ -265,7 +268,7 @@ func TestSecretsOfOtherClusters(t *testing.T) {
 	})
 }
 
-// half is a source of which Pods are heard of, and another kind cannot be read.
+// half is a source whose Pods are read, and one of whose other kinds cannot be read.
 type half struct {
 	played
 	heard time.Time
@@ -280,7 +283,8 @@ func (h *half) Problems() []object.Problem {
 	return []object.Problem{{ID: object.ID{Origin: h.of, Kind: "VirtualService"}, Code: problem.Unreadable}}
 }
 
-// A cluster of which one kind cannot be read is one problem for as long as that is so, though its Pods are heard of meanwhile; the next time is another problem.
+// A cluster of which one kind cannot be read is one problem for that time, although its Pods are read meanwhile; the
+// next failure is another problem.
 func TestClusterInPartIsOneProblem(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	h := &half{heard: begun}

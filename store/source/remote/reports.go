@@ -13,21 +13,22 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// clusters returns the clusters that are read, by name.
+// clusters returns a copy of the map of running clusters, by name.
 func (k *Clusters) clusters() map[string]*cluster {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.running)
 }
 
-// Problems returns the problems of Secrets and clusters. One of a cluster that cannot be read names the time since
-// when.
+// Problems returns the current problems of the Secrets and of the clusters, sorted by object and message. The problem
+// of a cluster that cannot be read contains the time since which it has not been read.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
-	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.untried()), k.wrong, k.forbidden
+	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.failedChecks()), k.wrong, k.forbidden
 	if k.Sealer == nil {
 		for _, w := range k.wanted {
-			p := w.problem(k.Namespace, problem.NotAllowed, "tokens of cluster "+w.cluster+" are not verified: the leader has no key encryption key (--kek), under which it stores the credentials of other clusters for other processes")
+			p := w.problem(k.Namespace, problem.NotAllowed, "tokens of cluster "+w.cluster+" are not verified: the leader has no key "+
+				"encryption key (--kek), under which it stores the credentials of other clusters for other processes")
 			p.Severity = problem.Warning
 			all = append(all, p)
 		}
@@ -35,10 +36,12 @@ func (k *Clusters) Problems() []object.Problem {
 	k.mu.Unlock()
 	if wrong != "" {
 		p := object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: k.Namespace}, Location: "Kubernetes",
-			Code: problem.Unreadable, Severity: problem.Error, Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; clusters that are known go on"}
+			Code: problem.Unreadable, Severity: problem.Error,
+			Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; clusters that are known go on"}
 		if forbidden {
 			p.Code, p.Severity = problem.NotAllowed, problem.Warning
-			p.Message = "other clusters are not followed, for this process lacks the right to list and watch Secrets of its namespace: " + wrong + "; clusters that are known go on"
+			p.Message = "other clusters are not followed, for this process lacks the right to list and watch Secrets of its namespace: " +
+				wrong + "; clusters that are known go on"
 		}
 		all = append(all, p)
 	}
@@ -46,11 +49,14 @@ func (k *Clusters) Problems() []object.Problem {
 		more := c.source.Problems()
 		broken := slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable })
 		if whole := k.lastWhole(c, broken); broken {
-			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands", name, c.since.UTC().Format(time.RFC3339))
+			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands",
+				name, c.since.UTC().Format(time.RFC3339))
 			if !whole.IsZero() {
-				message = fmt.Sprintf("cluster %s is away, or cannot be read in full, since %s: what is stored of it stands", name, whole.UTC().Format(time.RFC3339))
+				message = fmt.Sprintf("cluster %s is away, or cannot be read in full, since %s: what is stored of it stands",
+					name, whole.UTC().Format(time.RFC3339))
 			}
-			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes", Code: problem.Unreadable, Severity: problem.Error, Message: message})
+			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes",
+				Code: problem.Unreadable, Severity: problem.Error, Message: message})
 		}
 		all = append(all, more...)
 	}
@@ -58,9 +64,10 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// lastWhole returns the time until which a cluster was read before parts of it could not be read. The time stays for as
-// long as any part cannot be read, though the rest of the cluster is read meanwhile: a problem whose text changed would
-// be a new problem each time. Zero: all can be read, or nothing was read yet.
+// lastWhole returns the time until which a cluster was read completely, before its present failure. The time stays
+// fixed while any part of the cluster cannot be read, even if the other parts are read: a problem with a changing text
+// would count as a new problem each time. The zero time means that the cluster is read completely now, or that nothing
+// was ever read.
 func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()
@@ -73,18 +80,18 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	return c.whole
 }
 
-// ReadUntil calls take with the time until which the Pods and Namespaces of each cluster have been emitted
-// (kube.Source.ReadUntil), and its ServiceAccounts, unless these may not be read. Clusters of which not everything was
-// emitted are left out.
-func (k *Clusters) ReadUntil(take func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
+// ReadUntil calls report for each cluster whose objects were all emitted once. until is the time up to which its Pods
+// and Namespaces are emitted (kube.Source.ReadUntil), and those of its ServiceAccounts if accounts is true. everywhere
+// reports whether all namespaces are read.
+func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {
-			take(c.source.Origin(), until, everywhere, c.source.Accounts())
+			report(c.source.Origin(), until, everywhere, c.source.Accounts())
 		}
 	}
 }
 
-// Gauges sets the metrics of clusters: their number, and the age of what was last read of each.
+// Gauges sets two metrics: the number of clusters that are read, and for each its age, in seconds since its last event.
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()
 	read := 0

@@ -17,33 +17,33 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Servers follows how the API servers of other clusters are reached, by what the leader stores (Clusters.Lead). Every
-// process that asks other clusters about the identities of callers has it, whoever leads; what is wrong with Secrets
-// the leader says (Clusters.Problems).
+// Servers provides clients of the other clusters' API servers, built from the credentials that the leader stores
+// (Clusters.Lead). Every process that verifies callers' tokens against other clusters runs one, leader or not. Problems
+// of the Secrets are reported by the leader (Clusters.Problems).
 type Servers struct {
 	Config
 	notify func(map[string]*apiserver.Client)
-	logged *obs.Sampled // lines that a Secret can bring about
+	logged *obs.Sampled // for messages whose rate the author of a Secret controls
 
-	servers map[string]server // follow's
-	known   bool              // notify was called; follow's
+	servers map[string]server // by cluster name; used by the goroutine of Run alone
+	known   bool              // notify was called; used by the goroutine of Run alone
 
-	mu    sync.Mutex        // guards what follows
-	named map[string]string // the Secret of each cluster, also of one whose kubeconfig is refused
+	mu    sync.Mutex        // guards named
+	named map[string]string // Secret of each cluster (namespace/name), by cluster name, also if its kubeconfig is refused
 }
 
 // server is the API server of one cluster.
 type server struct {
-	revision int64             // of what is stored; 0: that did not open
-	secret   string            // empty: nothing of the cluster has opened yet
-	digest   [sha256.Size]byte // of the kubeconfig that client is made of
-	client   *apiserver.Client // nil: none of its kubeconfigs was good
+	revision int64             // of the blob in etcd; 0: the blob could not be opened
+	secret   string            // name of the Secret; empty: no blob of the cluster was opened yet
+	digest   [sha256.Size]byte // SHA-256 of the kubeconfig that client was built from
+	client   *apiserver.Client // nil: no usable kubeconfig was stored yet
 }
 
-// NewServers checks the allowed options; nothing is asked before Run. Of the Config Kubeconfig, Source and Expect do
-// not count. notify is called with the API servers of all other clusters, by name, once the leader has stored all of
-// them and then whenever they are others, by the goroutine of Run, which waits for it; the map is its to keep. A
-// kubeconfig that is refused, or cannot be opened, changes nothing of a cluster that is known already.
+// NewServers returns a Servers that sends no request before Run. It ignores c.Kubeconfig, c.Source and c.Expect, and
+// fails if c.Allowed contains an unknown option. Run calls notify, and waits for it, once the leader has stored all
+// clusters, and then after each change. The argument has the clients of all other clusters by name; the map belongs to
+// notify. A stored kubeconfig that is refused, or cannot be opened, leaves the present client of its cluster in use.
 func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, 
 	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}, nil
 }
 
-// Run follows the stored clusters until ctx ends, and returns its error. Known clusters stay while etcd is away.
+// Run follows the stored clusters until ctx ends, and returns the error of ctx. It fails at once if the folder cannot
+// be followed. While etcd is not reachable, the known clients stay in use.
 func (s *Servers) Run(ctx context.Context) error {
 	states, err := s.Store.Follow(ctx, folder)
 	if err != nil {
@@ -76,18 +77,18 @@ func (s *Servers) Run(ctx context.Context) error {
 	}
 }
 
-// Named returns the Secret (namespace/name) of each other cluster, by the cluster's name, as last read.
+// Named returns the Secret (namespace/name) of each other cluster, by cluster name, as last read from etcd.
 func (s *Servers) Named() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.named)
 }
 
-// follow takes what is stored, and notifies where API servers are others. False: something does not open, and is to be
-// tried again.
+// follow replaces the servers by those of the stored blobs, and calls notify if the clients changed. It returns false
+// if a blob could not be opened: the caller retries.
 func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	if !slices.ContainsFunc(blobs, func(b kv.Blob) bool { return b.Path == listed }) {
-		return true // no leader has stored all of them yet, or etcd was emptied
+		return true // no leader has stored the complete set yet, or etcd was emptied
 	}
 	whole = true
 	servers, names, clients := map[string]server{}, map[string]string{}, map[string]*apiserver.Client{}
@@ -123,7 +124,8 @@ func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	return whole
 }
 
-// serverOf is the API server of a cluster by what is stored of it.
+// serverOf returns the server of a cluster as its blob describes it. If the blob is unusable, it returns the previous
+// server.
 func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) server {
 	one := s.servers[cluster]
 	if one.revision == b.Revision {
@@ -131,8 +133,9 @@ func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) serve
 	}
 	one.revision = 0
 	if s.Sealer == nil {
-		s.logged.Warn("tokens of other clusters are not verified: this process has no key encryption key (--kek), under which the leader stores their credentials", "")
-		one.revision = b.Revision // trying again would not help
+		s.logged.Warn("tokens of other clusters are not verified: this process has no key encryption key (--kek), "+
+			"under which the leader stores their credentials", "")
+		one.revision = b.Revision // a retry cannot succeed
 		return one
 	}
 	plain, err := s.Sealer.Open(ctx, cluster, b.Raw)
@@ -142,7 +145,8 @@ func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) serve
 		clear(plain)
 	}
 	if err != nil {
-		s.logged.Warn("the stored credentials of a cluster cannot be opened; those before stay in use, if there were some", cluster, keyCluster, cluster, obs.KeyError, err)
+		s.logged.Warn("the stored credentials of a cluster cannot be opened; those before stay in use, if there were some", cluster,
+			keyCluster, cluster, obs.KeyError, err)
 		return one
 	}
 	one.revision, one.secret = b.Revision, c.Secret
@@ -159,7 +163,7 @@ func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) serve
 	return one
 }
 
-// clientOf makes a client of a cluster's API server; nothing is asked.
+// clientOf returns a client of the API server that a kubeconfig names; no request is sent.
 func (s *Servers) clientOf(kubeconfig []byte) (*apiserver.Client, error) {
 	config, err := apiserver.Inline(kubeconfig, s.Allowed)
 	if err != nil {

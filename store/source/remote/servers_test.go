@@ -48,7 +48,7 @@ func reversed(b []byte) []byte {
 	return b
 }
 
-// following is a Servers, and what it has notified.
+// following has a Servers, and its notifications.
 type following struct {
 	*Servers
 	notified []map[string]*apiserver.Client
@@ -68,7 +68,7 @@ func follows(t *testing.T, sealer Sealer) *following {
 	return f
 }
 
-// last is what was notified last, of so many times.
+// last returns the last notification, after waiting for the given number of them.
 func (f *following) last(t *testing.T, want string, times int) map[string]*apiserver.Client {
 	t.Helper()
 	if len(f.notified) != times {
@@ -84,7 +84,7 @@ func (f *following) last(t *testing.T, want string, times int) map[string]*apise
 	return all
 }
 
-// folderOf is what is stored of kubeconfigs, at a revision; sealed under a key.
+// folderOf returns the stored kubeconfigs at a revision, sealed under a key.
 func folderOf(t *testing.T, k *keyed, revision int64, kubeconfigs map[string]string) []kv.Blob {
 	t.Helper()
 	blobs := []kv.Blob{{Path: listed, Revision: 1}}
@@ -102,10 +102,10 @@ func folderOf(t *testing.T, k *keyed, revision int64, kubeconfigs map[string]str
 	return blobs
 }
 
-// The API servers of other clusters are those that are stored: nothing is notified before the leader has stored all of
-// them. Another kubeconfig is another client, one that is refused, or does not open, changes nothing of its cluster,
-// and a cluster that is stored no more is there no more. What changes nothing, as sealing again under another key, is
-// not notified.
+// The API servers of other clusters are those whose credentials are stored. Nothing is notified before the leader has
+// stored all of them. A changed kubeconfig yields a new client; one that is refused, or cannot be opened, leaves the
+// client of its cluster; a removed cluster has no client. A change without effect, such as sealing under another key,
+// is not notified.
 func TestServersFollowWhatIsStored(t *testing.T) {
 	k := &keyed{key: "one"}
 	f := follows(t, k)
@@ -145,14 +145,14 @@ func TestServersFollowWhatIsStored(t *testing.T) {
 	if fourth := f.last(t, "west", 4); fourth["west"] != second["west"] {
 		t.Error("the client of west is another one")
 	}
-	f.follow(t.Context(), nil) // etcd was emptied: what is known stands
+	f.follow(t.Context(), nil) // etcd was emptied: known servers stay
 	f.last(t, "west", 4)
 	if strings.Contains(f.log.String(), "w3") {
 		t.Errorf("the log has a credential: %s", &f.log)
 	}
 }
 
-// A process without a key encryption key knows of no other cluster, and says why.
+// A process without a key encryption key knows no other clusters, and logs the reason.
 func TestServersWithoutKey(t *testing.T) {
 	f := follows(t, nil)
 	for revision := range int64(3) {
@@ -164,17 +164,17 @@ func TestServersWithoutKey(t *testing.T) {
 	}
 }
 
-// A leader stores what Secrets have, sealed, and marks the folder as whole after that; it writes again what differs
-// alone, also what another leader has left or another key encryption key has sealed; a process that does not lead
+// A leader stores the content of the Secrets, sealed, and then the marker of a complete set. It writes again only
+// changed values, including those that another leader or another key encryption key left; a process that does not lead
 // writes nothing.
 func TestLeaderStoresSealed(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store, k := etcd.Connect(), &keyed{key: "one"}
-	writes := func(s *shelf, kubeconfigs map[string]string) error {
+	writes := func(s *folderCopy, kubeconfigs map[string]string) error {
 		wanted, _ := candidatesOf([]*corev1.Secret{secret("a", 1, kubeconfigs)}, "home")
 		return s.write(t.Context(), wanted)
 	}
-	leader := &shelf{Config: Config{Store: store, Sealer: k}, epoch: etcd.Elect("a")}
+	leader := &folderCopy{Config: Config{Store: store, Sealer: k}, epoch: etcd.Elect("a")}
 	revisions := func() string {
 		t.Helper()
 		blobs, _, err := store.Blobs(t.Context(), folder, 0)
@@ -197,7 +197,7 @@ func TestLeaderStoresSealed(t *testing.T) {
 	if !strings.HasPrefix(first, "listed@") || !strings.Contains(first, "named/east@") || !strings.Contains(first, "named/west@") {
 		t.Fatalf("stored: %s", first)
 	}
-	next := &shelf{Config: leader.Config, epoch: leader.epoch} // of another term
+	next := &folderCopy{Config: leader.Config, epoch: leader.epoch} // of another term
 	if err := writes(next, map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w")}); err != nil || revisions() != first {
 		t.Errorf("%v: the same is stored again: %s, then %s", err, first, revisions())
 	}
@@ -209,14 +209,14 @@ func TestLeaderStoresSealed(t *testing.T) {
 	if err := writes(next, map[string]string{"east": kubeconfig("e")}); err != nil || revisions() == second {
 		t.Errorf("%v: what is sealed under the key of before stays: %s", err, revisions())
 	}
-	deposed := &shelf{Config: leader.Config, epoch: kv.Epoch{Key: leader.epoch.Key, Revision: leader.epoch.Revision + 1}}
+	deposed := &folderCopy{Config: leader.Config, epoch: kv.Epoch{Key: leader.epoch.Key, Revision: leader.epoch.Revision + 1}}
 	third := revisions()
 	if err := writes(deposed, nil); !errors.Is(err, kv.ErrDeposed) || revisions() != third {
 		t.Errorf("a process that does not lead: %v, %s", err, revisions())
 	}
 }
 
-// A leader stores what the Secrets have once they were listed, and then as they change, for whoever follows.
+// A leader stores the content of the Secrets once they were listed, and after each change, for other processes.
 func TestLeadStores(t *testing.T) {
 	etcd := kvtest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -240,8 +240,8 @@ func TestLeadStores(t *testing.T) {
 	}
 }
 
-// A leader without a key encryption key names the clusters whose tokens nobody verifies for that; a kubeconfig that is
-// too large for etcd is refused.
+// A leader without a key encryption key reports the clusters whose tokens are not verified because of that; a
+// kubeconfig that is too large for etcd is refused.
 func TestWhatIsNotStored(t *testing.T) {
 	clusters := newClusters(Config{Namespace: "istio-system", Own: "home"})
 	clusters.applySecrets([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("w"), "huge": strings.Repeat("x", MostBytes+1)})})

@@ -12,61 +12,67 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Paths of the sealed kubeconfigs in etcd. The leader writes them, so that it alone needs the right to read the Secrets.
+// Paths of the sealed kubeconfigs in etcd. The leader reads the Secrets and writes these values; the other processes
+// read the values, and need no right to read Secrets.
 const (
-	folder = "clusters/"
-	named  = folder + "named/" // before the name of a cluster
-	listed = folder + "listed" // marker, written after the first complete set of clusters
+	folder = "clusters/"       // parent of both paths below
+	named  = folder + "named/" // prefix; the name of the cluster follows
+	listed = folder + "listed" // marker: a complete set of clusters has been stored
 )
 
 const (
-	sealAgain  = time.Minute     // interval at which the leader checks whether stored kubeconfigs need a new key encryption key
+	sealAgain  = time.Minute     // interval at which the leader checks whether a value has to be sealed again with a new key encryption key
 	storeAgain = 5 * time.Second // pause before a failed write is retried
 )
 
-// Store is the part of kv.Store that this package uses.
+// Store is the part of kv.Store that this package uses; kv documents its methods.
 type Store interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 	ChangeFenced(ctx context.Context, epoch kv.Epoch, c kv.BlobChange) (int64, error)
 	Follow(ctx context.Context, folder string) (<-chan kv.Folder, error)
 }
 
-// Sealer seals the credentials of clusters, each for its cluster alone (vault.Kubeconfigs).
+// Sealer encrypts the credentials of clusters (vault.Kubeconfigs). A sealed value can be opened only under the name of
+// its cluster.
 type Sealer interface {
+	// Seal returns plain encrypted for one cluster. It fails if the key encryption key cannot be used.
 	Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error)
+	// Open returns the plaintext of a value that Seal returned for the same cluster. It fails for any other value, and if
+	// the key encryption key cannot be used.
 	Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error)
-	// Stale returns a function that reports whether a blob is sealed under another key encryption key than the present one.
+	// Stale returns a predicate for sealed values: true if the value is sealed with a key encryption key other than the
+	// current one. It fails if the current key cannot be determined.
 	Stale(ctx context.Context) (func(sealed []byte) bool, error)
 }
 
-// credentials is the plaintext that is sealed for one cluster.
+// credentials is the plaintext that is sealed for one cluster, as JSON.
 type credentials struct {
 	Secret     string `json:"secret"`
 	Kubeconfig []byte `json:"kubeconfig"`
 }
 
-// shelf is a leader's copy of the folder during one term.
-type shelf struct {
+// folderCopy is the leader's copy of the stored values, for one term of leadership.
+type folderCopy struct {
 	Config
 	epoch  kv.Epoch
-	stored map[string]stored // by cluster; nil: the folder is to be read
-	listed bool
+	stored map[string]stored // by cluster name; nil: to be loaded from etcd
+	listed bool              // the marker is stored
 }
 
-// stored is the blob of one cluster.
+// stored is the value of one cluster in etcd.
 type stored struct {
-	digest [sha256.Size]byte // of the plaintext; zero: the blob cannot be opened
+	digest [sha256.Size]byte // SHA-256 of the plaintext; zero: the value cannot be opened
 	sealed []byte
 }
 
-// Lead keeps the sealed kubeconfigs in etcd equal to those of the Secrets. It returns when ctx ends, when another process
-// leads (kv.ErrDeposed), or at once without a Sealer: then Problems has a problem for each cluster. Other errors are
-// logged and retried.
+// Lead stores the kubeconfigs of the Secrets in etcd, sealed, and follows their changes. It blocks until ctx ends or
+// another process leads (kv.ErrDeposed); without a Sealer it returns at once, and Problems reports each cluster. Other
+// errors are logged, and the write is retried after storeAgain.
 func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	if k.Sealer == nil {
 		return
 	}
-	s := &shelf{Config: k.Config, epoch: epoch}
+	s := &folderCopy{Config: k.Config, epoch: epoch}
 	for {
 		k.mu.Lock()
 		wanted, known := k.wanted, k.listed
@@ -90,9 +96,8 @@ func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// write makes the folder equal to wanted. A cluster that is stored already is not written again, unless another key
-// encryption key is in use by now.
-func (s *shelf) write(ctx context.Context, wanted []candidate) error {
+// write makes the stored values equal to wanted. It writes only values whose content or key encryption key has changed.
+func (s *folderCopy) write(ctx context.Context, wanted []candidate) error {
 	if s.stored == nil {
 		if err := s.read(ctx); err != nil {
 			return err
@@ -128,8 +133,8 @@ func (s *shelf) write(ctx context.Context, wanted []candidate) error {
 	return err
 }
 
-// put stores one cluster if its content or its key encryption key changed.
-func (s *shelf) put(ctx context.Context, w candidate, stale func([]byte) bool) error {
+// put stores the value of one cluster if its content or its key encryption key changed.
+func (s *folderCopy) put(ctx context.Context, w candidate, stale func([]byte) bool) error {
 	plain, err := json.Marshal(credentials{Secret: w.secret, Kubeconfig: w.kubeconfig})
 	if err != nil {
 		return err
@@ -145,7 +150,8 @@ func (s *shelf) put(ctx context.Context, w candidate, stale func([]byte) bool) e
 		return err
 	}
 	if same && stale(sealed) {
-		return nil // the provider reports a rotated key but still wraps with the previous one
+		// The provider reports a rotated key, and still encrypts with the previous one.
+		return nil
 	}
 	if err := s.change(ctx, kv.BlobChange{Put: []kv.Blob{{Path: named + w.cluster, Raw: sealed}}}); err != nil {
 		return err
@@ -154,13 +160,14 @@ func (s *shelf) put(ctx context.Context, w candidate, stale func([]byte) bool) e
 	return nil
 }
 
-func (s *shelf) change(ctx context.Context, c kv.BlobChange) error {
+// change writes to etcd, provided that this process still leads; otherwise it fails with kv.ErrDeposed.
+func (s *folderCopy) change(ctx context.Context, c kv.BlobChange) error {
 	_, err := s.Store.ChangeFenced(ctx, s.epoch, c)
 	return err
 }
 
-// read loads and opens the stored blobs.
-func (s *shelf) read(ctx context.Context) error {
+// read loads the stored values, and decrypts each to compute its digest.
+func (s *folderCopy) read(ctx context.Context) error {
 	blobs, _, err := s.Store.Blobs(ctx, folder, 0)
 	if err != nil {
 		return err

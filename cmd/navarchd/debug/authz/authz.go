@@ -1,6 +1,6 @@
-// Package authz authorises callers of /debug, over HTTP and on a stream. Callers from this machine, and those of the
-// system namespace of the config cluster, see everything. Others with a token see what belongs to their tenant (as with
-// istiod, for namespaces). Without a token nothing is visible.
+// Package authz authorises callers of /debug and /api/v1, over HTTP and on a stream. Callers from this machine, and
+// those of the system namespace of the config cluster, see everything. Others with a token see what belongs to their
+// tenant (as with istiod, for namespaces). Without a token nothing is visible.
 //
 // Owns: the list of pages for tenants, and the profiles of this process.
 // Reads: tokens, identities, tenants.
@@ -92,12 +92,29 @@ func (d *Authorizer) system(who attest.Caller) bool {
 	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
 
-// TenantMaySee reports whether a tenant may request a page by its path; the page shows the tenant's own data.
-func TenantMaySee(path string) bool { return slices.Contains(tenantPages, path) }
+// Forwarded returns a caller that another replica has authenticated: one that sees everything, or a tenant's. It sees
+// what it would see if it had asked this process.
+func (d *Authorizer) Forwarded(name, tenant string, all bool) Caller {
+	c := Caller{Name: name}
+	if !all {
+		c.Tenant = tenant
+		c.Sees = func(other string) bool { return d.Tenant(other) == tenant }
+	}
+	return c
+}
+
+// TenantMaySee reports whether a tenant may request a page by its path; the page shows the tenant's own data. The API
+// refuses single endpoints itself (cmd/navarchd/api).
+func TenantMaySee(path string) bool {
+	return slices.Contains(tenantPages, path) || strings.HasPrefix(path, apiPath)
+}
+
+// apiPath is the path of the API (fleetapi.Root).
+const apiPath = "/api/v1/"
 
 // tenantPages are the pages that show a tenant its own data; all others are for system callers.
 var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
-	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
+	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals", "/debug/plan"}
 
 // ForSystem refuses a page to callers other than system callers.
 const ForSystem = "this page is for callers of the system namespace"

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// guardedPages is the guard of pages that say what their caller sees of shop, pay (a tenant with shop) and other.
+// guardedPages guards pages that print the parts of shop, pay (a tenant with shop) and other that their caller sees.
 func guardedPages(t *testing.T) (http.Handler, *Authorizer, func(namespace, audience string) string) {
 	t.Helper()
 	issuer, err := attest.Local(t.TempDir())
@@ -127,8 +127,8 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-// What a stream's caller sees of istio.io/debug goes by its identity, and whether that is of the config cluster by what proves it: a certificate that names no cluster (another CA's)
-// does not.
+// The parts of istio.io/debug that a stream's caller sees depend on its identity, and on the proof that the identity is
+// of the config cluster: a certificate without a cluster (another CA's) is no proof.
 func TestSeen(t *testing.T) {
 	d := &Authorizer{System: "istio-system", Cluster: "east", Tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Profiles beyond the bound are refused; what costs nothing is shown all the same.
+// Profiles beyond the limit are refused; pages that cost nothing are still served.
 func TestProfilesAreBounded(t *testing.T) {
 	places := semaphore.NewWeighted(1)
 	h := profiles(places)

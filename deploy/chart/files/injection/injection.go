@@ -1,6 +1,7 @@
-// Package injection has the files that the chart puts into the ConfigMap istio-sidecar-injector, for commands and tests: templates and values.
+// Package injection contains the files of the chart's ConfigMap istio-sidecar-injector, templates and values, for
+// commands and tests.
 //
-// Owns: these files.  Reads: nothing.  Never: anything of a cluster.
+// Owns: these files. Reads: nothing. Never: contacts a cluster.
 package injection
 
 import (
@@ -12,26 +13,28 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// Templates are the names of the templates; that of a file is the same.
+// Templates are the names of the templates, which are also their files' names.
 var Templates = []string{"sidecar", "gateway", "grpc-agent", "grpc-simple"}
 
-// Config is the ConfigMap's key config: the templates, with the policy enabled.
+// Config returns the ConfigMap's key config: the templates, with the injection policy enabled.
 func Config() string {
 	var out strings.Builder
-	out.WriteString("policy: enabled\ndefaultTemplates: [sidecar]\nneverInjectSelector: []\nalwaysInjectSelector: []\ninjectedAnnotations: {}\ntemplates:\n")
+	out.WriteString("policy: enabled\ndefaultTemplates: [sidecar]\nneverInjectSelector: []\nalwaysInjectSelector: " +
+		"[]\ninjectedAnnotations: {}\ntemplates:\n")
 	for _, name := range Templates {
 		fmt.Fprintf(&out, "  %s: |\n    %s\n", name, strings.ReplaceAll(strings.TrimSpace(read(name)), "\n", "\n    "))
 	}
 	return out.String()
 }
 
-// Values is its key values.
+// Values returns the ConfigMap's key values.
 func Values() string { return read("values") }
 
+// read returns an embedded file.
 func read(name string) string {
 	text, err := files.ReadFile(name + ".yaml")
 	if err != nil {
-		panic(fmt.Sprintf("%s is not embedded: %v", name, err)) // a name that is not among the files
+		panic(fmt.Sprintf("%s is not embedded: %v", name, err)) // a name without a file
 	}
 	return string(text)
 }

@@ -1,6 +1,7 @@
-// Package count is what the sender of `make demo-kube` reports: how much it sent to each workload by each protocol, and how much of that failed.
+// Package count defines the report of the sender of `make demo-kube`: the number of requests to each workload by each
+// protocol, and of those that failed.
 //
-// Owns: nothing.  Reads: nothing.  Never: sends.
+// Owns: nothing. Reads: nothing. Never: sends requests.
 package count
 
 import (
@@ -11,36 +12,36 @@ import (
 	"time"
 )
 
-// Report is everything since the sender started.
+// Report contains all counts since the sender started.
 type Report struct {
 	At        time.Time
 	Workloads map[string]*Workload
-	Retries   int // requests that the sender's Envoy has sent again
+	Retries   int // retries by the sender's Envoy
 }
 
-// Workload is what was sent to one.
+// Workload contains the counts of one workload.
 type Workload struct {
 	Protocols map[string]*Protocol
-	Caller    string               // who the workload's proxy says calls it (X-Forwarded-Client-Cert)
-	Last      map[string]time.Time // when each version of it answered last
+	Caller    string               // the caller's identity by the workload's proxy (X-Forwarded-Client-Cert)
+	Last      map[string]time.Time // time of the last answer of each version
 }
 
-// Protocol is one way in which a workload is called: requests, or messages on what stays open.
+// Protocol counts requests, or messages on an open stream or connection.
 type Protocol struct {
 	Sent, Failed int
-	LastFailure  string // of the newest one: when and why
+	LastFailure  string // time and reason of the newest failure
 }
 
-// Span is what was sent between two reports.
+// Span contains the counts between two reports.
 type Span struct {
 	Took                  time.Duration
 	Sent, Failed, Retries int
-	Failures              []string       // of each workload and protocol of which something failed
-	Protocols             map[string]int // sent
-	Idle                  []string       // workloads and protocols by which nothing was sent
+	Failures              []string       // each workload and protocol with failures
+	Protocols             map[string]int // sent requests
+	Idle                  []string       // workloads and protocols without requests
 }
 
-// Since is what was sent after an earlier report of the same sender.
+// Since returns the counts after an earlier report of the same sender.
 func (r *Report) Since(before *Report) Span {
 	s := Span{Took: r.At.Sub(before.At), Retries: r.Retries - before.Retries, Protocols: map[string]int{}}
 	for _, name := range slices.Sorted(maps.Keys(r.Workloads)) {
@@ -63,11 +64,11 @@ func (r *Report) Since(before *Report) Span {
 	return s
 }
 
-// Rate is what was sent a second.
+// Rate returns the sent requests per second.
 func (s Span) Rate() float64 { return float64(s.Sent) / max(s.Took.Seconds(), 0.001) }
 
-// Judge is why a span is not one without a failed request: something failed, it sent fewer than so many a second over so long, or left out a
-// workload or protocol.
+// Judge returns an error unless all requests of a span succeeded: a failure, a rate or duration below the minimum, or a
+// workload or protocol without requests.
 func (s Span) Judge(rate float64, atLeast time.Duration) error {
 	switch {
 	case s.Failed > 0:
@@ -87,5 +88,6 @@ func (s Span) String() string {
 	for _, protocol := range slices.Sorted(maps.Keys(s.Protocols)) {
 		by = append(by, fmt.Sprintf("%s %d", protocol, s.Protocols[protocol]))
 	}
-	return fmt.Sprintf("%d requests in %.0f s (%.0f/s; %s), %d failed, %d retried by Envoy", s.Sent, s.Took.Seconds(), s.Rate(), strings.Join(by, ", "), s.Failed, s.Retries)
+	return fmt.Sprintf("%d requests in %.0f s (%.0f/s; %s), %d failed, %d retried by Envoy",
+		s.Sent, s.Took.Seconds(), s.Rate(), strings.Join(by, ", "), s.Failed, s.Retries)
 }

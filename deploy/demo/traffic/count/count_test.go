@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A span is without a failed request only where none failed, at the rate that is asked for, for as long, to every workload by every protocol.
+// A span is good only if no request failed, with the required rate and duration, to every workload by every protocol.
 func TestJudge(t *testing.T) {
 	began := time.Now()
 	report := func(after time.Duration, sent, failed, other int) *Report {

@@ -1,12 +1,12 @@
-// Package envoytypes links the types that the value of an EnvoyFilter patch may name: all extensions of Envoy's API. An Any of
-// a type that is not linked in cannot be read, and the patch is refused. Programs that plan import it (a test of
-// cmd/internal/arrows holds them to it), and tests whose patches need it; others link in half the time without.
+// Package envoytypes links the types that the value of an EnvoyFilter patch may contain: all extensions of Envoy's API.
+// A patch with an Any of a type that is not linked in is refused. Programs that plan import it, which a test of
+// cmd/internal/arrows ensures, and so do tests with such patches. Other programs link in half the time without it.
 //
 // Owns: nothing.  Reads: nothing.  Never: has code.
 package envoytypes
 
 import (
-	_ "github.com/cncf/xds/go/udpa/type/v1" // TypedStruct: how EnvoyFilters configure extensions that are not Envoy's own
+	_ "github.com/cncf/xds/go/udpa/type/v1" // TypedStruct, with which EnvoyFilters configure extensions beside Envoy's own
 	_ "github.com/cncf/xds/go/xds/type/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/dynamic_modules/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"

@@ -1,7 +1,7 @@
-// Package envoy is what the fronts of Envoys have in common: the clusters that every Envoy has, the resources that
-// EnvoyFilters add, and where requests and connections to unknown destinations go.
+// Package envoy contains the common parts of the fronts for Envoys: the clusters that every Envoy has, the resources
+// that EnvoyFilters add, and the handling of requests and connections to unknown destinations.
 //
-// Owns: nothing.  Reads: plan/input.  Never: a host; what a single kind of proxy listens on.
+// Owns: nothing.  Reads: plan/input.  Never: a host; the listeners of a single kind of proxy.
 package envoy
 
 import (
@@ -27,14 +27,14 @@ type Outbound struct {
 	In      *input.Input
 	Layer   *layer.Layer // where resources are published
 	Key     view.Scope
-	Side    networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the side
+	Side    networkingv1.EnvoyFilter_PatchContext // the context of the side in EnvoyFilters
 	Patches input.PatchSet
-	Sidecar *model.Sidecar // whose policy for unknown destinations counts; nil, or without one: the mesh's counts
+	Sidecar *model.Sidecar // its policy for unknown destinations overrides the mesh's; may be nil
 }
 
 // PlanStatic plans the clusters that every Envoy has, and an empty assignment for the cluster of the proxies' own
-// workload, for proxies of which no service is known (host.Variation has the others): Envoy waits for these before it
-// asks for anything else.
+// workload: Envoy waits for these before it requests other resources. host.Variation replaces the assignment for
+// proxies whose service is known. Problems are appended to found.
 func (o Outbound) PlanStatic(found *[]input.Problem) {
 	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
 		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
@@ -44,7 +44,7 @@ func (o Outbound) PlanStatic(found *[]input.Problem) {
 			continue
 		}
 		connection := traffic.PassthroughConnection(o.In.Meshes.Cluster)
-		if name == xds.BlackHole { // nothing passes through it
+		if name == xds.BlackHole { // it forwards no connections
 			connection = traffic.ConnectionOf(nil, o.In.Meshes.Cluster)
 		}
 		patches := o.Patches.Matching(func(p model.Patch) bool { return input.MergesCluster(p, o.Side, name) })
@@ -56,16 +56,19 @@ func (o Outbound) PlanStatic(found *[]input.Problem) {
 	}
 }
 
-// staticClusters names the clusters of PlanStatic. One of them is that of unknown hosts whose names the proxies
-// resolve.
+// staticClusters names the clusters of PlanStatic. If the proxies resolve the names of unknown hosts, one of them is
+// the cluster of these hosts.
 func (o Outbound) staticClusters() []string {
+	if o.Key.Kind == view.Router { // nothing is redirected to it that could pass on
+		return []string{xds.BlackHole}
+	}
 	if o.Unknown().ByName {
 		return []string{xds.BlackHole, xds.Passthrough, xds.AllowAnyDynamic}
 	}
 	return []string{xds.BlackHole, xds.Passthrough}
 }
 
-// resolving fills in what the cluster of unknown hosts has beside the other static clusters.
+// resolving sets the fields that only the cluster of unknown hosts has.
 func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
 	policy := traffic.Policy{TLS: o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(),
 		TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
@@ -80,16 +83,16 @@ func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
 	}
 }
 
-// Fixed plans a resource that stays the same for as long as the scope exists. A resource of this name that an
-// EnvoyFilter adds has precedence.
+// Fixed plans a resource that is constant during the life of the scope. A resource of this name that an EnvoyFilter
+// adds takes precedence. Problems are appended to found.
 func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	if u, ok := o.In.Make(spec, model.MeshKey, found); ok && !o.Layer.Reserved(u.Res) {
 		o.Layer.Add(u)
 	}
 }
 
-// PlanAdded plans the clusters, listeners and configurations of filters that EnvoyFilters add, and calls use with the
-// name of each route configuration that these listeners ask for.
+// PlanAdded plans the clusters, listeners and configurations of filters that EnvoyFilters add. It calls use with the
+// name of each route configuration that these listeners request. Problems are appended to found.
 func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	for u := range o.In.Added(o.Patches, o.Side, found) {
 		o.Layer.Reserve(u)
@@ -104,7 +107,7 @@ func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	}
 }
 
-// Removals calls yield with the clusters of PlanStatic that patches remove.
+// Removals calls yield with each cluster of PlanStatic that a patch removes.
 func (o Outbound) Removals(yield func(input.Removal)) {
 	removing := o.Patches.Removing()
 	if len(removing) == 0 {
@@ -116,7 +119,7 @@ func (o Outbound) Removals(yield func(input.Removal)) {
 	}
 }
 
-// policy returns the Sidecar's outboundTrafficPolicy; nil: it states none.
+// policy returns the Sidecar's outboundTrafficPolicy, or nil if it states none.
 func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	if o.Sidecar == nil {
 		return nil
@@ -124,10 +127,10 @@ func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
 }
 
-// Unknown returns how the proxies reach unknown hosts. MeshConfig may have them resolve the names of these; a Sidecar
-// with a policy of its own has them not do so
+// Unknown returns the way in which the proxies reach unknown hosts. MeshConfig may enable the proxies to resolve their
+// names (ALLOW_ANY_DYNAMIC_DNS); a policy of the Sidecar disables that
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). Proxies
-// without the extensions reach unknown hosts as with ALLOW_ANY.
+// without the extension reach unknown hosts as with ALLOW_ANY.
 func (o Outbound) Unknown() dnscache.Unknown {
 	if o.policy() != nil || !o.Key.Caps.Has(xds.CapDynamicForward) ||
 		o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
@@ -136,7 +139,7 @@ func (o Outbound) Unknown() dnscache.Unknown {
 	return dnscache.Unknown{ByName: true, Resolver: o.Key.NameServer()}
 }
 
-// Passthrough says whether connections to unknown destinations pass: the Sidecar's policy, else the mesh's.
+// Passthrough reports whether connections to unknown destinations are forwarded, by the Sidecar's policy or the mesh's.
 func (o Outbound) Passthrough() bool {
 	if p := o.policy(); p != nil {
 		return p.GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
@@ -144,8 +147,8 @@ func (o Outbound) Passthrough() bool {
 	return o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
-// EgressProxy is the cluster that the Sidecar sends unknown destinations to; empty: none. The Sidecar's imports
-// decide whether the cluster exists: connections to a missing one are closed
+// EgressProxy returns the cluster that receives the traffic to unknown destinations by the Sidecar's policy, or "". The
+// Sidecar's imports decide whether the cluster exists: connections to a missing one are closed
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
 func (o Outbound) EgressProxy() string {
 	proxy := o.policy().GetEgressProxy()
@@ -155,7 +158,7 @@ func (o Outbound) EgressProxy() string {
 	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
 }
 
-// CatchAll is the virtual host for unknown hosts in a route configuration (routes.Names).
+// CatchAll returns the virtual host for unknown hosts in a route configuration (see routes.Names).
 func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if c.OneHost {
 		return vhost.CatchAll{}, false
@@ -163,14 +166,14 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	spec := vhost.CatchAll{Passthrough: o.Passthrough(), EgressProxy: o.EgressProxy(), ByName: o.Unknown().ByName,
 		Mesh: o.In.Meshes.VirtualHost, Proxy: o.Key.Routes}
 	spec.Sent = spec.ByName && o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
-	if c.WithPorts { // requests to the HTTP proxy itself would be passed on to it, again and again
+	if c.WithPorts { // a request to the HTTP proxy itself would be forwarded to it in an endless loop
 		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
 	}
 	return spec, true
 }
 
-// VirtualHostCaps are the capabilities that virtual hosts and listeners depend on. Those that only clusters read are
-// left out.
+// VirtualHostCaps returns the capabilities that virtual hosts and listeners depend on. Capabilities that
+// only clusters read are left out.
 func VirtualHostCaps(key view.Scope) xds.Caps {
 	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
 }

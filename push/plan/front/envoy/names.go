@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ConfigNamed is the route configuration that a listener asks for by a name: a port, host:port, a Unix socket, the
-// HTTP proxy, or any name that a listener of an EnvoyFilter has.
+// ConfigNamed returns the Config of the route configuration that a listener requests by a name: a port, host:port, a
+// Unix socket, the HTTP proxy, or any other name in a listener of an EnvoyFilter.
 func ConfigNamed(name string) routes.Config {
 	c := routes.Config{Name: name}
 	switch {

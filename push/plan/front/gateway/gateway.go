@@ -1,49 +1,83 @@
 // Package gateway is the front of gateways: Envoys of type router.
 //
-// The front publishes the clusters and assignments of all hosts that are exported to the gateway's namespace, and the
-// listeners and clusters that EnvoyFilters add in the context GATEWAY, with the route configurations that these
-// listeners ask for. Listeners of Gateways are not served yet.
+// push/gateways merges the servers of the Gateways that select a router into listeners. The front makes of them
+//   - filter chains, a fragment for each (listeners.go, connections.go), and listeners of these;
+//   - route configurations with istiod's names (configs.go), whose virtual hosts are the hosts of servers, intersected
+//     with those of the VirtualServices that are bound to the servers' Gateways (virtualhosts.go). push/plan/routes
+//     plans them, virtual host by virtual host.
 //
-// Owns: the route configurations of each scope.  Reads: plan/host.  Never: which service or cluster a host has.
+// Which servers, policies and settings a scope has is its key (view.Scope.Gateways, view.Edge). So they stay the same
+// for as long as the scope exists: an edit of a Gateway or of a policy plans the scope from scratch, on a shadow, and
+// equal chains and virtual hosts are answered by the pool. An edit of a VirtualService or of a service decides the
+// virtual hosts and chains that it names again.
+//
+// Owns: the listeners and route configurations of each scope.  Reads: plan/host, plan/inbound for the edge.  Never:
+// which service or cluster a host has.
 package gateway
 
 import (
+	"maps"
+	"slices"
+
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/front/envoy"
 	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/inbound"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/plan/routes"
 	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
+
+// side is the EnvoyFilter context of gateways.
+const side = networkingv1.EnvoyFilter_GATEWAY
 
 // Front is the front of one scope.
 type Front struct {
 	envoy.Outbound
 	hosts    *host.Table
+	imports  []*host.Imports
 	routes   *routes.Table
 	problems input.Problems
+	edge     *inbound.Edge      // replaced, never changed
+	reports  bool               // of the edge: to be decided again in this step
+	configs  map[string]*config // by name; neither the map nor the values change
+	stating  stating            // of configs; never changes
+	// misdirects has the route configurations whose misdirected hosts are to be decided again in this step.
+	misdirects map[string]bool
+	sockets    []*socket
+	// connecting has the hosts of VirtualServices whose tcp or tls rules chains were made of, and their destinations.
+	connecting map[string]bool
 }
 
-// New makes the front of a scope, and its host table, without hosts. The front plans the resources that stay the same
-// for as long as the scope exists.
+// New returns the front of a scope and its host table, both without hosts. It plans the resources that are constant
+// during the life of the scope.
 func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
-	form := host.Envoy(networkingv1.EnvoyFilter_GATEWAY, names(key)...)
-	f := &Front{Outbound: envoy.Outbound{In: in, Layer: to, Key: key, Side: form.Side, Patches: patches}, problems: input.Problems{}}
-	f.hosts = host.New(in, key, form, []*host.Imports{host.ImportAll()}, patches, to)
+	form := host.Envoy(side, names(key)...)
+	form.BySNI = passesBySNI(in, key)
+	form.Endpoints = true // connections are not redirected to a router: there is no address that a client has chosen
+	form.Guarded = !key.Edge.Value().Local
+	f := &Front{Outbound: envoy.Outbound{In: in, Layer: to, Key: key, Side: form.Side, Patches: patches}, problems: input.Problems{},
+		connecting: map[string]bool{}, misdirects: map[string]bool{}}
+	f.imports = []*host.Imports{importsOf(in, key, patches)}
+	f.hosts = host.New(in, key, form, f.imports, patches, to)
 	f.routes = routes.New(f.routesScope(), f)
+	f.edge = inbound.NewEdge(in, key.Edge.Value(), patches)
 	var found []input.Problem
-	f.PlanAdded(func(name string) { f.routes.Use(envoy.ConfigNamed(name), 1) }, &found)
+	f.PlanAdded(func(name string) { f.routes.Use(f.configNamed(name), 1) }, &found)
 	f.PlanStatic(&found)
-	f.problems.Set("scope", found)
+	f.open(&found)
+	f.problems.Set("scope", append(found, f.edge.Problems()...))
+	for _, c := range f.configs {
+		f.decideFixed(c)
+	}
 	return f, f.hosts
 }
 
-// names lists the scope's Gateways as VirtualServices name them.
+// names lists the scope's Gateways as VirtualServices name them: namespace/name.
 func names(key view.Scope) (all []string) {
 	for _, of := range key.Gateways.All() {
 		all = append(all, of.Namespace+"/"+of.Name)
@@ -61,35 +95,106 @@ func (f *Front) routesScope() routes.Scope {
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	next := *f
 	next.Key, next.Layer, next.problems = key, to, f.problems.Clone()
-	next.hosts = f.hosts.Fork(key, []*host.Imports{host.ImportAll()}, to)
+	next.imports = []*host.Imports{f.imports[0].Fork()}
+	next.hosts = f.hosts.Fork(key, next.imports, to)
 	next.routes = f.routes.Fork(next.routesScope(), &next)
+	next.connecting, next.misdirects, next.sockets = maps.Clone(f.connecting), maps.Clone(f.misdirects), nil
+	for _, s := range f.sockets {
+		same := *s
+		same.bySNI = maps.Clone(s.bySNI)
+		next.sockets = append(next.sockets, &same)
+	}
 	return &next, next.hosts
 }
 
 // Read implements front.Front.
 func (f *Front) Read(in *input.Input) { f.In, f.routes.In = in, in }
 
-// Host implements front.Front: no listener depends on a host.
-func (f *Front) Host(string, input.Types, func()) (uses bool) { return false }
-
-// Endpoints implements front.Front: no listener depends on endpoints.
-func (f *Front) Endpoints(*host.Host, func()) {}
-
-// Report implements front.Front: no listener is planned that reports traffic.
-func (f *Front) Report() {}
-
-// Finish implements front.Front.
-func (f *Front) Finish(pause func()) { f.routes.Finish(pause) }
-
-// Variant implements front.Front.
-func (f *Front) Variant(v *host.Variation, first bool, pause func()) {
-	f.routes.Vary(v, nil, first, pause)
+// Touched implements front.Front: the edge reads policies, extensions, services over the router's Pod, and providers.
+func (f *Front) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
+	return f.edge.Touched(readers, services, ports, served)
 }
 
-// Vary implements front.Front: the front keeps nothing of a variation.
+// Host implements front.Front.
+func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
+	if what.Has(input.CDS) && slices.Contains(f.edge.Reports.Hosts, name) {
+		f.TelemetryChanged()
+	}
+	if what.Has(input.RDS) {
+		for _, c := range f.stating.configs(name) {
+			for _, domain := range c.domains(name) {
+				f.decide(c, domain)
+				yield()
+			}
+		}
+	}
+	if what.Has(input.CDS | input.LDS) {
+		f.passBySNI(name)
+	}
+	if what.Has(input.LDS) && f.connects(name) {
+		for _, s := range f.sockets {
+			s.stale = s.stale || s.connects()
+		}
+	}
+	return false
+}
+
+// Endpoints implements front.Front: without an endpoint that accepts mTLS there is no chain by SNI.
+func (f *Front) Endpoints(h *host.Host, _ func()) { f.passBySNI(h.Name) }
+
+// TelemetryChanged implements front.Front.
+func (f *Front) TelemetryChanged() { f.reports = true }
+
+// report decides the telemetry of listeners again. If it differs, all listeners are planned again.
+func (f *Front) report() {
+	was := f.edge
+	f.edge, f.reports = was.Again(f.In), false
+	if f.edge.Reports.Spec == was.Reports.Spec {
+		return
+	}
+	passed := map[string]bool{}
+	for _, s := range f.sockets {
+		s.stale = true
+		for name := range s.bySNI {
+			passed[name] = true
+		}
+	}
+	for name := range passed {
+		f.passBySNI(name)
+	}
+}
+
+// Finish implements front.Front.
+func (f *Front) Finish(yield func()) {
+	if f.reports {
+		f.report()
+	}
+	f.problems.Set("telemetry", f.edge.Reports.Problems)
+	for _, s := range f.sockets {
+		if s.stale {
+			f.plan(s)
+			yield()
+		}
+	}
+	f.decideMisdirected()
+	f.routes.Finish(yield)
+}
+
+// Variant implements front.Front.
+func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
+	ids := map[string][]string{}
+	for name := range v.ReroutedHosts() {
+		for _, c := range f.stating.configs(name) {
+			ids[c.Name] = append(ids[c.Name], c.domains(name)...)
+		}
+	}
+	f.routes.Vary(v, ids, first, yield)
+}
+
+// Vary implements front.Front. The front stores nothing about variations.
 func (f *Front) Vary(view.Inputs) {}
 
-// Forget implements front.Front.
+// Forget implements front.Front. The front stores nothing about variations.
 func (f *Front) Forget(view.Inputs) {}
 
 // Done implements front.Front.
@@ -98,35 +203,19 @@ func (f *Front) Done() { f.routes.Done() }
 // Problems implements front.Front.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
-// Explain implements front.Front. The Specs of listeners that EnvoyFilters add are the layer's.
-func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
-	if of.Type == xds.Route {
-		return f.routes.Explain(of.Name, v)
-	}
-	return nil
-}
-
 // Freeze implements front.Front.
-func (f *Front) Freeze() front.Frozen { return f.routes.Freeze() }
-
-// Describe implements front.Front.
-func (f *Front) Describe(line func(format string, args ...any)) { f.routes.Describe(line) }
-
-// Rivals implements routes.Names: each domain belongs to one virtual host.
-func (f *Front) Rivals(_ routes.Config, _ *routes.VirtualHost, _ string, ids []string) []string {
-	return ids
-}
-
-// SameRank implements routes.Names.
-func (f *Front) SameRank(_, _ *routes.VirtualHost) bool { return true }
-
-// Yields implements routes.Names.
-func (f *Front) Yields(_, _ *routes.VirtualHost) (yields, reported bool) { return false, false }
-
-// Blame implements routes.Names: the VirtualService of the first rule.
-func (f *Front) Blame(vh *routes.VirtualHost) model.Key {
-	if rules := vh.Rules.All(); len(rules) > 0 {
-		return rules[0].VirtualService.Key
+func (f *Front) Freeze() front.Frozen {
+	var specs []any
+	for _, s := range f.sockets {
+		if p, is := s.Unit.Spec.(front.Patched); is && p.Patched() {
+			specs = append(specs, p)
+		}
 	}
-	return model.Key{}
+	routes := f.routes.Freeze()
+	return func(found func(spec any)) {
+		for _, spec := range specs {
+			found(spec)
+		}
+		routes(found)
+	}
 }

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// called is what there is of a host that clients may call. Scopes share it: it is replaced, never changed.
+// called contains the resources of a host that clients may call. Scopes share values and never change them.
 type called struct {
 	host      string
 	routes    []routed // one for each port
@@ -27,9 +27,10 @@ type called struct {
 type routed struct {
 	layer.Unit
 	port uint32
-	vs   *model.VirtualService // nil: none routes it
+	vs   *model.VirtualService // decides the routes; nil without a VirtualService
 }
 
+// units lists all resources of the host. The list for nil is empty.
 func (c *called) units() []layer.Unit {
 	if c == nil {
 		return nil
@@ -45,10 +46,10 @@ func (c *called) equal(o *called) bool {
 	return c.host == o.host && slices.Equal(c.routes, o.routes) && slices.Equal(c.listeners, o.listeners)
 }
 
-// sharedCalled is the key of layer.Share.
+// sharedCalled is the key of a host's resources for layer.Share.
 type sharedCalled string
 
-// plan plans what there is of a host in place of what there was.
+// plan plans the resources of a host again and replaces the previous ones.
 func (f *Front) plan(name string) {
 	old := f.called.Get(name)
 	now, found, reads := f.callable(name)
@@ -66,14 +67,16 @@ func (f *Front) plan(name string) {
 	}
 }
 
-// callable decides what there is of a host, and whether its routes read labels of the client; nil: it cannot be called.
+// callable plans the resources of a host; c is nil if clients cannot call the host. reads reports whether its routes
+// read labels of the client.
 func (f *Front) callable(name string) (c *called, found []input.Problem, reads bool) {
 	h := f.hosts.Get(name)
 	if h == nil || h.Service == nil {
 		return nil, nil, false
 	}
 	if input.IsWildcard(name) {
-		return nil, []input.Problem{input.Warning(h.Service.Key, problem.NotSupported, "spec.hosts", name+": clients ask for whole names; they cannot call it (proxyless gRPC)")}, false
+		return nil, []input.Problem{input.Warning(h.Service.Key, problem.NotSupported, "spec.hosts",
+			name+": clients ask for whole names; they cannot call it (proxyless gRPC)")}, false
 	}
 	names := append([]string{name}, slices.DeleteFunc(host.ShortNames(name, f.key.Namespace, f.key.Domain), f.isHost)...)
 	c = &called{host: name}
@@ -87,7 +90,7 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 			reads = reads || len(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)) > 0
 			found = append(found, vhost.ProxylessProblems(vs)...)
 		}
-		u, ok := f.route(name, p.GetNumber(), vs, f.hosts.Plain(), &found)
+		u, ok := f.route(name, p.GetNumber(), vs, f.hosts.WithoutInputs(), &found)
 		if !ok {
 			continue
 		}
@@ -101,14 +104,15 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 	return c, found, reads
 }
 
-// isHost says whether a name is a host's in full.
+// isHost reports whether a name is the full name of a host with a service.
 func (f *Front) isHost(name string) bool {
 	h := f.hosts.Get(name)
 	return h != nil && h.Service != nil
 }
 
-// route is the route configuration of a host's port as certain clients see it.
-func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Seen, found *[]input.Problem) (layer.Unit, bool) {
+// route builds the route configuration of a host's port for the clients of a perspective. The result is false if the
+// host has no such port, or if the build fails.
+func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Perspective, found *[]input.Problem) (layer.Unit, bool) {
 	spec := vhost.Proxyless{Name: xds.OutboundCluster(port, "", name),
 		Spec: vhost.Spec{Host: name, Port: port, Mesh: f.in.Meshes.VirtualHost, Caps: xds.CapFault}}
 	if !f.hosts.Routes(&spec.Spec, host.RulesFor(vs, virtualservice.Mesh), as, found) {
@@ -117,7 +121,7 @@ func (f *Front) route(name string, port uint32, vs *model.VirtualService, as hos
 	return f.in.Make(spec, as.Hosts.Get(name).Service.Key, found)
 }
 
-// hostOf is the host whose listener or route configuration has a name; empty: none has.
+// hostOf returns the host whose listener or route configuration has the given name, or "".
 func (f *Front) hostOf(of xds.Ref) (name string) {
 	if of.Type == xds.Route {
 		_, _, _, name, _ = xds.ParseCluster(of.Name)
@@ -138,6 +142,7 @@ func (f *Front) hostOf(of xds.Ref) (name string) {
 	return name
 }
 
+// cutLast splits s at the last sep.
 func cutLast(s string, sep byte) (before, after string, found bool) {
 	i := strings.LastIndexByte(s, sep)
 	if i < 0 {

@@ -1,12 +1,13 @@
-// Package grpc is the front of applications that have gRPC's own xDS client and no Envoy: a listener for each name and port under which
-// clients may call a host, and a route configuration for each host and port. Names are those that Istio's control plane has
-// (pilot/pkg/networking/grpcgen): host:port and outbound|port||host. Clients ask for each by name.
+// Package grpc is the front of applications that use gRPC's own xDS client without an Envoy. It plans a listener for
+// each name and port under which clients may call a host, and a route configuration for each host and port. Their names
+// are those of Istio's control plane (pilot/pkg/networking/grpcgen): host:port and outbound|port||host. Clients request
+// each by name.
 //
-// Owns: the listeners and route configurations of each scope.  Reads: plan/host.  Never: which service, rule or cluster a host has; what
-// servers ask for (plan/inbound).
+// Owns: the listeners and route configurations of each scope.  Reads: plan/host.  Never: which service, rule or cluster
+// a host has; the resources that servers request (plan/inbound).
 //
-// What a host has depends on the host alone, on what its routes send to, and, for its short names, on whether there is a host that is
-// called so in full. It is planned as a whole, and is a value that scopes share.
+// The resources of a host depend on the host, on the destinations of its routes and, for its short names, on whether
+// another host has such a name as its full name. They are planned as one immutable value that scopes share.
 package grpc
 
 import (
@@ -28,7 +29,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// form is what gRPC's client takes of clusters and assignments.
+// form describes the clusters and assignments that gRPC's client understands.
 var form = host.Form{
 	Gateways:   []string{virtualservice.Mesh},
 	Side:       networkingv1.EnvoyFilter_SIDECAR_OUTBOUND,
@@ -44,18 +45,19 @@ type Front struct {
 	layer   *layer.Layer
 	key     view.Scope
 	hosts   *host.Table
-	sidecar *model.Sidecar // whose egress listeners say which hosts are seen; nil: none applies
+	sidecar *model.Sidecar // its egress listeners decide the imports; nil if no Sidecar applies
 	imports []*host.Imports
 
 	called   layer.Table[called]
 	reading  map[string]bool // hosts whose routes read labels of the client
-	step     map[string]bool // hosts that are to be planned, or were last planned
+	step     map[string]bool // hosts to be planned in this step
 	problems input.Problems
 }
 
-// New makes the front of a scope, and its host table, without hosts. A Sidecar of nil means that none applies.
+// New returns the front of a scope and its host table, both without hosts. A nil Sidecar means that no Sidecar applies.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Layer) (*Front, *host.Table) {
-	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace), reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
+	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
+		reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
 	f.hosts = host.New(in, key, form, f.imports, nil, to)
 	found := in.NotPatched(key.Filters)
 	for _, spec := range []pool.ResourceSpec{cluster.ProxylessBlackHole{}, endpoint.Proxyless{Spec: endpoint.Spec{Cluster: xds.BlackHole}}} {
@@ -85,35 +87,41 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 // Read implements front.Front.
 func (f *Front) Read(in *input.Input) { f.in = in }
 
+// Touched implements front.Front: the scope names all records that the front was made with.
+func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
+
 // Problems implements front.Front.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
-// Freeze implements front.Front: there are no patches for these clients.
+// Freeze implements front.Front. The walk is empty, because no patches apply to these clients.
 func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
 
-// Host implements front.Front. A host that only VirtualServices name is nothing that can be called: its name is nowhere to be found.
+// Host implements front.Front. A host that only VirtualServices name gets no listeners, since clients cannot resolve
+// it.
 func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
 		f.step[name] = true
-		host.LongNames(name, f.key.Namespace, f.key.Domain, func(long string) { f.step[long] = true }) // short names give way to full ones
+		// A full name takes precedence over another host's short name, so those hosts are planned again.
+		host.LongNames(name, f.key.Namespace, f.key.Domain, func(long string) { f.step[long] = true })
 	}
 	return false
 }
 
-// Endpoints implements front.Front: nothing here depends on them.
+// Endpoints implements front.Front. Listeners and routes do not depend on endpoints.
 func (f *Front) Endpoints(*host.Host, func()) {}
 
-// Report implements front.Front: applications without a proxy report their traffic as they like.
-func (f *Front) Report() {}
+// TelemetryChanged implements front.Front. Applications without a proxy report their own traffic.
+func (f *Front) TelemetryChanged() {}
 
-// Vary implements front.Front: nothing is kept of a variation.
+// Vary implements front.Front. The front stores nothing about variations.
 func (f *Front) Vary(view.Inputs) {}
 
-// Forget implements front.Front: a variation is all that there is of its inputs.
+// Forget implements front.Front. The front stores nothing about variations.
 func (f *Front) Forget(view.Inputs) {}
 
-// Finish implements front.Front. A short name may pass from one host to another: what is gone goes before what comes.
-func (f *Front) Finish(rest func()) {
+// Finish implements front.Front. All old resources are removed before new ones are added, because a short name may pass
+// from one host to another.
+func (f *Front) Finish(yield func()) {
 	names := slices.Sorted(maps.Keys(f.step))
 	for _, name := range names {
 		f.layer.Replace(f.called.Get(name).units(), nil)
@@ -121,7 +129,7 @@ func (f *Front) Finish(rest func()) {
 	for _, name := range names {
 		f.plan(name)
 		f.layer.Replace(nil, f.called.Get(name).units())
-		rest()
+		yield()
 	}
 }
 
@@ -132,33 +140,33 @@ func (f *Front) Done() {
 	}
 }
 
-// Variant implements front.Front. Other routes than the scope's have hosts whose rules read labels of the client, and hosts that have, or
-// are routed to those that have, other rules: few, so that all of them are planned.
-func (f *Front) Variant(v *host.Variation, first bool, rest func()) {
+// Variant implements front.Front. Hosts with different routes are those whose rules read labels of the client, and
+// those that the variation reroutes. They are few, so all of them are planned each time.
+func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	if !first && len(f.step) == 0 {
 		return
 	}
 	names := map[string]bool{}
-	hosts := v.Reached()
+	hosts := v.ReroutedHosts()
 	maps.Copy(hosts, f.reading)
 	for name := range hosts {
 		c := f.called.Get(name)
 		if c == nil {
 			continue
 		}
-		var found []input.Problem // the same as the scope's
+		var found []input.Problem // equal to the scope's, which are reported
 		for _, r := range c.routes {
 			if u, ok := f.route(name, r.port, r.vs, f.hosts.Of(v), &found); ok && u.Res != r.Res {
 				v.Layer.Add(u)
 				names[u.Res.Name] = true
 			}
 		}
-		rest()
+		yield()
 	}
 	v.Layer.Retain(xds.Route, names)
 }
 
-// Explain implements front.Front.
+// Explain implements front.Front. Outside variations a TrafficSource with the host and its service follows the Spec.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if v != nil && v.Layer.Spec(of) != nil {
 		return []any{v.Layer.Spec(of)}
@@ -169,13 +177,13 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	}
 	for _, u := range c.units() {
 		if u.Res.Type == of.Type && u.Res.Name == of.Name {
-			return []any{u.Spec, front.Bringer{Host: c.host, Service: f.hosts.Get(c.host).Service}}
+			return []any{u.Spec, front.TrafficSource{Host: c.host, Service: f.hosts.Get(c.host).Service}}
 		}
 	}
 	return nil
 }
 
-// Removals implements front.Front: gRPC's client takes no patches.
+// Removals implements front.Front. No patches apply to gRPC's client.
 func (f *Front) Removals(func(input.Removal)) {}
 
 // Describe implements front.Front.

@@ -3,11 +3,11 @@ package sidecar
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/plan/front/envoy"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	policies "navarch.io/navarch/push/traffic"
@@ -17,12 +17,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// chains is the TCP chains of a port: those of the tcp or tls rules of its VirtualServices, and one to the service's cluster, unless rules
-// take all. TLS that goes to none of the names of tls rules is of no service: it passes on like what is not known, as with istiod. At a
-// listener that is shared, TLS is told apart by the host.
-func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
+// chains returns the TCP chains of a port: those of the tcp or tls rules of its VirtualServices, then one to the
+// service's cluster, unless the rules match all connections. If any tls rule applies, there is no chain to the
+// service's cluster, as with istiod: TLS with another name is handled like a connection to an unknown destination. If
+// several services share the listener (shared), the chain to the service's cluster matches TLS only with the host's
+// name.
+func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
-	r := routing{bringing: b, port: p.GetNumber(), protocol: protocol}
+	r := routing{trafficPlan: b, port: p.GetNumber(), protocol: protocol}
 	for _, vs := range b.hosts.Connecting(h.Name, virtualservice.Mesh, e.Imports) {
 		b.reads = append(b.reads, virtualservice.ConnectionLabelKeys(vs, virtualservice.Mesh)...)
 		if input.IsTLS(protocol) {
@@ -35,8 +37,9 @@ func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protoc
 		return r.out
 	}
 	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
-	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name, Protocol: protocol,
-		Rule: h.Rules.Main, Policy: policies.Intern(b.hosts.Policy(h.Rules, "", p.GetNumber()))}
+	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}),
+		StatPrefix: name, Protocol: protocol, Rule: h.Rules.Main,
+		Policy: policies.Intern(b.hosts.Policy(h.Rules, "", p.GetNumber()))}
 	if input.IsTLS(protocol) && shared && h.Name != "*" {
 		c.SNI = strs.List(h.Name)
 	}
@@ -46,19 +49,21 @@ func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protoc
 	return append(r.out, c)
 }
 
-// routing makes chains of the tcp or tls rules of VirtualServices for one port, which come the oldest first: what an older one matches is not for
-// a younger one.
+// routing derives chains from the tcp or tls rules of VirtualServices for one port. The VirtualServices are added the
+// oldest first: connections that an older one matches never reach a younger one.
 type routing struct {
-	*bringing
+	*trafficPlan
 	port     uint32
 	protocol model.Protocol
 	out      []listener.Chain
-	complete bool                              // nothing is left for the service's own cluster
-	taken    map[matched]*model.VirtualService // nil: nothing
+	// complete: no chain to the service's cluster follows, since a tcp rule matches all connections or a tls rule
+	// applies.
+	complete bool
+	claimed  map[claim]*model.VirtualService // the oldest VirtualService for each claim
 }
 
-// matched is what connections have that a rule takes: where they go, and the name that they ask for; each empty for all.
-type matched struct{ destination, sni string }
+// claim describes the connections that a rule matches: a destination subnet and a server name (SNI). Empty means any.
+type claim struct{ destination, sni string }
 
 // tls adds the chains of the tls rules.
 func (r *routing) tls(vs *model.VirtualService, cidrs []string) {
@@ -67,18 +72,18 @@ func (r *routing) tls(vs *model.VirtualService, cidrs []string) {
 			if !r.applies(vs, m) {
 				continue
 			}
-			destinations := first(m.GetDestinationSubnets(), cidrs)
+			destinations := firstNonEmpty(m.GetDestinationSubnets(), cidrs)
 			c := r.chain(route.GetRoute(), destinations)
 			c.SNI = strs.List(m.GetSniHosts()...)
 			r.out, r.complete = append(r.out, c), true
 			for _, sni := range m.GetSniHosts() {
-				r.take(vs, fmt.Sprintf("spec.tls[%d].match[%d].sniHosts", i, j), destinations, sni)
+				r.claim(vs, fmt.Sprintf("spec.tls[%d].match[%d].sniHosts", i, j), destinations, sni)
 			}
 		}
 	}
 }
 
-// tcp adds the chains of the tcp rules, up to one that is for all destinations.
+// tcp adds the chains of the tcp rules, up to the first that matches all destinations.
 func (r *routing) tcp(vs *model.VirtualService, cidrs []string) {
 	for i, route := range vs.Spec.GetTcp() {
 		at := fmt.Sprintf("spec.tcp[%d]", i)
@@ -93,33 +98,34 @@ func (r *routing) tcp(vs *model.VirtualService, cidrs []string) {
 	}
 }
 
-// connect adds the chain of a tcp rule, unless one before it is for all destinations.
+// connect adds the chain of a tcp rule, unless an earlier rule matches all destinations.
 func (r *routing) connect(vs *model.VirtualService, field string, to []*networkingv1.RouteDestination, subnets, cidrs []string) {
-	destinations := first(subnets, cidrs)
-	r.take(vs, field, destinations, "")
+	destinations := firstNonEmpty(subnets, cidrs)
+	r.claim(vs, field, destinations, "")
 	if r.complete {
 		return
 	}
 	if r.out = append(r.out, r.chain(to, destinations)); len(subnets) == 0 {
-		r.complete, r.taken[matched{}] = true, vs
+		r.complete, r.claimed[claim{}] = true, vs
 	}
 }
 
-// take notes that connections are for a VirtualService, and reports one of whose connections all are for older ones.
-func (r *routing) take(vs *model.VirtualService, field string, destinations []string, sni string) {
+// claim records the connections that a VirtualService matches. It reports a rule whose connections are all matched by
+// older VirtualServices.
+func (r *routing) claim(vs *model.VirtualService, field string, destinations []string, sni string) {
 	if len(destinations) == 0 {
 		destinations = []string{""}
 	}
-	if r.taken == nil {
-		r.taken = map[matched]*model.VirtualService{}
+	if r.claimed == nil {
+		r.claimed = map[claim]*model.VirtualService{}
 	}
 	var older *model.VirtualService
 	left := false
 	for _, d := range destinations {
-		of := matched{d, sni}
-		owner := cmp.Or(r.taken[of], r.taken[matched{"", sni}])
+		of := claim{d, sni}
+		owner := cmp.Or(r.claimed[of], r.claimed[claim{"", sni}])
 		if owner == nil {
-			r.taken[of], owner = vs, vs
+			r.claimed[of], owner = vs, vs
 		}
 		if owner == vs {
 			left = true
@@ -134,41 +140,27 @@ func (r *routing) take(vs *model.VirtualService, field string, destinations []st
 	if sni != "" {
 		what = "TLS for " + sni
 	}
-	r.found = append(r.found, input.Warning(vs.Key, problem.Duplicate, field, fmt.Sprintf("%s at port %d of %s: the older %v has a rule for all of this, which wins",
-		what, r.port, r.host.Name, older.Key)))
+	message := fmt.Sprintf("%s at port %d of %s: no effect, since the older %v matches all these connections",
+		what, r.port, r.host.Name, older.Key)
+	r.found = append(r.found, input.Warning(vs.Key, problem.Duplicate, field, message))
 }
 
+// applies reports whether a match of a VirtualService applies to connections at the port.
 func (r *routing) applies(vs *model.VirtualService, m host.SourceMatch) bool {
 	return r.hosts.Applies(vs, m, host.Arrival{Gateway: virtualservice.Mesh, Port: r.port}, r.as.Inputs)
 }
 
+// chain returns the chain for connections to the given subnets that are distributed over the routes by weight. Its
+// policy is the destination's if there is only one, else the host's own.
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
-	c := listener.Chain{CIDRs: strs.List(cidrs...), StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name), Protocol: r.protocol}
-	rules, subset, port := r.host.Rules, "", r.port // of several destinations none decides alone
-	var list []listener.Target
-	var to host.Outbound // the last
-	for _, route := range routes {
-		d := route.GetDestination()
-		to, _ = r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
-		list = append(list, listener.Target{Cluster: to.String(), Weight: uint32(max(route.GetWeight(), 0))})
-	}
-	if len(list) == 1 {
-		list[0].Weight = 0
-		c.StatPrefix = list[0].Cluster
-		if h := to.Known; h != nil && h.Service != nil {
-			rules, subset, port = h.Rules, routes[0].GetDestination().GetSubset(), to.Port
-			if host.Dynamic(h.Service) {
-				c.Dynamic, c.DynamicPort = h.Name, to.Port
-			}
-		}
-	}
-	c.Rule, c.Policy = rules.Of(subset), policies.Intern(r.hosts.Policy(rules, subset, port))
-	list = slices.DeleteFunc(list, func(t listener.Target) bool { return len(list) > 1 && t.Weight == 0 })
-	c.Targets = targets.List(list...)
+	c := envoy.Connection(r.hosts, r.as, routes, envoy.Several{Port: r.port, StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name),
+		Rules: r.host.Rules, Protocol: r.protocol})
+	c.CIDRs = strs.List(cidrs...)
 	return c
 }
 
-func first(a, b []string) []string {
+// firstNonEmpty returns a, or b if a is empty.
+func firstNonEmpty(a, b []string) []string {
 	if len(a) > 0 {
 		return a
 	}

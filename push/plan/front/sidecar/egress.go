@@ -13,21 +13,22 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// egress is one egress listener of a Sidecar, or the one that stands for all where there is none.
+// egress is one egress listener of a Sidecar, or the only one, which imports everything, of a scope without them.
 type egress struct {
 	*host.Imports
-	order    int    // among the scope's; a listener belongs to the first that makes it
-	number   int    // in the Sidecar, from 1; 0: no Sidecar says it
-	port     uint32 // 0: the ports of the services
+	order    int    // within the scope; a listener belongs to the first egress listener with traffic for it
+	number   int    // within the Sidecar, from 1; 0 if no Sidecar configures it
+	port     uint32 // 0 means the ports of the services
 	protocol model.Protocol
-	bind     string // empty: chosen by the kind of traffic
-	direct   bool   // captureMode NONE: nothing is redirected, so the listener is bound
+	bind     string // if empty, the kind of traffic decides
+	direct   bool   // captureMode NONE: no traffic is redirected, so the listener is bound to its port
 }
 
-// unixSocket says whether the listener is a Unix socket.
+// unixSocket reports whether the listener is a Unix socket.
 func (e *egress) unixSocket() bool { return strings.HasPrefix(e.bind, "unix://") }
 
-// egressOf reads the Sidecar's egress listeners; what makes no sense is left out, with a problem.
+// egressOf parses the egress listeners of a Sidecar, which may be nil. A listener with an unsupported protocol is left
+// out and reported.
 func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []input.Problem) {
 	direct := key.Mode == view.None
 	if sidecar == nil || len(sidecar.Spec.GetEgress()) == 0 {
@@ -45,7 +46,7 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 		if p := l.GetPort(); p != nil {
 			e.port = p.GetNumber()
 			known := false
-			if e.protocol, known = input.ParseProtocol(p.GetProtocol()); !known {
+			if e.protocol, known = model.ParseProtocol(p.GetProtocol()); !known {
 				bad("port.protocol", "%q is not supported; the listener is left out", p.GetProtocol())
 				continue
 			}
@@ -56,9 +57,9 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 	return out, found
 }
 
-// routed is the egress listener whose hosts stand in the route configuration of a port: the first with that port, else
-// the first without one. Nil: there is none.
-func (s *scope) routed(port uint32) *egress {
+// egressFor returns the egress listener whose hosts are in the route configuration of a port: the first with that port,
+// else the first without a port, else nil.
+func (s *scope) egressFor(port uint32) *egress {
 	var general *egress
 	for _, e := range s.egress {
 		switch {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What a host brings again as it was leaves the listener alone, so that an endpoint of a headless service that comes or
-// goes has no others planned. Traffic that comes twice is counted twice.
+// Unchanged traffic of a host leaves its listener unmarked, so that a new or removed endpoint of a headless service
+// plans no listeners of other endpoints. Traffic that appears twice is counted twice.
 func TestExchangeMarksWhatDiffers(t *testing.T) {
 	at := func(addresses ...string) (all []traffic) {
 		for _, a := range addresses {

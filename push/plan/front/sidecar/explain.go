@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain implements front.Front: after a listener's Spec come the front.Bringers of what is no plain HTTP, after a
-// route configuration's the Specs of its virtual hosts, in order.
+// Explain implements front.Front. After the Spec of a listener follow the front.TrafficSources of all traffic that is
+// not plain HTTP; after the Spec of a route configuration the Specs of its virtual hosts, in order.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
@@ -17,7 +17,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 			if v != nil && v.Layer.Spec(of) != nil {
 				spec = v.Layer.Spec(of)
 			}
-			return append([]any{spec}, f.listeners.bringers(l)...)
+			return append([]any{spec}, f.listeners.sources(l)...)
 		}
 	case xds.Route:
 		return f.routes.Explain(of.Name, v)
@@ -28,10 +28,10 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 
 // Describe implements front.Front.
 func (f *Front) Describe(line func(format string, args ...any)) {
-	for name, c := range f.contributions.All() {
-		line("contribution %s: %v %v %v", name, c.traffic, c.reads, c.routes)
+	for name, c := range f.entries.All() {
+		line("hostEntries %s: %v %v %v", name, c.traffic, c.reads, c.routes)
 		if c.reads.Len() > 0 != f.reading[name] {
-			line("contribution %s is read wrongly", name)
+			line("hostEntries %s is read wrongly", name)
 		}
 	}
 	line("reports: %v", f.reports.spec)
@@ -50,10 +50,10 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 	f.routes.Describe(line)
 }
 
-// bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar
-// alone.
-func (ls *listeners) bringers(l *outbound) (out []any) {
-	http, rest, _ := l.first()
+// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP contribute alike, so for them
+// only the Sidecar is named.
+func (ls *listeners) sources(l *outbound) (out []any) {
+	http, rest, _ := l.leading()
 	if http != nil {
 		if from := ls.listenerOfSidecar(&http.traffic); from.Sidecar != nil {
 			out = append(out, from)
@@ -72,10 +72,11 @@ func (ls *listeners) bringers(l *outbound) (out []any) {
 	return out
 }
 
-// listenerOfSidecar names the egress listener for which there is traffic; nothing where no Sidecar says it.
-func (s *scope) listenerOfSidecar(t *traffic) front.Bringer {
+// listenerOfSidecar names the egress listener that the traffic belongs to. It is zero for traffic that no Sidecar
+// configures.
+func (s *scope) listenerOfSidecar(t *traffic) front.TrafficSource {
 	if t.route.kind == ofProxy || s.egress[t.egress].number == 0 {
-		return front.Bringer{}
+		return front.TrafficSource{}
 	}
-	return front.Bringer{Sidecar: s.sidecar, Egress: s.egress[t.egress].number}
+	return front.TrafficSource{Sidecar: s.sidecar, Egress: s.egress[t.egress].number}
 }

@@ -9,31 +9,32 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// routeKind says what a route configuration is for.
+// routeKind is the purpose of a route configuration.
 type routeKind uint8
 
 const (
 	noRoute  routeKind = iota
 	ofPort             // all hosts with HTTP at a port
-	ofHost             // one host at a port where the protocol is found out: every name that arrives there means it
+	ofHost             // one host at a port whose protocol is detected: every name that arrives there means this host
 	ofSocket           // all hosts of an egress listener that is a Unix socket
 	ofFilter           // any other name: unknownHosts
-	ofProxy            // all hosts with HTTP at all their ports: requests to the HTTP proxy
+	ofProxy            // all hosts at all their HTTP ports, for requests to the HTTP proxy
 )
 
-// routeKey identifies the virtual host of a host in a route configuration, and the route configuration. The zero
-// routeKey is no route configuration. Comparable.
+// routeKey identifies a route configuration, and the virtual host of a given host in it. The zero routeKey stands for
+// no route configuration. Comparable.
 type routeKey struct {
 	kind routeKind
-	port uint32 // of ofPort and ofHost; of ofProxy the port of the virtual host
-	text string // the host of ofHost, the socket of ofSocket with unix://, the name of ofFilter
+	port uint32 // of ofPort and ofHost; for ofProxy the port of the virtual host
+	text string // the host of ofHost, the socket of ofSocket with "unix://", the name of ofFilter
 }
 
-// unknownHosts is the route configuration of plain HTTP at addresses without a listener, which is routed by its host
-// (dnscache.Unknown). It has the catch-all alone.
+// unknownHosts is the route configuration for HTTP requests to addresses without a listener, which are routed by the
+// name of their host (dnscache.Unknown). Its only virtual host is the catch-all.
 var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
-// config describes the route configuration. That of the HTTP proxy has virtual hosts of all ports.
+// config returns the Config of the route configuration. The HTTP proxy's contains virtual hosts of all ports, so its
+// port is 0.
 func (k routeKey) config() routes.Config {
 	c := routes.Config{Name: k.name(), Port: k.port, OneHost: k.kind == ofHost, WithPorts: k.kind == ofProxy}
 	if c.WithPorts {
@@ -42,7 +43,7 @@ func (k routeKey) config() routes.Config {
 	return c
 }
 
-// id is the id of a host's virtual host within the route configuration. That of the HTTP proxy has one for each port.
+// id returns the id of a host's virtual host within the route configuration. The HTTP proxy's has one for each port.
 func (k routeKey) id(host string) string {
 	if k.kind == ofProxy {
 		return xds.VirtualHost(host, k.port)
@@ -50,7 +51,7 @@ func (k routeKey) id(host string) string {
 	return host
 }
 
-// withoutPort removes from a domain the port that the route configuration of the HTTP proxy adds.
+// withoutPort removes from a domain the port that the HTTP proxy's route configuration appends.
 func (k routeKey) withoutPort(domain string) string {
 	if k.kind == ofProxy {
 		return strings.TrimSuffix(domain, xds.VirtualHost("", k.port))
@@ -58,7 +59,7 @@ func (k routeKey) withoutPort(domain string) string {
 	return domain
 }
 
-// name is the name of the route configuration: the port, host:port, or unix:// and the path.
+// name returns the name of the route configuration: the port, host:port, or "unix://" and the path.
 func (k routeKey) name() string {
 	switch k.kind {
 	case ofPort:
@@ -72,11 +73,12 @@ func (k routeKey) name() string {
 	return k.text
 }
 
+// compare orders keys by kind, port and text.
 func (k routeKey) compare(o routeKey) int {
 	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.port, o.port), cmp.Compare(k.text, o.text))
 }
 
-// keyOf is the route configuration for a port at an egress listener.
+// keyOf returns the key of the route configuration for a port at an egress listener.
 func keyOf(e *egress, port uint32) routeKey {
 	if e.unixSocket() {
 		return routeKey{kind: ofSocket, text: e.bind}

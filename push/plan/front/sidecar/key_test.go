@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A listener that asks for a route configuration by its name asks for the same one as the hosts that are in it.
+// A listener requests the name of the route configuration that contains its hosts.
 func TestNamesAreConfigs(t *testing.T) {
 	for name, c := range map[string]struct {
 		key  routeKey

@@ -17,82 +17,87 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// listeners are the outbound listeners of a scope.
+// listeners contains the outbound listeners of a scope.
 type listeners struct {
 	*scope
 	table   layer.Table[outbound] // by name
 	changed map[string]bool       // to be planned again in this step
-	// touched are those to which hosts of this step bring connections, the same or not: for variations these may be others.
+	// touched names the listeners with TCP or TLS traffic of any host that this step plans, even if the traffic is
+	// unchanged here: it may differ in variations.
 	touched map[string]bool
-	brings  *layer.Table[contribution] // the front's, for messages
+	entries *layer.Table[hostEntries] // of the Front, for messages
 }
 
 func newListeners(s *scope) *listeners {
 	return &listeners{scope: s, changed: map[string]bool{}, touched: map[string]bool{}}
 }
 
-// fork is the table of a forked scope.
+// fork returns the listeners of a forked scope.
 func (ls *listeners) fork(to *scope) *listeners {
 	next := newListeners(to)
 	next.table = ls.table.Fork()
 	return next
 }
 
-// outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
+// outbound is one outbound listener with the traffic of its hosts. Only the traffic of its leading egress listener is
+// used (leading).
 type outbound struct {
 	layer.Unit
 	of    *editor
 	name  string
-	route routeKey    // that it asks for
-	http  []httpCount // by egress listener
-	rest  []brought   // by egress listener, then the oldest first
+	route routeKey      // the route configuration that it requests
+	http  []httpCount   // by egress listener
+	rest  []hostTraffic // all traffic but plain HTTP, by egress listener, then the oldest first
 }
 
-// httpCount counts the hosts that bring plain HTTP: at one egress listener they all bring the same, but for those that want more.
+// httpCount counts the hosts with plain HTTP. Their traffic at one egress listener is equal, except for the features
+// that some of them need.
 type httpCount struct {
 	traffic
 	hosts int
-	more  []wanting // by host
+	more  []hostFeatures // by host
 }
 
-// wanting is a host that wants something of the listener that not all have.
-type wanting struct {
+// hostFeatures are the optional features that one host needs.
+type hostFeatures struct {
 	host string
-	wants
+	features
 }
 
-func (c *httpCount) count(host string, w wants, by int) {
+// count adds one host (by = 1) or removes one (by = -1), with its features.
+func (c *httpCount) count(host string, w features, by int) {
 	c.hosts += by
-	if w == (wants{}) {
+	if w == (features{}) {
 		return
 	}
-	i, ok := slices.BinarySearchFunc(c.more, host, func(m wanting, host string) int { return cmp.Compare(m.host, host) })
+	i, ok := slices.BinarySearchFunc(c.more, host, func(m hostFeatures, host string) int { return cmp.Compare(m.host, host) })
 	switch {
 	case ok && by < 0:
 		c.more = slices.Delete(c.more, i, i+1)
 	case !ok && by > 0:
-		c.more = slices.Insert(c.more, i, wanting{host, w})
+		c.more = slices.Insert(c.more, i, hostFeatures{host, w})
 	}
 }
 
-// brought is the traffic of one host.
-type brought struct {
+// hostTraffic is the traffic of one host.
+type hostTraffic struct {
 	host string
 	traffic
 }
 
-func (b brought) compare(o brought) int {
+func (b hostTraffic) compare(o hostTraffic) int {
 	return cmp.Or(cmp.Compare(b.egress, o.egress), b.from.Older(&o.from.Head), cmp.Compare(b.host, o.host))
 }
 
-// get is a listener, or a new one of this name, that the scope may change.
+// get returns a listener that the scope may change in place. A missing one is created.
 func (ls *listeners) get(name string) *outbound {
 	l := ls.table.Get(name)
 	switch {
 	case l == nil:
 		l = &outbound{of: ls.own, name: name}
 	case l.of != ls.own:
-		l = &outbound{of: ls.own, name: name, Unit: l.Unit, route: l.route, http: slices.Clone(l.http), rest: slices.Clone(l.rest)}
+		l = &outbound{of: ls.own, name: name, Unit: l.Unit, route: l.route, http: slices.Clone(l.http),
+			rest: slices.Clone(l.rest)}
 		for i := range l.http {
 			l.http[i].more = slices.Clone(l.http[i].more)
 		}
@@ -103,7 +108,7 @@ func (ls *listeners) get(name string) *outbound {
 	return l
 }
 
-// touch marks the listeners to which a host brings connections.
+// touch marks the listeners of all traffic that is not plain HTTP.
 func (ls *listeners) touch(all []traffic) {
 	for _, t := range all {
 		if !t.http {
@@ -112,46 +117,48 @@ func (ls *listeners) touch(all []traffic) {
 	}
 }
 
-// exchange replaces what a host brought by what it brings now. Listeners to which it brings the same are left alone: a
-// headless service has one for each endpoint.
-func (ls *listeners) exchange(host string, was, now []traffic, rest func()) {
+// exchange replaces the traffic of a host. Only listeners whose traffic of the host differs are marked, since a
+// headless service with one changed endpoint has many unchanged listeners.
+func (ls *listeners) exchange(host string, was, now []traffic, yield func()) {
 	more := make(map[traffic]int, len(now))
 	for _, t := range now {
 		more[t]++
 	}
 	for i, t := range was {
 		if more[t]--; more[t] < 0 {
-			ls.bring(host, t, -1)
+			ls.count(host, t, -1)
 		}
-		between(i, rest)
+		pauseAt(i, yield)
 	}
 	for i, t := range now {
 		if more[t] > 0 {
-			ls.bring(host, t, 1)
+			ls.count(host, t, 1)
 			more[t]--
 		}
-		between(i, rest)
+		pauseAt(i, yield)
 	}
 }
 
-// bring counts a host's traffic in or out, and marks the listener.
-func (ls *listeners) bring(host string, t traffic, by int) {
+// count adds (by = 1) or removes (by = -1) the traffic of a host, and marks its listener as changed.
+func (ls *listeners) count(host string, t traffic, by int) {
 	l := ls.get(t.listener)
 	ls.changed[t.listener] = true
 	if t.http {
-		i, ok := slices.BinarySearchFunc(l.http, t.egress, func(c httpCount, egress int) int { return cmp.Compare(c.egress, egress) })
+		i, ok := slices.BinarySearchFunc(l.http, t.egress, func(c httpCount, egress int) int {
+			return cmp.Compare(c.egress, egress)
+		})
 		if !ok {
 			same := t
-			same.wants, same.from = wants{}, nil
+			same.features, same.from = features{}, nil
 			l.http = slices.Insert(l.http, i, httpCount{traffic: same})
 		}
-		if l.http[i].count(host, t.wants, by); l.http[i].hosts == 0 {
+		if l.http[i].count(host, t.features, by); l.http[i].hosts == 0 {
 			l.http = slices.Delete(l.http, i, i+1)
 		}
 		return
 	}
-	b := brought{host, t}
-	i, ok := slices.BinarySearchFunc(l.rest, b, brought.compare)
+	b := hostTraffic{host, t}
+	i, ok := slices.BinarySearchFunc(l.rest, b, hostTraffic.compare)
 	switch {
 	case by > 0 && !ok:
 		l.rest = slices.Insert(l.rest, i, b)
@@ -162,8 +169,8 @@ func (ls *listeners) bring(host string, t traffic, by int) {
 	}
 }
 
-// first is what is brought for the first egress listener; false: nothing is brought at all.
-func (l *outbound) first() (http *httpCount, rest []brought, ok bool) {
+// leading returns the traffic of the first egress listener that has any. The result is false without traffic.
+func (l *outbound) leading() (http *httpCount, rest []hostTraffic, ok bool) {
 	egress := -1
 	if len(l.http) > 0 {
 		egress = l.http[0].egress
@@ -174,15 +181,15 @@ func (l *outbound) first() (http *httpCount, rest []brought, ok bool) {
 	if len(l.http) > 0 && l.http[0].egress == egress {
 		http = &l.http[0]
 	}
-	end := slices.IndexFunc(l.rest, func(b brought) bool { return b.egress != egress })
+	end := slices.IndexFunc(l.rest, func(b hostTraffic) bool { return b.egress != egress })
 	if end < 0 {
 		end = len(l.rest)
 	}
 	return http, l.rest[:end], egress >= 0
 }
 
-// plan plans one outbound listener again from what is brought to it, and returns what it was: where its resource is another one, other
-// route configurations may be used from now on (routeTable.useOf).
+// plan plans one outbound listener again from its traffic, and returns the previous version. If the previous and the
+// new resource differ, the caller has to call Front.useRoutes.
 func (ls *listeners) plan(l *outbound) (was outbound) {
 	was = *l
 	l.Unit, l.route = layer.Unit{}, routeKey{}
@@ -202,22 +209,23 @@ func (ls *listeners) plan(l *outbound) (was outbound) {
 	return was
 }
 
-// bound is the traffic, of that which comes first to a listener, that decides where it is bound.
-func bound(http *httpCount, rest []brought) *traffic {
+// bound returns the traffic that decides where a listener is bound, from the results of leading.
+func bound(http *httpCount, rest []hostTraffic) *traffic {
 	if http != nil {
 		return &http.traffic
 	}
 	return &rest[0].traffic
 }
 
-// spec decides a listener, and the route configuration that it asks for. False: nothing is brought to it, or an EnvoyFilter removes it.
+// spec returns the Spec of a listener, and the route configuration that it requests. The result is false if the
+// listener has no traffic, or if an EnvoyFilter removes it.
 func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Outbound, asks routeKey, ok bool) {
-	http, rest, ok := l.first()
+	http, rest, ok := l.leading()
 	if !ok {
 		return listener.Outbound{}, routeKey{}, false
 	}
 	t := bound(http, rest)
-	var more []wanting
+	var more []hostFeatures
 	if http != nil {
 		more = slices.Clip(http.more)
 	}
@@ -230,20 +238,20 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		asks = http.route
 	}
 	var tcp []listener.Chain
-	var ends *brought // the first that takes all connections
+	var ends *hostTraffic // the first with a chain for all connections
 	for _, r := range rest {
 		if r.route != (routeKey{}) && asks == (routeKey{}) {
 			asks = r.route
 		}
 		spec.Sniff = spec.Sniff || r.route != (routeKey{})
-		if r.route != (routeKey{}) && r.wants != (wants{}) {
-			more = append(more, wanting{r.host, r.wants})
+		if r.route != (routeKey{}) && r.features != (features{}) {
+			more = append(more, hostFeatures{r.host, r.features})
 		}
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
 			if open && (ends != nil || http != nil && r.route == (routeKey{})) {
-				*found = append(*found, input.Warning(r.from.Key, problem.Duplicate, "spec.ports", "TCP at port "+xds.ListenerName(t.bind, t.port)+
-					" is out of reach: "+ls.holder(l.name, ends)+" has the port"))
+				*found = append(*found, input.Warning(r.from.Key, problem.Duplicate, "spec.ports", "TCP at "+
+					xds.ListenerName(t.bind, t.port)+" has no effect: "+ls.holder(l.name, ends)+" already receives all connections of this port"))
 				continue
 			}
 			if open && ends == nil {
@@ -254,11 +262,11 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		}
 	}
 	spec.TCP = chains.List(tcp...)
-	spec.GRPCWeb, spec.Dynamic = wanted(more)
+	spec.GRPCWeb, spec.Dynamic = mergeFeatures(more)
 	if asks != (routeKey{}) {
 		spec.Unknown = ls.outbound().Unknown()
 	}
-	if !t.direct && ends == nil { // what was not redirected has nowhere to pass on to
+	if !t.direct && ends == nil { // connections that were not redirected have no original destination
 		spec.Fallback = xds.BlackHole
 		if ls.outbound().Passthrough() {
 			spec.Fallback = cmp.Or(ls.outbound().EgressProxy(), xds.Passthrough)
@@ -270,14 +278,16 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	return reporting(spec, ls.reports.spec), asks, true
 }
 
-// holder names who has the port of a listener: the service that takes all connections of TCP there, or, nil, the first host by name that brings HTTP.
-func (ls *listeners) holder(name string, ends *brought) string {
+// holder describes, for a message, the owner of the port of a listener: the service with the chain for all connections
+// or, if ends is nil, the first host by name with HTTP there.
+func (ls *listeners) holder(name string, ends *hostTraffic) string {
 	if ends != nil {
 		return fmt.Sprintf("%v (host %s)", ends.from.Key, ends.host)
 	}
 	first := ""
-	for host, c := range ls.brings.All() {
-		if (first == "" || host < first) && slices.ContainsFunc(c.traffic, func(t traffic) bool { return t.http && t.listener == name }) {
+	serves := func(t traffic) bool { return t.http && t.listener == name }
+	for host, c := range ls.entries.All() {
+		if (first == "" || host < first) && slices.ContainsFunc(c.traffic, serves) {
 			first = host
 		}
 	}
@@ -287,7 +297,7 @@ func (ls *listeners) holder(name string, ends *brought) string {
 	return "HTTP of host " + first
 }
 
-// reporting is a listener that reports this. One without HTTP has no spans.
+// reporting returns the Spec of a listener with the given telemetry. A listener without HTTP reports no spans.
 func reporting(spec listener.Outbound, reports telemetry.Spec) listener.Outbound {
 	if spec.Telemetry = reports; spec.Route == "" {
 		spec.Telemetry = reports.WithoutSpans()
@@ -295,8 +305,9 @@ func reporting(spec listener.Outbound, reports telemetry.Spec) listener.Outbound
 	return spec
 }
 
-// wanted is what hosts want of a connection manager: whether one speaks gRPC-Web, and which are resolved as clients ask for them.
-func wanted(more []wanting) (grpcWeb bool, dynamic intern.List[string]) {
+// mergeFeatures combines the features of hosts: whether one of them needs gRPC-Web, and the sorted names of those that
+// are resolved when clients request them.
+func mergeFeatures(more []hostFeatures) (grpcWeb bool, dynamic intern.List[string]) {
 	var names []string
 	for _, m := range more {
 		grpcWeb = grpcWeb || m.grpcWeb
@@ -308,14 +319,15 @@ func wanted(more []wanting) (grpcWeb bool, dynamic intern.List[string]) {
 	return grpcWeb, strs.List(names...)
 }
 
+// common returns the common parts of a listener's Spec.
 func (ls *listeners) common(name string, port uint32) listener.Common {
 	c := ls.in.Common(ls.anonymous(), ls.key.Listening, ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
 	c.Proxy, c.HeaderCase = ls.in.Defaults.Listeners, ls.key.HeaderCase
 	return c
 }
 
-// planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected. True: it asks for the route configuration of
-// unknown hosts.
+// planVirtual plans the listener that receives redirected connections, unless nothing is redirected. It reports whether
+// the listener requests the route configuration of unknown hosts.
 func (ls *listeners) planVirtual(found *[]input.Problem) bool {
 	spec, ok := ls.virtual(ls.reports.spec)
 	if ok {
@@ -324,12 +336,13 @@ func (ls *listeners) planVirtual(found *[]input.Problem) bool {
 	return ok && spec.ByName
 }
 
-// redirects says whether connections of the workload are redirected to the proxy.
+// redirects reports whether connections of the workload are redirected to the proxy.
 func (ls *listeners) redirects() bool {
 	return !input.Direct(ls.sidecar, ls.key.Mode)
 }
 
-// virtual is that listener, which reports this; false: there is none.
+// virtual returns the Spec of the listener that receives redirected connections, with the given telemetry. The result
+// is false if nothing is redirected, or if an EnvoyFilter removes the listener.
 func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbound, ok bool) {
 	port := ls.in.OutboundPort()
 	if !ls.redirects() ||
@@ -339,7 +352,7 @@ func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbo
 	spec = listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
 		Passthrough: ls.outbound().Passthrough(), EgressProxy: ls.outbound().EgressProxy(), Transparent: ls.key.Mode == view.TProxy}
 	spec.Telemetry = reports.WithoutSpans()
-	if ls.key.Caps.Has(xds.CapHTTPInspector | xds.CapTLSInspector) { // by which HTTP is told from the rest
+	if ls.key.Caps.Has(xds.CapHTTPInspector | xds.CapTLSInspector) { // the inspectors detect HTTP
 		if spec.Unknown = ls.outbound().Unknown(); spec.ByName {
 			spec.Telemetry = reports
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // namesOf lists the names of a host in requests: its own name, its short names as a Kubernetes service, and its own
-// name with the dot that marks an absolute name in DNS (RFC 1034 section 3.1), which clients send as it is.
+// name with the dot that marks an absolute name in DNS (RFC 1034 section 3.1), which clients send unchanged.
 func (s *scope) namesOf(name string) []string {
 	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
@@ -58,7 +58,7 @@ func (s *scope) rivals(domain string, visit func(host string)) {
 	for h := range s.in.Index.AtAddress(address) {
 		visit(h)
 	}
-	domain = strings.TrimSuffix(domain, ".") // see domainsOf
+	domain = strings.TrimSuffix(domain, ".") // the absolute name, see namesOf
 	for i, name := range [...]string{domain, strings.TrimPrefix(domain, "*.")} {
 		if i == 1 && name == domain {
 			break
@@ -68,8 +68,8 @@ func (s *scope) rivals(domain string, visit func(host string)) {
 	}
 }
 
-// hostsNamed calls visit with the host of a name, and with the hosts that it is an alias of, whether or not the scope
-// sees the alias.
+// hostsNamed calls visit with the host of a name, and with the hosts that the name is an alias of, whether or not the
+// scope sees the alias.
 func (s *scope) hostsNamed(name string, visit func(host string)) {
 	visit(name)
 	for of := range s.in.AliasTargets(name) {
@@ -87,8 +87,8 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 	return ids
 }
 
-// Yields implements routes.Names. An alias that a VirtualService names keeps its own names from the host that it
-// stands for. Otherwise the host that precedes keeps them. Losing a name to an alias is not reported.
+// Yields implements routes.Names. An alias with rules of a VirtualService keeps its own names from the host that it
+// stands for. Otherwise the preceding host keeps them. The loss of a name to an alias is not reported.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias
@@ -102,8 +102,8 @@ func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	return a.Service.Key == b.Service.Key && a.Service.Created == b.Service.Created
 }
 
-// precedes says whether a has a domain before b: a host with a service does, in the order of host.Precedes; among
-// hosts of one service, or of none, the first by name.
+// precedes reports whether a wins a domain that b claims too. A host with a service wins against one without; two
+// services are ordered by host.Precedes; hosts of one service, or without services, by name.
 func (s *scope) precedes(a, b *routes.VirtualHost) bool {
 	switch {
 	case (a.Service == nil) != (b.Service == nil):
@@ -114,12 +114,14 @@ func (s *scope) precedes(a, b *routes.VirtualHost) bool {
 	return host.Precedes(a.Service, b.Service, s.key.Namespace)
 }
 
+// isAlias reports whether a name is an alias of another host.
 func (s *scope) isAlias(name string) bool {
 	h := s.hosts.Get(name)
 	return h != nil && h.Alias() != nil
 }
 
-// Blame implements routes.Names: the service of the host, else the VirtualService of the first rule.
+// Blame implements routes.Names. Problems are reported for the service of the host, else for the VirtualService of the
+// first rule.
 func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
 		return h.Service.Key

@@ -2,8 +2,8 @@ package sidecar
 
 import "navarch.io/navarch/push/plan/front"
 
-// Freeze implements front.Front: of all listeners and published route configurations, as proxies outside variations
-// have them. The Specs of listeners are collected now, because steps change listeners in place.
+// Freeze implements front.Front. The walk covers all listeners and published route configurations outside variations.
+// The Specs of listeners are collected now, because steps change listeners in place.
 func (f *Front) Freeze() front.Frozen {
 	if len(f.patches) == 0 {
 		return func(func(any)) {}

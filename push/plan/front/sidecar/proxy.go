@@ -2,32 +2,30 @@ package sidecar
 
 import (
 	"navarch.io/navarch/push/plan/host"
-	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
-// The HTTP proxy: a listener at loopback to which applications send requests as to a proxy (MeshConfig
-// proxyHttpPort). What it routes by is the route configuration http_proxy, of which each HTTP port of each host has a
-// virtual host. Requests name the port that they are for, so names are compared with it; that of port 80 may be left
-// out. Istio's control plane sends the same names and has Envoy take the port off requests, by which all ports but 80
-// are out of reach.
+// The HTTP proxy is a listener at loopback that applications use as an HTTP proxy (MeshConfig proxyHttpPort). It routes
+// by the route configuration http_proxy, which contains a virtual host for each HTTP port of each host. Requests name
+// the port that they are for, so names are compared including the port; port 80 may be left out. Istio's control plane
+// sends the same names but configures Envoy to strip the port from requests, so that only port 80 is reachable.
 
-// proxyPort is the port of the HTTP proxy; 0: there is none.
+// proxyPort returns the port of the HTTP proxy, or 0 if the mesh has no HTTP proxy.
 func (s *scope) proxyPort() uint32 {
 	return uint32(max(s.in.Mesh.Spec.GetProxyHttpPort(), 0))
 }
 
-// proxied is the egress listener whose hosts the HTTP proxy knows: the first without a port. Nil: there is none, or
-// no HTTP proxy.
-func (s *scope) proxied() *egress {
+// proxyEgress returns the egress listener whose hosts the HTTP proxy knows: the first without a port. It is nil if
+// there is no such listener or no HTTP proxy.
+func (s *scope) proxyEgress() *egress {
 	if s.proxyPort() == 0 {
 		return nil
 	}
-	return s.routed(0)
+	return s.egressFor(0)
 }
 
-// domains are names of a host as the route configuration has them.
+// domains returns the domains for some names of a host: for the HTTP proxy with the port appended, else unchanged.
 func (k routeKey) domains(names []string) (out []string) {
 	if k.kind != ofProxy {
 		return names
@@ -41,32 +39,33 @@ func (k routeKey) domains(names []string) (out []string) {
 	return out
 }
 
-// proxyTraffic is what the HTTP proxy has at its listener, whatever hosts there are.
+// proxyTraffic returns the traffic of the HTTP proxy's listener that exists without any host.
 func (s *scope) proxyTraffic() traffic {
 	t := traffic{port: s.proxyPort(), direct: true, http: true, route: routeKey{kind: ofProxy}}
 	return t.at(s.key.Listening.Families.Loopback())
 }
 
-// bringProxy makes the listener of the HTTP proxy, which stands while the scope does.
-func (ls *listeners) bringProxy() {
+// addProxyListener adds the listener of the HTTP proxy, if the mesh has one, for the life of the scope.
+func (ls *listeners) addProxyListener() {
 	if ls.proxyPort() > 0 {
-		ls.bring("", ls.proxyTraffic(), 1)
+		ls.count("", ls.proxyTraffic(), 1)
 	}
 }
 
-// wantedOfProxy is what a host's HTTP takes of the HTTP proxy's listener beside what all have; false: nothing.
-func (s *scope) wantedOfProxy(h *host.Host) (traffic, bool) {
-	e := s.proxied()
+// proxyFeaturesOf returns the traffic that adds the features of a host to the HTTP proxy's listener. The result is
+// false if the host needs none.
+func (s *scope) proxyFeaturesOf(h *host.Host) (traffic, bool) {
+	e := s.proxyEgress()
 	if e == nil || !e.Has(h.Service, h.Name) {
 		return traffic{}, false
 	}
 	t := s.proxyTraffic()
 	t.from = h.Service
 	for p := range h.Ports() {
-		if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
-			t.wants.grpcWeb = t.wants.grpcWeb || p.GetProtocol() == model.Protocol_PROTOCOL_GRPC_WEB
-			t.wants.dynamic = host.Dynamic(h.Service)
+		if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || p.GetProtocol().IsHTTP() {
+			t.features.grpcWeb = t.features.grpcWeb || p.GetProtocol() == model.Protocol_PROTOCOL_GRPC_WEB
+			t.features.dynamic = host.Dynamic(h.Service)
 		}
 	}
-	return t, t.wants != wants{}
+	return t, t.features != features{}
 }

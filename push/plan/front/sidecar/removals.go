@@ -23,7 +23,7 @@ func (f *Front) Removals(yield func(input.Removal)) {
 		listener(xds.VirtualOutbound, f.in.OutboundPort())
 	}
 	for name, l := range f.listeners.table.All() {
-		if http, rest, ok := l.first(); ok {
+		if http, rest, ok := l.leading(); ok {
 			listener(name, bound(http, rest).port)
 		}
 	}

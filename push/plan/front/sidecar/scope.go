@@ -12,28 +12,27 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope has what the front and its tables read: the inputs that stay the same for as long as the scope exists, and
-// the hosts.
+// scope contains the constant inputs of a scope, its hosts, and the state that the Front and its tables share.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer
 	key      view.Scope
 	hosts    *host.Table
-	sidecar  *model.Sidecar // nil: none applies
+	sidecar  *model.Sidecar // nil if no Sidecar applies
 	egress   []*egress
 	patches  input.PatchSet
 	problems input.Problems
 	reports  reports
-	ports    map[servedBy][]uint32 // of the hosts of VirtualServices, until the step is done
-	// own marks the listeners that belong to this scope alone. The scope copies the others, which it shares with its
-	// forks, before it changes them.
+	ports    map[servedBy][]uint32 // cache of portsOf, until the step is done
+	// own marks the listeners that belong to this scope alone. The others are shared with forks, and the scope copies them
+	// before it changes them.
 	own *editor
 }
 
 // editor is an identity under which listeners may be changed in place.
 type editor struct{ _ byte }
 
-// fork returns a copy for another key, whose resources go to another layer. From now on both share what they hold.
+// fork returns a copy for another key and layer. Listeners of both are shared from now on, so neither owns them.
 func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	s.own = &editor{}
 	next := *s
@@ -51,7 +50,7 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	return &next
 }
 
-// outbound is the outbound side without its hosts.
+// outbound returns the outbound side of the scope without its hosts.
 func (s *scope) outbound() envoy.Outbound {
 	return envoy.Outbound{In: s.in, Layer: s.layer, Key: s.key, Side: side, Patches: s.patches, Sidecar: s.sidecar}
 }
@@ -65,5 +64,5 @@ func (s *scope) routesScope() routes.Scope {
 		Caps: s.anonymous(), Proxy: s.key.Routes}
 }
 
-// anonymous are the capabilities that listeners and virtual hosts depend on.
+// anonymous returns the capabilities that listeners and virtual hosts depend on.
 func (s *scope) anonymous() xds.Caps { return envoy.VirtualHostCaps(s.key) }

@@ -1,10 +1,10 @@
-// Package sidecar is the front of sidecars: the listeners of a Sidecar's egress listeners, or of all services where
-// no Sidecar applies, and the route configurations that they ask for.
+// Package sidecar is the front of sidecars. It plans the listeners of a Sidecar's egress listeners, or of all services
+// if no Sidecar applies, and the route configurations that these listeners request.
 //
 // Owns: the listeners of each scope.  Reads: plan/host.  Never: which service, rule or cluster a host has.
 //
-// A host contributes traffic to listeners, and virtual hosts to route configurations. A listener is planned from all
-// its contributions. push/plan/routes plans the route configurations.
+// Each host adds traffic to listeners, and virtual hosts to route configurations. A listener is planned from the
+// traffic of all its hosts. push/plan/routes plans the route configurations.
 package sidecar
 
 import (
@@ -27,28 +27,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Front is the front of one scope: its listeners and route configurations, and what each host brings to them.
+// Front is the front of one scope. It contains the listeners and route configurations, and the entries of each host in
+// them.
 type Front struct {
 	*scope
-	listeners     *listeners
-	routes        *routes.Table
-	contributions layer.Table[contribution] // by host
-	reading       map[string]bool           // hosts whose routes of connections read labels of the proxy
+	listeners *listeners
+	routes    *routes.Table
+	entries   layer.Table[hostEntries] // by host
+	reading   map[string]bool          // hosts whose tcp or tls rules read labels of the proxy
 }
 
-// contribution lists the listeners and virtual hosts of one host. Scopes share it: it is replaced, never
-// changed.
-type contribution struct {
+// hostEntries lists the traffic and the virtual hosts of one host. Scopes share values and never change them.
+type hostEntries struct {
 	traffic []traffic
-	reads   intern.List[string] // keys of labels of the proxy that the traffic reads
-	routes  []routeKey          // in which it has a virtual host
+	reads   intern.List[string] // keys of the proxy labels that the traffic depends on
+	routes  []routeKey          // the route configurations in which it has a virtual host
 }
 
-func (c *contribution) equal(o *contribution) bool {
+func (c *hostEntries) equal(o *hostEntries) bool {
 	return slices.Equal(c.traffic, o.traffic) && c.reads == o.reads && slices.Equal(c.routes, o.routes)
 }
 
-// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
 var (
 	strs            intern.Table[string]
 	chains          intern.Table[listener.Chain]
@@ -59,6 +59,7 @@ var (
 // side is the EnvoyFilter context of outbound sidecars.
 const side = networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 
+// importsOf lists the Imports of egress listeners.
 func importsOf(listeners []*egress) (out []*host.Imports) {
 	for _, e := range listeners {
 		out = append(out, e.Imports)
@@ -66,8 +67,8 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 	return out
 }
 
-// New makes the front of a scope, and its host table, without hosts: what stays for as long as the scope does is
-// planned. A Sidecar of nil means that none applies.
+// New returns the front of a scope and its host table, both without hosts. It plans the resources that are constant
+// during the life of the scope. A nil Sidecar means that no Sidecar applies.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
 		ports: map[servedBy][]uint32{}}
@@ -75,7 +76,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy(side, virtualservice.Mesh), importsOf(s.egress), patches, to)
 	f := &Front{scope: s, listeners: newListeners(s), routes: routes.New(s.routesScope(), s), reading: map[string]bool{}}
-	f.listeners.brings = &f.contributions
+	f.listeners.entries = &f.entries
 	s.outbound().PlanAdded(func(name string) { f.routes.Use(envoy.ConfigNamed(name), 1) }, &found)
 	s.outbound().PlanStatic(&found)
 	out := s.decide(view.Inputs{})
@@ -84,13 +85,16 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	if f.listeners.planVirtual(&found) {
 		f.routes.Use(unknownHosts.config(), 1)
 	}
-	f.listeners.bringProxy()
+	f.listeners.addProxyListener()
 	s.problems.Set("scope", found)
 	return f, s.hosts
 }
 
 // Read implements front.Front.
 func (f *Front) Read(in *input.Input) { f.in, f.routes.In = in, in }
+
+// Touched implements front.Front: the scope names all records that the front was made with.
+func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
 // Problems implements front.Front.
 func (f *Front) Problems() input.Problems {
@@ -107,102 +111,104 @@ func (f *Front) Problems() input.Problems {
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	s := f.scope.fork(key, to)
 	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.Fork(s.routesScope(), s),
-		contributions: f.contributions.Fork(), reading: maps.Clone(f.reading)}
-	next.listeners.brings = &next.contributions
+		entries: f.entries.Fork(), reading: maps.Clone(f.reading)}
+	next.listeners.entries = &next.entries
 	return next, s.hosts
 }
 
 // Host implements front.Front.
-func (f *Front) Host(name string, what input.Types, rest func()) (uses bool) {
-	h, now := f.hosts.Get(name), f.contributionOf(name)
+func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
+	h, now := f.hosts.Get(name), f.entriesOf(name)
 	if f.reports.hosts[name] && what.Has(input.CDS) {
-		f.Report()
+		f.TelemetryChanged()
 	}
 	if what.Has(input.LDS) {
-		f.planTraffic(h, &now, rest)
+		f.planTraffic(h, &now, yield)
 		f.listeners.touch(now.traffic)
 	}
 	if what.Has(input.RDS) {
-		now.routes = f.planEntries(h, now.routes, rest)
+		now.routes = f.planEntries(h, now.routes, yield)
 	}
-	f.contribute(name, now)
+	f.putEntries(name, now)
 	return len(now.traffic)+len(now.routes) > 0
 }
 
-// Endpoints implements front.Front: a headless service has a listener at each address of its endpoints.
-func (f *Front) Endpoints(h *host.Host, rest func()) {
+// Endpoints implements front.Front. Only headless services are planned: they have a listener at each endpoint's
+// address.
+func (f *Front) Endpoints(h *host.Host, yield func()) {
 	if h.Service.Spec.GetHeadless() {
-		now := f.contributionOf(h.Name)
-		f.planTraffic(h, &now, rest)
-		f.contribute(h.Name, now)
+		now := f.entriesOf(h.Name)
+		f.planTraffic(h, &now, yield)
+		f.putEntries(h.Name, now)
 	}
 }
 
-func (f *Front) contributionOf(name string) contribution {
-	if c := f.contributions.Get(name); c != nil {
+// entriesOf returns the stored entries of a host, or the zero hostEntries.
+func (f *Front) entriesOf(name string) hostEntries {
+	if c := f.entries.Get(name); c != nil {
 		return *c
 	}
-	return contribution{}
+	return hostEntries{}
 }
 
-// sharedContribution is the key of layer.Share.
-type sharedContribution string
+// sharedHostEntries is the key of a host's entries for layer.Share.
+type sharedHostEntries string
 
-// contribute keeps what a host contributes now. What is as it was stays the value that it was.
-func (f *Front) contribute(name string, now contribution) {
-	was := f.contributions.Get(name)
+// putEntries stores the entries of a host. If they equal the stored value, that value is kept.
+func (f *Front) putEntries(name string, now hostEntries) {
+	was := f.entries.Get(name)
 	delete(f.reading, name)
 	if now.reads.Len() > 0 {
 		f.reading[name] = true
 	}
 	switch {
 	case len(now.traffic)+len(now.routes) == 0:
-		f.contributions.Put(name, nil)
+		f.entries.Put(name, nil)
 	case was == nil || !was.equal(&now):
-		f.contributions.Put(name, layer.Share(f.in.Sharing, sharedContribution(name), &now, (*contribution).equal))
+		f.entries.Put(name, layer.Share(f.in.Sharing, sharedHostEntries(name), &now, (*hostEntries).equal))
 	}
 }
 
-// planTraffic brings a host's traffic to listeners in place of what it brought before.
-func (f *Front) planTraffic(h *host.Host, c *contribution, rest func()) {
-	now, reads, found := f.trafficOf(h, f.hosts.Plain())
+// planTraffic replaces a host's traffic in its listeners.
+func (f *Front) planTraffic(h *host.Host, c *hostEntries, yield func()) {
+	now, reads, found := f.trafficOf(h, f.hosts.WithoutInputs())
 	f.problems.Set("host "+h.Name, found)
 	c.reads = view.Reads{}.With(reads).Labels
 	if slices.Equal(c.traffic, now) {
 		return
 	}
-	f.listeners.exchange(h.Name, c.traffic, now, rest)
+	f.listeners.exchange(h.Name, c.traffic, now, yield)
 	c.traffic = now
 }
 
-// between calls rest after every sixteenth listener or route configuration that a host takes part in. The first host of
-// a step that changes a listener or a route configuration copies it.
-func between(i int, rest func()) {
+// pauseAt calls yield after every sixteenth listener or route configuration of a host. The first host of a step that
+// changes a listener or a route configuration copies it, which costs time.
+func pauseAt(i int, yield func()) {
 	if i%16 == 15 {
-		rest()
+		yield()
 	}
 }
 
-// planEntries enters a host into its route configurations, removes it from the others among old, and returns the
-// former.
-func (f *Front) planEntries(h *host.Host, old []routeKey, rest func()) []routeKey {
+// planEntries adds the virtual hosts of a host to its route configurations and removes it from the others among old. It
+// returns its present route configurations, in order.
+func (f *Front) planEntries(h *host.Host, old []routeKey, yield func()) []routeKey {
 	hosts := f.virtualHostsOf(h)
 	for i, key := range old {
 		if _, still := hosts[key]; !still {
 			f.routes.Leave(key.config(), key.id(h.Name))
 		}
-		between(i, rest)
+		pauseAt(i, yield)
 	}
 	now := slices.SortedFunc(maps.Keys(hosts), routeKey.compare)
 	for i, key := range now {
 		f.routes.Enter(key.config(), hosts[key])
-		between(i, rest)
+		pauseAt(i, yield)
 	}
 	return now
 }
 
 // Finish implements front.Front.
-func (f *Front) Finish(rest func()) {
+func (f *Front) Finish(yield func()) {
 	if f.reports.stale {
 		f.report()
 	}
@@ -212,13 +218,13 @@ func (f *Front) Finish(rest func()) {
 				f.useRoutes(&was, -1)
 				f.useRoutes(l, 1)
 			}
-			rest()
+			yield()
 		}
 	}
-	f.routes.Finish(rest)
+	f.routes.Finish(yield)
 }
 
-// useRoutes adds `by` to the users of the route configurations that a listener asks for, by its Spec or by an
+// useRoutes adds `by` to the users of the route configurations that a listener requests, by its Spec or by an
 // EnvoyFilter.
 func (f *Front) useRoutes(l *outbound, by int) {
 	if l.Res == nil {
@@ -241,7 +247,7 @@ func (f *Front) Done() {
 	}
 }
 
-// stepped says whether the step touched a listener or a route configuration.
+// stepped reports whether the step touched a listener or a route configuration.
 func (f *Front) stepped() bool {
 	return f.routes.Changed() || len(f.listeners.changed)+len(f.listeners.touched) > 0
 }

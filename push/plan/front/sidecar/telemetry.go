@@ -11,21 +11,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// reports is what the listeners of a scope report of their traffic.
+// reports contains the telemetry that the listeners of a scope report.
 type reports struct {
-	spec   build.Spec                        // of proxies that no Telemetry selects, and that have no tracer
-	varied map[view.Inputs]telemetry.Reports // of others, by the inputs of variations that asked for it, and are still there
-	hosts  map[string]bool                   // of providers: it is decided again where a service of one of them is another
-	stale  bool                              // it is to be decided again in this step
-	again  bool                              // it was
+	spec build.Spec // for proxies that no Telemetry selects and that have no tracer
+
+	// varied contains the telemetry for other proxies, by the inputs of the variations that are planned.
+	varied map[view.Inputs]telemetry.Reports
+	hosts  map[string]bool // hosts of providers: a change of one of their services makes reports stale
+	stale  bool            // reports have to be decided again in this step
+	again  bool            // reports were decided again in this step
 }
 
+// clone returns a copy for a fork of the scope.
 func (r reports) clone() reports {
 	r.varied, r.hosts = maps.Clone(r.varied), maps.Clone(r.hosts)
 	return r
 }
 
-// decide decides what listeners report to proxies with these inputs.
+// decide derives the telemetry of listeners for proxies with the given inputs.
 func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 	out := telemetry.Of(s.in, telemetry.Proxy{Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self, Caps: s.key.Caps,
 		Visibility: host.Visibility{Namespace: s.key.Namespace, Imports: importsOf(s.egress), Patches: s.patches}})
@@ -38,7 +41,8 @@ func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 	return out
 }
 
-// reportsOf is what listeners report to proxies with these inputs, as it was decided last.
+// reportsOf returns the telemetry of listeners for proxies with the given inputs, from the last decision if there is
+// one.
 func (s *scope) reportsOf(inputs view.Inputs) build.Spec {
 	if inputs.Telemetry == (model.Key{}) && inputs.Self == (view.Self{}) {
 		return s.reports.spec
@@ -60,10 +64,10 @@ func (f *Front) Vary(inputs view.Inputs) { f.reportsOf(inputs) }
 // Forget implements front.Front.
 func (f *Front) Forget(inputs view.Inputs) { delete(f.reports.varied, inputs) }
 
-// Report implements front.Front.
-func (f *Front) Report() { f.reports.stale = true }
+// TelemetryChanged implements front.Front.
+func (f *Front) TelemetryChanged() { f.reports.stale = true }
 
-// report decides again what the listeners report. Where that is something else, all of them are planned.
+// report decides the telemetry of listeners again. If it differs, all listeners are planned again.
 func (f *Front) report() {
 	f.reports.varied, f.reports.hosts, f.reports.stale, f.reports.again = nil, nil, false, true
 	out := f.decide(view.Inputs{})
@@ -77,9 +81,9 @@ func (f *Front) report() {
 		names = append(names, name)
 	}
 	for _, name := range names {
-		f.listeners.get(name) // which may be changed from now on
+		f.listeners.get(name) // makes a copy that may be changed
 		f.listeners.changed[name] = true
 	}
-	var found []input.Problem // as before
+	var found []input.Problem // equal to those of New, which are reported
 	f.listeners.planVirtual(&found)
 }

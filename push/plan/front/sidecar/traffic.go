@@ -15,47 +15,49 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// traffic is what one host brings to one outbound listener. Comparable.
+// traffic is the contribution of one host to one outbound listener. Comparable.
 type traffic struct {
 	listener string
 	bind     string
 	port     uint32
-	egress   int // order of the egress listener it is for
+	egress   int // order of the egress listener that it belongs to
 	direct   bool
 	http     bool     // the port is HTTP
-	wants    wants    // what HTTP of the host takes of the listener
-	route    routeKey // the route configuration for HTTP, or for what is found to be HTTP
+	features features // the optional features that the host needs for HTTP
+	route    routeKey // the route configuration for HTTP, or for connections that are detected as HTTP
 	chains   intern.List[listener.Chain]
-	from     *model.Service // the oldest wins
+	from     *model.Service // of several services at one address the oldest decides
 }
 
-// wants is what a host takes of a connection manager beside what all have.
-type wants struct {
+// features are optional features of a connection manager.
+type features struct {
 	grpcWeb bool
-	dynamic bool // its names are resolved as clients ask for them
+	dynamic bool // the host's names are resolved when clients request them
 }
 
-// bringing lists what a host brings to listeners, as certain proxies see it.
-type bringing struct {
+// trafficPlan derives the traffic of one host, for the proxies of a perspective.
+type trafficPlan struct {
 	*scope
 	host  *host.Host
-	as    host.Seen
-	reads []string // keys of labels that its routes of connections compare with those of proxies
+	as    host.Perspective
+	reads []string // keys of the proxy labels that its tcp and tls rules compare
 	found []input.Problem
-	// each counts the listeners for endpoints of a headless service, and most those of the port that has the most.
+	// each counts the listeners for endpoints of a headless service. most counts those of the port with the most.
 	each, most int
 }
 
-// manyListeners is how many endpoints a headless service may have without a word about the listeners that it costs.
+// manyListeners is the number of endpoints of a headless service above which its listeners are reported as costly.
 const manyListeners = 256
 
-// trafficOf lists what a host brings to listeners, where the destinations of its routes are as certain proxies see them: HTTP meets at
-// 0.0.0.0_port; the rest has a listener for each address, where there is one. At which listeners it is no input decides.
-func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []string, found []input.Problem) {
+// trafficOf lists the traffic of a host, with the destinations of its routes as the proxies of a perspective see them.
+// HTTP of all hosts shares the listener 0.0.0.0_port. Other traffic has a listener for each virtual address, if there
+// is one. Inputs of proxies never change the set of listeners. reads are the keys of the proxy labels that the traffic
+// depends on.
+func (s *scope) trafficOf(h *host.Host, as host.Perspective) (out []traffic, reads []string, found []input.Problem) {
 	if h.Service == nil {
 		return nil, nil, nil
 	}
-	b := &bringing{scope: s, host: h, as: as}
+	b := &trafficPlan{scope: s, host: h, as: as}
 	for _, e := range s.egress {
 		if !e.Has(h.Service, h.Name) {
 			continue
@@ -69,31 +71,33 @@ func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []st
 				protocol = e.protocol
 			}
 			t := traffic{port: p.GetNumber(), egress: e.order, direct: e.direct, from: svc,
-				wants: wants{grpcWeb: protocol == model.Protocol_PROTOCOL_GRPC_WEB, dynamic: host.Dynamic(svc)}}
-			if input.IsHTTP(protocol) {
+				features: features{grpcWeb: protocol == model.Protocol_PROTOCOL_GRPC_WEB, dynamic: host.Dynamic(svc)}}
+			if protocol.IsHTTP() {
 				t.http, t.route = true, keyOf(e, p.GetNumber())
-				out = append(out, t.at(s.open(e)))
+				out = append(out, t.at(s.bindOf(e)))
 				continue
 			}
-			out = append(out, b.opaque(e, p, protocol, t)...)
+			out = append(out, b.notHTTP(e, p, protocol, t)...)
 		}
 	}
-	if t, is := s.wantedOfProxy(h); is {
+	if t, is := s.proxyFeaturesOf(h); is {
 		out = append(out, t)
 	}
 	b.reportListeners()
 	reserved := func(t traffic) bool {
-		mine := t.bind == s.key.Listening.Families.Wildcard() && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
+		redirected := t.bind == s.key.Listening.Families.Wildcard() && !input.Direct(s.sidecar, s.key.Mode)
+		mine := redirected && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
 		if mine {
-			b.found = append(b.found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
+			b.found = append(b.found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports",
+				fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
 		}
 		return mine
 	}
 	return slices.DeleteFunc(out, reserved), b.reads, b.found
 }
 
-// open is the address of an egress listener that is not for one service.
-func (s *scope) open(e *egress) string {
+// bindOf returns the address of an egress listener for traffic that several services share.
+func (s *scope) bindOf(e *egress) string {
 	switch {
 	case e.bind != "":
 		return e.bind
@@ -103,6 +107,7 @@ func (s *scope) open(e *egress) string {
 	return s.key.Listening.Families.Wildcard()
 }
 
+// at returns the traffic for the listener at a bind address, which is an IP address or a Unix socket.
 func (t traffic) at(bind string) traffic {
 	t.bind = bind
 	if strings.HasPrefix(bind, "unix://") {
@@ -113,11 +118,11 @@ func (t traffic) at(bind string) traffic {
 	return t
 }
 
-// opaque is TCP, TLS, and what may be anything.
-func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
+// notHTTP lists the traffic of a port whose protocol is TCP or TLS, or is detected.
+func (b *trafficPlan) notHTTP(e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
 	h := b.host
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
-	each := func(addresses []string) { // the same chains at each
+	each := func(addresses []string) { // one listener for each address, all with the same chains
 		if len(addresses) == 0 {
 			return
 		}
@@ -131,7 +136,7 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 		}
 	}
 	rest := func(cidrs []string) {
-		at := t.at(b.open(e))
+		at := t.at(b.bindOf(e))
 		if sniff {
 			at.route = keyOf(e, p.GetNumber())
 		}
@@ -152,7 +157,7 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 		return out
 	}
 	var ranges, alone []string
-	everywhere := false // there is no address by which the port is told from others
+	everywhere := false // a service of the port has no address, so the port alone identifies its traffic
 	b.hosts.AddressesAt(h, p.GetNumber(), func(addresses []string) {
 		everywhere = everywhere || len(addresses) == 0
 		for _, a := range addresses {
@@ -172,16 +177,17 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 	return out
 }
 
-// merged is one listener for the endpoints of a port, with chains for each address: Envoy drains those alone that
-// change (istio: PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER, https://github.com/istio/istio/pull/60642).
-func (b *bringing) merged(e *egress, p *model.ServicePort, addresses []string, t traffic) []traffic {
+// merged returns one listener for the endpoints of a port, with chains for each address: after a change Envoy drains
+// only the changed chains (istio: PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER,
+// https://github.com/istio/istio/pull/60642).
+func (b *trafficPlan) merged(e *egress, p *model.ServicePort, addresses []string, t traffic) []traffic {
 	if len(addresses) == 0 {
 		return nil
 	}
-	at, all := t.at(b.open(e)), strs.List(addresses...)
+	at, all := t.at(b.bindOf(e)), strs.List(addresses...)
 	var apart []listener.Chain
 	for _, c := range b.chains(e, p, model.Protocol_PROTOCOL_TCP, addresses, true) {
-		if c.CIDRs != all { // a rule for subnets
+		if c.CIDRs != all { // the chain of a rule with destination subnets
 			apart = append(apart, c)
 			continue
 		}
@@ -194,9 +200,9 @@ func (b *bringing) merged(e *egress, p *model.ServicePort, addresses []string, t
 	return []traffic{at}
 }
 
-// reportListeners reports a service that costs every proxy many listeners. The number is rounded down to two digits, so
-// that it does not change with each endpoint.
-func (b *bringing) reportListeners() {
+// reportListeners appends a problem for a service that costs every proxy many listeners. The number in the message is
+// rounded down to two digits, so that the message does not change with each endpoint.
+func (b *trafficPlan) reportListeners() {
 	if b.most <= manyListeners {
 		return
 	}
@@ -204,12 +210,13 @@ func (b *bringing) reportListeners() {
 	for n >= 100 {
 		n, unit = n/10, unit*10
 	}
-	b.found = append(b.found, input.Warning(b.host.Service.Key, problem.Costly, "spec.ports",
-		fmt.Sprintf("each proxy has %d listeners or more for the endpoints of this headless Service, which take memory: "+
-			"exportTo and Sidecars decide who sees it; the annotation navarch.io/headless-listeners: merged makes them one for each TCP port", n*unit)))
+	b.found = append(b.found, input.Warning(b.host.Service.Key, problem.Costly, "spec.ports", fmt.Sprintf(
+		"each proxy has %d listeners or more for the endpoints of this headless Service, which take memory: "+
+			"exportTo and Sidecars decide who sees it; the annotation navarch.io/headless-listeners: merged "+
+			"makes them one for each TCP port", n*unit)))
 }
 
-// single is the IP of an address that stands for one; false for ranges.
+// single returns the IP of an address or of a prefix that contains one address only. The result is false for ranges.
 func single(address string) (string, bool) {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.String(), true

@@ -11,25 +11,27 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// withoutService is the port at which each host that a VirtualService names has a virtual host, whatever ports its
+// withoutService is the port at which a host gets a virtual host because a VirtualService names it, whatever ports its
 // service has.
 const withoutService = 80
 
-// virtualHostsOf lists the route configurations in which a host has a virtual host: one for each port that is, or may
-// be, HTTP, and those for the ports at which a VirtualService alone makes the host known.
+// virtualHostsOf returns the virtual hosts of a host, by route configuration: one for each port that is, or may be,
+// HTTP, and one for each port that the host has only because a VirtualService names it.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
-		return out // matches everything: no virtual host of its own
+		return out // it would match every name
 	}
 	add := func(key routeKey, port uint32, vs *model.VirtualService, domains []string) {
 		if _, dup := out[key]; dup {
 			return
 		}
-		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Domains: strs.List(domains...), Keeps: key.kind == ofHost,
-			Service: h.Service, Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
+		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Domains: strs.List(domains...),
+			Keeps: key.kind == ofHost, Service: h.Service,
+			Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
 		if vs != nil {
-			vh.Rules, vh.Reads = host.RulesFor(vs, virtualservice.Mesh), strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
+			vh.Rules = host.RulesFor(vs, virtualservice.Mesh)
+			vh.Reads = strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
 		}
 		out[key] = vh
 	}
@@ -48,9 +50,9 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 			if h.Alias() != nil {
 				domains = s.namesOf(h.Name)
 			}
-			for _, port := range s.named(h, vs, e) {
+			for _, port := range s.portsNamed(h, vs, e) {
 				add(keyOf(e, port), port, vs, domains)
-				if e == s.proxied() {
+				if e == s.proxyEgress() {
 					key := routeKey{kind: ofProxy, port: port}
 					add(key, port, vs, key.domains(domains))
 				}
@@ -60,17 +62,17 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	return out
 }
 
-// served calls add with the route configurations for a host's own ports.
+// served calls add with each route configuration for a host's own ports.
 func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egress)) {
 	for p := range h.Ports() {
 		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
-		if !sniff && !input.IsHTTP(p.GetProtocol()) {
+		if !sniff && !p.GetProtocol().IsHTTP() {
 			continue
 		}
-		if e := s.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
+		if e := s.egressFor(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
 			add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
 		}
-		if e := s.proxied(); e != nil && e.Has(h.Service, h.Name) {
+		if e := s.proxyEgress(); e != nil && e.Has(h.Service, h.Name) {
 			add(routeKey{kind: ofProxy, port: p.GetNumber()}, p.GetNumber(), e)
 		}
 		for _, e := range s.egress {
@@ -86,35 +88,36 @@ func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egre
 	}
 }
 
-// named lists the ports, other than its own, at which a host has a virtual host because a VirtualService names it:
+// portsNamed lists the ports, beside the ports of its service, at which a host has a virtual host because a
+// VirtualService names it:
 //   - port 80;
 //   - the HTTP ports of an ExternalName Service that makes the host an alias;
 //   - the ports of portsOf.
 //
-// A wildcard has no virtual host at the ports of services that it covers, or that cover it: its rules are for these
-// services there (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService,
+// A wildcard has no virtual host at the ports of overlapping services: its rules apply to the virtual hosts of these
+// services (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService,
 // separateVSHostsAndServices).
-func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
+func (s *scope) portsNamed(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
 	var overlapped map[uint32]bool
 	if input.IsWildcard(h.Name) {
 		overlapped = s.overlapped(h.Name, e)
 	}
-	take := func(port uint32) {
+	add := func(port uint32) {
 		own := h.At(port) != nil
-		if !own && s.routed(port) == e && !slices.Contains(ports, port) && !overlapped[port] {
+		if !own && s.egressFor(port) == e && !slices.Contains(ports, port) && !overlapped[port] {
 			ports = append(ports, port)
 		}
 	}
-	take(withoutService)
+	add(withoutService)
 	if alias := h.Alias(); alias != nil {
 		for _, p := range alias.Spec.GetPorts() {
-			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
-				take(p.GetNumber())
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || p.GetProtocol().IsHTTP() {
+				add(p.GetNumber())
 			}
 		}
 	}
 	for _, port := range s.portsOf(vs, e) {
-		take(port)
+		add(port)
 	}
 	return ports
 }
@@ -125,9 +128,9 @@ type servedBy struct {
 	e  *egress
 }
 
-// portsOf lists the HTTP ports of the hosts of a VirtualService, and of the services that a wildcard among them
-// covers and no more specific VirtualService names. The list is the same for all hosts of the VirtualService, of
-// which there may be thousands, so it is cached until the step is done.
+// portsOf lists the HTTP ports of the hosts of a VirtualService, including the hosts that only a wildcard of it covers.
+// The list is the same for all hosts of the VirtualService, of which there may be thousands, so it is cached until the
+// step is done.
 func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	if ports, known := s.ports[servedBy{vs, e}]; known {
 		return ports
@@ -139,7 +142,7 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 			return
 		}
 		for p := range h.Ports() {
-			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || p.GetProtocol().IsHTTP() {
 				ports[p.GetNumber()] = true
 			}
 		}
@@ -153,7 +156,7 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 		}
 	}
 	if wildcards {
-		s.hosts.Names(func(name string) { // once, however many wildcards there are
+		s.hosts.Names(func(name string) { // one pass for all wildcards
 			if s.hosts.VirtualServiceFor(name, virtualservice.Mesh, e.Imports) == vs {
 				add(name)
 			}
@@ -163,7 +166,7 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	return s.ports[servedBy{vs, e}]
 }
 
-// overlapped lists the ports of services that a wildcard covers, or that cover the wildcard.
+// overlapped returns the ports of services whose hosts a wildcard covers, or whose hosts cover the wildcard.
 func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
 	ports := map[uint32]bool{}
 	serves := func(name string) {

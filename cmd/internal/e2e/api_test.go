@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/api"
+	"navarch.io/navarch/cmd/navarchd/api/ask"
+	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// apiAnswer reads an answer of the API: of this machine with an empty token, else as a caller of another machine.
+func apiAnswer[T any](t *testing.T, d *daemon, path, token string) (a fleetapi.Answer[T], err error) {
+	t.Helper()
+	code, body := 0, ""
+	if token == "" {
+		if body, err = get(d.http, fleetapi.Root+path); err != nil {
+			return a, err
+		}
+	} else if code, body = askedFrom(t, d, fleetapi.Root+path, token); code != http.StatusOK {
+		return a, fmt.Errorf("%s: %d: %s", path, code, body)
+	}
+	if err = json.Unmarshal([]byte(body), &a); err == nil && a.Schema != fleetapi.Schema {
+		err = fmt.Errorf("schema %q", a.Schema)
+	}
+	return a, err
+}
+
+// inTokens returns the flags of replicas that verify tokens, and a function that makes tokens.
+func inTokens(t *testing.T) (flags []string, of func(namespace string) string) {
+	t.Helper()
+	data := t.TempDir()
+	issuer, err := attest.Local(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(data, "keys.json")
+	if err := os.WriteFile(keys, issuer.JWKS(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--token-issuer", issuer.Name(), "--token-keys", keys}, func(namespace string) string {
+		return token(t, data, namespace, "app")
+	}
+}
+
+// Any replica answers for all three, to a tenant what it may see and nothing else, and names the one that does not
+// answer. A client that is no replica cannot ask in the name of others.
+func TestEveryReplicaAnswersForAll(t *testing.T) {
+	parallel(t)
+	f := &fleetOf{t: t, store: "--etcd-endpoints=" + kvtest.Start(t).Endpoint(), dir: folder(t)}
+	flags, tokenOf := inTokens(t)
+	f.flags = flags
+	spaces := ""
+	for _, name := range []string{"team-0", "team-1"} {
+		spaces += fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {navarch.io/tenant: t}}\n---\n", name)
+	}
+	write(t, f.dir, "spaces.yaml", spaces)
+	ingest := start(t, "--roles=ingest", "--config-dir", f.dir, f.store, "--leader-lease", lease)
+	eventually(t, patience, ingest.leading)
+	for range 3 {
+		f.add()
+	}
+	settled(t, f.replicas()...)
+	c := f.gather()
+	c.grow(60, false, f.addresses)
+	for _, d := range f.replicas() {
+		eventually(t, patience, func() error {
+			all, err := apiAnswer[fleetapi.Proxy](t, d, "proxies", "")
+			if in := (fleetapi.Counts{InSync: 60}); err == nil &&
+				(all.Sums.Total != in || len(all.Items) != 60 || len(all.Partial) != 0 || len(all.Sums.Replicas) != 3) {
+				err = fmt.Errorf("%+v, %d items, without %v", all.Sums, len(all.Items), all.Partial)
+			}
+			return err
+		})
+	}
+
+	write(t, f.dir, "routes.yaml", routes(2))
+	for _, d := range f.replicas() {
+		eventually(t, patience, func() error {
+			all, err := apiAnswer[fleetapi.Change](t, d, "changes?limit=5&object="+"VirtualService%20shop/web", "")
+			if err != nil || len(all.Items) == 0 {
+				return fmt.Errorf("%+v, %w", all, err)
+			}
+			if one := all.Items[0]; one.Affected != 60 || one.Acknowledged != 60 || one.Pending != 0 || one.Replicas != 3 || one.All == 0 {
+				return fmt.Errorf("%+v", one)
+			}
+			return nil
+		})
+	}
+
+	tenantsAnswersAreEqual(t, f, tokenOf("team-0"))
+	forged(t, f.replicas()[0])
+	windows(t, f.replicas()[0])
+
+	// A proxy that goes is gone until it comes back.
+	c.shrink(59)
+	eventually(t, patience, func() error {
+		all, err := apiAnswer[fleetapi.Proxy](t, f.replicas()[1], "proxies?limit=0", "")
+		if want := (fleetapi.Counts{InSync: 59, Gone: 1}); err == nil && all.Sums.Total != want {
+			err = fmt.Errorf("%+v", all.Sums)
+		}
+		return err
+	})
+
+	// A replica that hangs is named, soon; navarchctl names it, too.
+	stopped := f.replicas()[2]
+	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	part, err := apiAnswer[fleetapi.Proxy](t, f.replicas()[0], "proxies", "")
+	took := time.Since(began)
+	if err != nil || len(part.Partial) != 1 || !strings.Contains(part.Partial[0].Reason, "no answer within 2s") {
+		t.Fatalf("%+v, %v", part.Partial, err)
+	}
+	within(t, 3*time.Second, took, "an answer without the replica that hangs")
+	name := fmt.Sprint("-", stopped.cmd.Process.Pid)
+	all, err := apiAnswer[api.Replica](t, f.replicas()[0], "replicas", "")
+	if err != nil || len(all.Items) != 3 || !strings.HasSuffix(part.Partial[0].Replica, name) {
+		t.Errorf("%+v, %+v, %v", all, part.Partial, err)
+	}
+	began = time.Now()
+	out, err := exec.CommandContext(t.Context(), binary(t, "navarchctl"), "ps", "--server", stopped.http+","+f.replicas()[0].http,
+		"--where", "state=in-sync", "--limit", "3").CombinedOutput()
+	within(t, 3*time.Second, time.Since(began), "navarchctl proxy-status, which asks the replica that hangs first")
+	if err != nil {
+		t.Error(err)
+	}
+	says(t, string(out), "proxies: in sync, 0 behind, 0 refusing", "NAME CDS REPLICA", "more proxies are not listed")
+	if after, err := apiAnswer[api.Replica](t, f.replicas()[0], "replicas", ""); err == nil && len(after.Items) == 3 { // its lease lives
+		says(t, string(out), "warning: 1 replicas are not in this answer "+name)
+	}
+}
+
+// tenantsAnswersAreEqual checks that a tenant's answers by way of any replica are equal, and show nothing of others.
+func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
+	t.Helper()
+	for _, path := range []string{"proxies?limit=100", "proxies?limit=1&sort=since", "problems", "changes", "config/app-0.team-0",
+		"explain?proxy=app-0.team-0&resource=" + webCluster[strings.LastIndexByte(webCluster, ' ')+1:]} {
+		var bodies []string
+		for _, d := range f.replicas() {
+			code, body := askedFrom(t, d, fleetapi.Root+path, own)
+			if code != http.StatusOK || strings.Contains(body, "team-2") || strings.Contains(body, `"partial":[{`) {
+				t.Errorf("%s: %d %.300s", path, code, body)
+			}
+			bodies = append(bodies, body)
+		}
+		if slices.Sort(bodies); len(slices.Compact(bodies)) != 1 {
+			t.Errorf("%s: the replicas' answers differ:\n%.600s\n%.600s", path, bodies[0], bodies[len(bodies)-1])
+		}
+	}
+	tenants, err := apiAnswer[fleetapi.Proxy](t, f.replicas()[1], "proxies", own)
+	if err != nil || tenants.Sums.Total.Connected() != 4 { // 60 in 40 namespaces: two in each of the first 20
+		t.Errorf("%+v, %v", tenants.Sums, err)
+	}
+	for path, want := range map[string]int{"config/app-2.team-2": 404, "explain?proxy=app-2.team-2&resource=x": 404, "replicas": 403,
+		"proxies?nonsense=1": 400, "proxies?limit=-1": 400, "nothing": 404, "deliveries?revision=1&object=VirtualService%20team-2/x": 400} {
+		if code, body := askedFrom(t, f.replicas()[0], fleetapi.Root+path, own); code != want {
+			t.Errorf("%s: %d, want %d: %s", path, code, want, body)
+		}
+	}
+	if code, _ := askedFrom(t, f.replicas()[0], fleetapi.Root+"proxies", ""); code != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", code)
+	}
+}
+
+// windows reads the list of 60 proxies in windows: each proxy is in one.
+func windows(t *testing.T, d *daemon) {
+	t.Helper()
+	seen, next := map[string]bool{}, ""
+	for windows := 0; windows == 0 || next != ""; windows++ {
+		a, err := apiAnswer[fleetapi.Proxy](t, d, "proxies?limit=25&continue="+next, "")
+		if err != nil || windows > 3 {
+			t.Fatalf("window %d: %v", windows, err)
+		}
+		for _, p := range a.Items {
+			seen[p.Proxy] = true
+		}
+		next = a.Next
+	}
+	if len(seen) != 60 {
+		t.Errorf("%d proxies in all windows", len(seen))
+	}
+}
+
+// forged asks a replica as a proxy of the mesh does that claims to ask for a caller who sees everything.
+func forged(t *testing.T, d *daemon) {
+	t.Helper()
+	conf, err := fleetCA.proxies(t)(sim.Identity{Namespace: "istio-system", Name: "istiod", ServiceAccount: "istiod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, creds := range map[string]credentials.TransportCredentials{"a certificate": credentials.NewTLS(conf),
+		"no certificate": credentials.NewTLS(&tls.Config{RootCAs: conf.RootCAs, ServerName: conf.ServerName})} {
+		conn, err := grpc.NewClient("passthrough:///"+d.secure, grpc.WithTransportCredentials(creds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		question := wrapperspb.Bytes([]byte(`{"endpoint": "proxies", "caller": {"name": "x", "all": true}}`))
+		err = conn.Invoke(ctx, ask.Method, question, &wrapperspb.BytesValue{})
+		cancel()
+		conn.Close()
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Replicas whose certificates are the mesh's own, each with its own key, accept each other.
+func TestReplicasAskByTheMeshsCertificates(t *testing.T) {
+	parallel(t)
+	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
+	mesh := newEnrolment(t, store)
+	ingest := start(t, "--roles=ingest", "--config-dir", folder(t), store)
+	eventually(t, patience, ingest.leading)
+	first, second := mesh.replica(store), mesh.replica(store)
+	for _, d := range []*daemon{first, second} {
+		eventually(t, patience, func() error {
+			all, err := apiAnswer[api.Replica](t, d, "replicas", "")
+			if err == nil && (len(all.Items) != 2 || !all.Items[0].Answered || !all.Items[1].Answered || len(all.Partial) > 0) {
+				err = fmt.Errorf("%+v", all)
+			}
+			return err
+		})
+	}
+}

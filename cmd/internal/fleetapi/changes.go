@@ -1,0 +1,105 @@
+package fleetapi
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/push/ledger"
+)
+
+// Change is one item of /api/v1/changes: the edits of the store's revisions First to Last. The plans of several
+// replicas are one item if their revisions overlap.
+type Change struct {
+	Lane     string    `json:"lane"` // config, endpoints
+	First    int64     `json:"first"`
+	Last     int64     `json:"last"`
+	Since    time.Time `json:"since"` // when the first edit was committed
+	Objects  []string  `json:"objects,omitempty"`
+	More     int       `json:"more,omitempty"` // further objects
+	Replicas int       `json:"replicas"`
+	Views    int       `json:"views"`
+	// Affected counts the proxies whose configuration changed: once for each plan of a replica.
+	Affected     int `json:"affected"`
+	Acknowledged int `json:"acknowledged"`
+	Refused      int `json:"refused,omitempty"`
+	Gone         int `json:"gone,omitempty"`
+	Pending      int `json:"pending"`
+	// Half, Most and All are the times in seconds until 50, 99 and 100 % had acknowledged, of the affected proxies that
+	// have not gone. Half and Most are 41 % too long at most. 0: they have not yet.
+	Half float64 `json:"p50_seconds,omitempty"`
+	Most float64 `json:"p99_seconds,omitempty"`
+	All  float64 `json:"p100_seconds,omitempty"`
+}
+
+// ChangeParameters are the parameters of /api/v1/changes.
+var ChangeParameters = []string{"lane", "object", "limit", "continue"}
+
+// ChangeOf returns the item of merged reports of the same lane; at least one.
+func ChangeOf(reports []ledger.Report, replicas int) Change {
+	c := Change{Lane: reports[0].Lane.String(), First: reports[0].First, Last: reports[0].Last, Since: reports[0].Since, Replicas: replicas}
+	var counts ledger.Counts
+	seen := map[string]bool{}
+	for _, r := range reports {
+		c.First, c.Last, counts = min(c.First, r.First), max(c.Last, r.Last), counts.Plus(r.Counts)
+		if r.Since.Before(c.Since) {
+			c.Since = r.Since
+		}
+		for _, name := range r.Objects {
+			if !seen[name] {
+				seen[name] = true
+				c.Objects = append(c.Objects, name)
+			}
+		}
+		c.More = max(c.More, r.More)
+	}
+	slices.Sort(c.Objects)
+	c.Views, c.Affected, c.Acknowledged = counts.Views, counts.Affected, counts.Acknowledged()
+	c.Refused, c.Gone, c.Pending = counts.Refused, counts.Gone, counts.Pending()
+	for share, into := range map[float64]*float64{0.5: &c.Half, 0.99: &c.Most, 1: &c.All} {
+		if took, ok := counts.Until(share); ok {
+			*into = took.Round(time.Millisecond / 10).Seconds()
+		}
+	}
+	return c
+}
+
+// MergeChanges merges the replicas' reports, newest first. An empty lane or object selects all.
+func MergeChanges(w Window, lane, object string, parts []From[[]ledger.Report]) (a Answer[Change]) {
+	type report struct {
+		ledger.Report
+		replica string
+	}
+	var all []report
+	for _, f := range parts {
+		for _, r := range f.Part {
+			if lane == "" || lane == r.Lane.String() {
+				all = append(all, report{r, f.Replica})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b report) int { return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.First, b.First)) })
+	var items []Change
+	for i := 0; i < len(all); {
+		group, replicas, last := []ledger.Report{}, map[string]bool{}, all[i].Last
+		for ; i < len(all) && (len(group) == 0 || all[i].Lane == group[0].Lane && all[i].First <= last); i++ {
+			group, last = append(group, all[i].Report), max(last, all[i].Last)
+			replicas[all[i].replica] = true
+		}
+		if c := ChangeOf(group, len(replicas)); object == "" || slices.Contains(c.Objects, object) {
+			items = append(items, c)
+		}
+	}
+	a.Items, a.Next = cut(w, items, false, func(c *Change) string {
+		return strings.Join([]string{descending(c.Last), c.Lane, descending(c.First)}, "\x00")
+	})
+	return a
+}
+
+// descending returns a text that sorts a revision before smaller ones.
+func descending(revision int64) string {
+	text := strconv.FormatInt(1<<62-revision, 10)
+	return strings.Repeat("0", max(19-len(text), 0)) + text
+}

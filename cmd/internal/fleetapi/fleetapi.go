@@ -1,0 +1,226 @@
+// Package fleetapi defines the answers of /api/v1, and merges the answers of several replicas into one. It is pure.
+//
+// Owns: the schema, the words of states, and the order of windows.
+// Reads: nothing.
+// Never: asks a replica; decides what a caller may see.
+package fleetapi
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Root is the path of the API. Schema names the form of its answers; fields may be added to it.
+const (
+	Root   = "/api/v1/"
+	Schema = "navarch.io/v1"
+)
+
+// Answer is an answer of the API.
+type Answer[T any] struct {
+	Schema string `json:"schema"`
+	// Revision is the store's revision that all replicas in the answer have planned.
+	Revision int64 `json:"revision"`
+	// Partial names the replicas that are not in the answer.
+	Partial []Missing `json:"partial"`
+	Sums    *Sums     `json:"sums,omitempty"` // of all selected proxies, also those outside the window
+	Items   []T       `json:"items"`
+	Next    string    `json:"next,omitempty"` // continue=... of the next window; empty: this is the last one
+}
+
+// Missing is a replica that is not in an answer.
+type Missing struct {
+	Replica string `json:"replica"`
+	Reason  string `json:"reason"`
+	// Unable: the replica may run, but replicas cannot ask it: its version is older, or one of the two has no
+	// certificate that proves what it is. Its own pages may answer.
+	Unable bool `json:"unable,omitempty"`
+}
+
+// From is the part of one replica in an answer.
+type From[P any] struct {
+	Replica string
+	Part    P
+}
+
+// States of a proxy.
+const (
+	InSync   = "in sync"
+	Behind   = "behind"
+	Refusing = "refusing" // it refuses a version, or a version is withheld from it
+)
+
+// States are the states of connected proxies, the worst first.
+var States = []string{Refusing, Behind, InSync}
+
+// Proxy is one item of /api/v1/proxies.
+type Proxy struct {
+	Proxy     string            `json:"proxy"` // name.namespace
+	Node      string            `json:"node"`
+	Namespace string            `json:"namespace"`
+	Replica   string            `json:"replica"`
+	State     string            `json:"state"`
+	Version   string            `json:"version,omitempty"`
+	Zone      string            `json:"zone,omitempty"` // region/zone/sub-zone, as far as the proxy states it
+	Cluster   string            `json:"cluster,omitempty"`
+	Revision  int64             `json:"revision"` // of the newest configuration of its view
+	Connected time.Time         `json:"connected"`
+	Since     time.Time         `json:"since,omitzero"` // when it was last in sync; zero: it is, or has never been
+	Types     map[string]string `json:"types"`          // state of each subscribed type, by its noun
+	Refused   int               `json:"refused,omitempty"`
+	Withheld  int               `json:"withheld,omitempty"`
+}
+
+// Sums counts proxies by state, in all and for each value of a property. At most maxValues values are listed; others
+// are counted as Others.
+type Sums struct {
+	Total      Counts            `json:"total"`
+	Versions   map[string]Counts `json:"versions,omitempty"`
+	Zones      map[string]Counts `json:"zones,omitempty"`
+	Namespaces map[string]Counts `json:"namespaces,omitempty"`
+	Replicas   map[string]Counts `json:"replicas,omitempty"`
+}
+
+// Counts counts proxies by state. Gone are proxies whose stream ended in the last ten minutes and that have not
+// connected again.
+type Counts struct {
+	InSync   int `json:"in_sync"`
+	Behind   int `json:"behind"`
+	Refusing int `json:"refusing"`
+	Gone     int `json:"gone,omitempty"`
+}
+
+// Connected returns the number of connected proxies.
+func (c Counts) Connected() int { return c.InSync + c.Behind + c.Refusing }
+
+// plus returns the sum of two counts.
+func (c Counts) plus(o Counts) Counts {
+	return Counts{c.InSync + o.InSync, c.Behind + o.Behind, c.Refusing + o.Refusing, c.Gone + o.Gone}
+}
+
+// Others is the value under which Sums counts proxies whose own value is not listed.
+const Others = "(others)"
+
+// maxValues bounds the listed values of one property. Clients choose versions and zones.
+const maxValues = 128
+
+// countsOf returns the counts of one proxy in a state.
+func countsOf(state string) (c Counts) {
+	switch state {
+	case InSync:
+		c.InSync = 1
+	case Behind:
+		c.Behind = 1
+	case Refusing:
+		c.Refusing = 1
+	}
+	return c
+}
+
+// Add counts a connected proxy.
+func (s *Sums) Add(p *Proxy) { s.count(p, countsOf(p.State)) }
+
+// AddGone counts a proxy that has gone.
+func (s *Sums) AddGone(p *Proxy) { s.count(p, Counts{Gone: 1}) }
+
+func (s *Sums) count(p *Proxy, c Counts) {
+	s.Total = s.Total.plus(c)
+	addTo(&s.Versions, p.Version, c)
+	addTo(&s.Zones, p.Zone, c)
+	addTo(&s.Namespaces, p.Namespace, c)
+	addTo(&s.Replicas, p.Replica, c)
+}
+
+// plus adds another replica's sums.
+func (s *Sums) plus(o *Sums) {
+	s.Total = s.Total.plus(o.Total)
+	for _, pair := range []struct {
+		into *map[string]Counts
+		from map[string]Counts
+	}{{&s.Versions, o.Versions}, {&s.Zones, o.Zones}, {&s.Namespaces, o.Namespaces}, {&s.Replicas, o.Replicas}} {
+		for _, value := range slices.Sorted(maps.Keys(pair.from)) {
+			addTo(pair.into, value, pair.from[value])
+		}
+	}
+}
+
+// addTo adds counts to those of a value.
+func addTo(m *map[string]Counts, value string, c Counts) {
+	if *m == nil {
+		*m = map[string]Counts{}
+	}
+	if _, known := (*m)[value]; !known && len(*m) >= maxValues {
+		value = Others
+	}
+	(*m)[value] = (*m)[value].plus(c)
+}
+
+// Window selects a part of a list.
+type Window struct {
+	Limit int
+	After string // the key of the last item of the window before; empty: from the beginning
+}
+
+// Bounds of a window.
+const (
+	DefaultLimit = 500
+	MaxLimit     = 5000
+	maxToken     = 4 << 10
+)
+
+// ParseWindow reads the parameters limit and continue. Errors name the parameter.
+func ParseWindow(q url.Values) (w Window, err error) {
+	w.Limit = DefaultLimit
+	if text := q.Get("limit"); text != "" {
+		if w.Limit, err = strconv.Atoi(text); err != nil || w.Limit < 0 || w.Limit > MaxLimit {
+			return w, fmt.Errorf("limit=%.20q: want a number from 0 to %d", text, MaxLimit)
+		}
+	}
+	if text := q.Get("continue"); text != "" {
+		key, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil || len(text) > maxToken {
+			return w, errors.New("continue: want the value of \"next\" of the answer before")
+		}
+		w.After = string(key)
+	}
+	return w, nil
+}
+
+// Cut sorts items by key, and returns those of the window, with the token for the following one.
+func Cut[T any](w Window, items []T, key func(*T) string) (window []T, next string) {
+	return cut(w, items, false, key)
+}
+
+// cut sorts items by key, and returns those of the window. next is the token for the following window. With more
+// there are further items after these.
+func cut[T any](w Window, items []T, more bool, key func(*T) string) (window []T, next string) {
+	type keyed struct {
+		key string
+		at  int
+	}
+	keys := make([]keyed, 0, len(items))
+	for i := range items {
+		if k := key(&items[i]); k > w.After || w.After == "" {
+			keys = append(keys, keyed{k, i})
+		}
+	}
+	slices.SortFunc(keys, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	if more = more || len(keys) > w.Limit; len(keys) > w.Limit {
+		keys = keys[:w.Limit]
+	}
+	window = make([]T, len(keys))
+	for i, k := range keys {
+		window[i] = items[k.at]
+	}
+	if more && len(keys) > 0 {
+		next = base64.RawURLEncoding.EncodeToString([]byte(keys[len(keys)-1].key))
+	}
+	return window, next
+}

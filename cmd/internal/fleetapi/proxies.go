@@ -1,0 +1,147 @@
+package fleetapi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Selection selects proxies. Empty fields select all.
+type Selection struct {
+	Window
+	Name      string // name.namespace, or the node's id
+	Namespace string
+	State     string
+	Version   string
+	Zone      string // the zone, or a region or zone that contains it
+	Replica   string
+	Cluster   string
+	Labels    labels.Selector // nil: all
+	Sort      string          // one of Orders
+}
+
+// Orders are the values of sort.
+var Orders = []string{"name", "namespace", "state", "since", "version", "zone", "replica"}
+
+// ProxyParameters are the parameters of /api/v1/proxies.
+var ProxyParameters = []string{"name", "namespace", "state", "version", "zone", "replica", "cluster", "labels", "sort", "limit", "continue"}
+
+// maxSelector bounds the label selector in bytes.
+const maxSelector = 1 << 10
+
+// ParseSelection reads the parameters of /api/v1/proxies. Errors name the parameter.
+func ParseSelection(q url.Values) (s Selection, err error) {
+	if s.Window, err = ParseWindow(q); err != nil {
+		return s, err
+	}
+	s.Name, s.Namespace, s.State, s.Version = q.Get("name"), q.Get("namespace"), q.Get("state"), q.Get("version")
+	s.Zone, s.Replica, s.Cluster, s.Sort = q.Get("zone"), q.Get("replica"), q.Get("cluster"), cmp.Or(q.Get("sort"), Orders[0])
+	if s.State != "" && !slices.Contains(States, s.State) {
+		return s, fmt.Errorf("state=%.40q: want one of %s", s.State, strings.Join(States, ", "))
+	}
+	if !slices.Contains(Orders, s.Sort) {
+		return s, fmt.Errorf("sort=%.40q: want one of %s", s.Sort, strings.Join(Orders, ", "))
+	}
+	if text := q.Get("labels"); text != "" {
+		if len(text) > maxSelector {
+			return s, fmt.Errorf("labels: %d bytes, at most %d are read", len(text), maxSelector)
+		}
+		if s.Labels, err = labels.Parse(text); err != nil {
+			return s, errors.New("labels: want a selector, as app=web,tier!=cache")
+		}
+	}
+	return s, nil
+}
+
+// Selects reports whether a proxy with the labels is selected.
+func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	return (s.Name == "" || s.Name == p.Proxy || s.Name == p.Node) && is(s.Namespace, p.Namespace) && is(s.State, p.State) &&
+		is(s.Version, p.Version) && is(s.Replica, p.Replica) && is(s.Cluster, p.Cluster) &&
+		(s.Zone == "" || p.Zone == s.Zone || strings.HasPrefix(p.Zone, s.Zone+"/") || strings.Contains(p.Zone+"/", "/"+s.Zone+"/")) &&
+		(s.Labels == nil || s.Labels.Matches(labels.Set(own)))
+}
+
+// key returns the place of a proxy in the selection's order.
+func (s *Selection) key(p *Proxy) string {
+	first := ""
+	switch s.Sort {
+	case "namespace":
+		first = p.Namespace
+	case "state":
+		first = fmt.Sprint(slices.Index(States, p.State))
+	case "since":
+		first = "~" // in sync: last
+		if !p.Since.IsZero() {
+			first = p.Since.UTC().Format(time.RFC3339Nano)
+		}
+	case "version":
+		first = p.Version
+	case "zone":
+		first = p.Zone
+	case "replica":
+		first = p.Replica
+	}
+	return strings.Join([]string{first, p.Proxy, p.Node, p.Replica, p.Connected.UTC().Format(time.RFC3339Nano)}, "\x00")
+}
+
+// Proxies is one replica's part of /api/v1/proxies.
+type Proxies struct {
+	Sums  Sums    `json:"sums"`
+	Items []Proxy `json:"items"`
+	More  bool    `json:"more,omitempty"` // there are items after these
+	// Left are selected proxies whose stream at this replica ended in the last ten minutes, within a bound. They are
+	// without state, and may be connected to another replica.
+	Left []Proxy `json:"left,omitempty"`
+	// Back has the hashes of the node ids of all streams that began in that time.
+	Back []uint64 `json:"back,omitempty"`
+}
+
+// Hash returns the hash of a node's id, as in Proxies.Back.
+func Hash(node string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(node)) // never fails
+	return h.Sum64()
+}
+
+// PartOf returns a replica's part: the sums of its selected proxies, and those of the window.
+func (s *Selection) PartOf(all []Proxy) (part Proxies) {
+	for i := range all {
+		part.Sums.Add(&all[i])
+	}
+	next := ""
+	part.Items, next = cut(s.Window, all, false, s.key)
+	part.More = next != ""
+	return part
+}
+
+// MergeProxies merges the replicas' parts.
+func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
+	var all []Proxy
+	sums, more, back := &Sums{}, false, map[uint64]bool{}
+	for _, f := range parts {
+		sums.plus(&f.Part.Sums)
+		all, more = append(all, f.Part.Items...), more || f.Part.More
+		for _, hash := range f.Part.Back {
+			back[hash] = true
+		}
+	}
+	for _, f := range parts {
+		for i := range f.Part.Left {
+			if hash := Hash(f.Part.Left[i].Node); !back[hash] {
+				back[hash] = true // counted once, where it was at several replicas
+				sums.AddGone(&f.Part.Left[i])
+			}
+		}
+	}
+	a.Sums = sums
+	a.Items, a.Next = cut(s.Window, all, more, s.key)
+	return a
+}

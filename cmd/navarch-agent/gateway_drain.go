@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/push/agentapi"
+)
+
+const (
+	// gatewayWait is the default bound of a gateway's drain. Kubernetes kills a Pod after 30 s by default.
+	gatewayWait = 25 * time.Second
+	// quietTime is the time without connections after which a gateway's drain ends before its bound.
+	quietTime = time.Second
+)
+
+// isRouter reports whether the node is of type router.
+func (i *identity) isRouter() bool { return strings.HasPrefix(i.node.GetId(), "router~") }
+
+// completeGateway applies the rules for gateways to parsed settings. least is the explicit MINIMUM_DRAIN_DURATION;
+// empty: the default.
+func (f *shutdown) completeGateway(least string) {
+	if least == "" {
+		f.least = min(defaultWait, f.wait/2)
+	}
+	if !f.whenIdle {
+		f.least = min(f.least, f.wait)
+	}
+}
+
+// drainPath is the request that starts Envoy's graceful drain. All listeners of a gateway face clients, and none is
+// closed before Envoy ends.
+func (f *shutdown) drainPath() string {
+	if f.gateway {
+		return "/drain_listeners?graceful&skip_exit"
+	}
+	return "/drain_listeners?inboundonly&graceful"
+}
+
+// drainEnvoy returns when Envoy may be stopped, at the latest when ctx ends.
+func (a *agent) drainEnvoy(ctx context.Context) {
+	if !a.cfg.bye.gateway {
+		a.admin.drain(ctx, a.cfg.bye, a.log)
+		return
+	}
+	d := gatewayDrain{admin: a.admin, shutdown: a.cfg.bye, endIdle: a.cfg.endIdle, log: a.log}
+	d.run(ctx)
+}
+
+// gatewayDrain ends the connections of a gateway in two phases.
+//
+// Load balancers need a while to notice that the Pod is not ready. In the first phase Envoy serves as before. In the
+// second phase it still accepts connections, but each response ends its connection (Connection: close, GOAWAY), and
+// idle connections are ended as by their idle timeout. A drain that begins at once would send clients back to this
+// Pod.
+type gatewayDrain struct {
+	*admin
+	shutdown
+	endIdle func() error
+	log     *slog.Logger
+}
+
+// run returns when no connection is left, when the time is over, or when ctx ends.
+func (d *gatewayDrain) run(ctx context.Context) {
+	end := time.Now().Add(d.wait)
+	d.log.Info("gateway serves on while load balancers learn that it is not ready", "for", d.least)
+	pause(ctx, d.least)
+	if err := d.drainListeners(ctx, d.drainPath()); err != nil && ctx.Err() == nil {
+		d.log.Warn("cannot drain Envoy: connections end when it is stopped", "error", err)
+	}
+	if err := d.endIdle(); err != nil {
+		d.log.Warn("cannot end idle connections: they end when Envoy is stopped", "error", err)
+	}
+	if d.whenIdle {
+		d.log.Info("gateway ends its connections, without a limit of time")
+	} else {
+		d.log.Info("gateway ends its connections", "within", time.Until(end).Round(time.Millisecond))
+	}
+	d.await(ctx, end)
+}
+
+// await polls the number of connections. Clients that close each connection leave none between two requests, so the
+// number of accepted connections has to rest, too.
+func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
+	last, since, warned := -1, time.Time{}, false
+	for ; ctx.Err() == nil; pause(ctx, drainPoll) {
+		active, accepted, err := d.connections(ctx)
+		now := time.Now()
+		if err != nil && !warned && ctx.Err() == nil {
+			d.log.Warn("cannot read how many connections Envoy has: it is asked again until the drain ends", "error", err)
+			warned = true
+		}
+		if err != nil || active > 0 || accepted != last {
+			last, since = accepted, now
+		}
+		switch {
+		case !d.whenIdle && !now.Before(end):
+			d.log.Info("drain time is over, Envoy is stopped", "connections", active)
+			return
+		case d.fullTime:
+		case now.Sub(since) >= quietTime:
+			d.log.Info("drained, no connection is left")
+			return
+		}
+	}
+}
+
+// idlePressure is the file that Envoy of a gateway reads: 0, or 1 to end idle connections; empty: not a gateway.
+func (o *options) idlePressure() string {
+	if !o.bye.gateway {
+		return ""
+	}
+	return filepath.Join(o.configPath, "idle-pressure")
+}
+
+// writePressure replaces the file. Envoy notices a rename.
+func writePressure(file, value string) error {
+	if err := os.WriteFile(file+".new", []byte(value), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// endIdle makes Envoy end connections that have been idle for idleAfter.
+func (o *options) endIdle() error { return writePressure(o.idlePressure(), "1") }
+
+// idleAfter is the idle timeout of clients' connections during the drain of a gateway.
+const idleAfter = "1s"
+
+const (
+	overloadKey    = "overload_manager"
+	pressureType   = "type.googleapis.com/envoy.extensions.resource_monitors.injected_resource.v3.InjectedResourceConfig"
+	scaleTimerType = "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig"
+)
+
+// idleOverload is the overload manager by which the agent ends idle connections. Envoy's drain reaches a connection
+// with its next response only: an idle HTTP/2 connection would get no GOAWAY, and hold up the drain until its bound.
+func idleOverload(file string) object {
+	const monitor = "envoy.resource_monitors.injected_resource"
+	return object{
+		"refresh_interval":  "1s",
+		"resource_monitors": []object{{"name": monitor, "typed_config": object{"@type": pressureType, "filename": file}}},
+		"actions": []object{{
+			"name":     "envoy.overload_actions.reduce_timeouts",
+			"triggers": []object{{"name": monitor, "scaled": object{"scaling_threshold": 0.1, "saturation_threshold": 0.9}}},
+			"typed_config": object{"@type": scaleTimerType, "timer_scale_factors": []object{
+				{"timer": "HTTP_DOWNSTREAM_CONNECTION_IDLE", "min_timeout": idleAfter}}},
+		}},
+	}
+}
+
+// yieldOverload returns the bootstrap without the agent's overload manager if Envoy refuses patches beside it, and
+// takes them alone: two patches cannot scale the same timers.
+func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) []byte {
+	theirs := slices.DeleteFunc(slices.Clone(patches), func(p agentapi.BootstrapPatch) bool { _, is := p.Merge[overloadKey]; return !is })
+	if !a.cfg.bye.gateway || len(theirs) == 0 || a.accepts(ctx, text, theirs) {
+		return text
+	}
+	without, err := merged(text, agentapi.BootstrapPatch{Merge: object{overloadKey: nil}})
+	if err != nil || !a.accepts(ctx, without, theirs) {
+		return text
+	}
+	a.log.Warn("a patch of the bootstrap replaces the agent's overload manager: idle connections end when Envoy is stopped",
+		"patch", theirs[0].From)
+	return without
+}
+
+// accepts reports whether Envoy takes the bootstrap with the patches.
+func (a *agent) accepts(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) bool {
+	whole, err := merged(text, patches...)
+	return err == nil && a.validateBootstrap(ctx, whole) == nil
+}

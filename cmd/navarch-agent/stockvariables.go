@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// applyStockVariables applies variables of stock agents (istio: pilot/cmd/pilot-agent/options) that do not correspond
+// to exactly one flag. given reports whether a flag was on the command line: such a flag wins. The error names each
+// variable with a value that is not valid.
+func (o *options) applyStockVariables(id *identity, given func(flag string) bool) error {
+	var bad []error
+	apply := func(name string, set func(string) error) {
+		if v := id.lookup(name); v != "" {
+			if err := set(v); err != nil {
+				bad = append(bad, fmt.Errorf("environment %s=%q: %w", name, v, err))
+			}
+		}
+	}
+	port := func(flag string, address *string) func(string) error {
+		return func(v string) error {
+			if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
+				return errors.New("want a port, 1 to 65535")
+			}
+			if host, _, err := net.SplitHostPort(*address); err == nil && !given(flag) {
+				*address = net.JoinHostPort(host, v)
+			}
+			return nil
+		}
+	}
+	apply("ENVOY_STATUS_PORT", port("status-addr", &o.statusAddr))
+	apply("ENVOY_PROMETHEUS_PORT", port("envoy-metrics-addr", &o.metricsAddr))
+	apply("SECRET_TTL", func(v string) (err error) {
+		if o.certTTL, err = time.ParseDuration(v); err == nil && o.certTTL < time.Second {
+			err = errors.New("want a second or more")
+		}
+		return err
+	})
+	apply("SECRET_GRACE_PERIOD_RATIO", func(v string) error {
+		left, err := strconv.ParseFloat(v, 64)
+		if err == nil && !(left > 0 && left < 1) {
+			err = errors.New("want a part of a certificate's life, between 0 and 1")
+		}
+		o.renewAt = 1 - left
+		return err
+	})
+	if ca := id.lookup("CA_ROOT_CA"); ca != "" && id.lookup("XDS_ROOT_CA") == "" && !given("xds-root-cert") {
+		o.rootCert = ca
+	}
+	return errors.Join(bad...)
+}

@@ -1,0 +1,165 @@
+// Package accesslog parses lines of Istio's default access log, and explains Envoy's response flags.
+//
+// Owns: nothing.
+// Reads: untrusted text.
+// Never: guesses; a line that is not exactly of the format is refused.
+package accesslog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// longest is the length of a line, bytes. Envoy refuses requests with more than 60 KiB of headers.
+const longest = 128 << 10
+
+// fields is the number of fields of the format.
+const fields = 22
+
+// Entry is a line of the log. A field is empty where the log has "-".
+type Entry struct {
+	Method, Path, Protocol string
+	Status                 int
+	Flags                  []string
+	// Details is Envoy's reason for the status, Termination that for the end of the connection, and Failure the error of
+	// the connection to the endpoint.
+	Details, Termination, Failure string
+	ForwardedFor, Authority       string
+	Upstream, Cluster             string
+	// Local is the address that the client connected to, and Remote the client's.
+	Local, Remote     string
+	ServerName, Route string
+}
+
+// Parse parses a line of Istio's default text format (istio: pilot/pkg/model/telemetry_logging.go).
+// The error names the field that is not of the format.
+func Parse(line string) (Entry, error) {
+	line = strings.TrimSpace(line)
+	if len(line) > longest {
+		return Entry{}, fmt.Errorf("line: %d bytes, want at most %d", len(line), longest)
+	}
+	all, err := split(line)
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(all) != fields {
+		return Entry{}, fmt.Errorf("line: %d fields, want the %d of Istio's default format", len(all), fields)
+	}
+	for i, text := range all {
+		if text == "-" {
+			all[i] = ""
+		}
+	}
+	e := Entry{Details: all[4], Termination: all[5], Failure: all[6], ForwardedFor: all[11], Authority: all[14],
+		Upstream: all[15], Cluster: all[16], Local: all[18], Remote: all[19], ServerName: all[20], Route: all[21]}
+	request := strings.Split(all[1], " ")
+	if len(request) != 3 {
+		return Entry{}, errors.New(`request: want "METHOD PATH PROTOCOL"`)
+	}
+	for i, into := range []*string{&e.Method, &e.Path, &e.Protocol} {
+		if request[i] != "-" {
+			*into = request[i]
+		}
+	}
+	if e.Status, err = strconv.Atoi(all[2]); err != nil || e.Status < 0 || e.Status > 999 {
+		return Entry{}, fmt.Errorf("status %q: want a number of three digits, or 0", all[2])
+	}
+	if all[3] != "" {
+		e.Flags = strings.Split(all[3], ",")
+	}
+	return e, nil
+}
+
+// split parts a line into its fields: [TIME], "TEXT WITH BLANKS" and WORD.
+func split(line string) (all []string, err error) {
+	for rest := line; rest != ""; {
+		end, open := " ", 0
+		switch rest[0] {
+		case '[':
+			end, open = "]", 1
+		case '"':
+			end, open = `"`, 1
+		}
+		at := strings.Index(rest[open:], end)
+		switch {
+		case at < 0 && open > 0:
+			return nil, fmt.Errorf("field %d: %s is missing", len(all)+1, end)
+		case at < 0:
+			return append(all, rest), nil
+		}
+		all = append(all, rest[open:open+at])
+		rest = rest[open+at+len(end):]
+		if open > 0 && rest != "" && rest[0] != ' ' {
+			return nil, fmt.Errorf("field %d: a blank is missing behind it", len(all))
+		}
+		if open > 0 {
+			rest = strings.TrimPrefix(rest, " ")
+		}
+		if len(all) > fields {
+			return nil, fmt.Errorf("line: more than the %d fields of Istio's default format", fields)
+		}
+	}
+	return all, nil
+}
+
+// Inbound reports whether the line is of a request that the workload has received.
+func (e Entry) Inbound() bool {
+	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
+}
+
+// Denied returns the policy that denied the request, by the details; "": the details name none.
+func (e Entry) Denied() string {
+	for _, text := range []string{e.Details, e.Termination} {
+		if _, rest, is := strings.Cut(text, "rbac_access_denied_matched_policy["); is {
+			return strings.TrimSuffix(rest, "]")
+		}
+	}
+	return ""
+}
+
+// Flag is a response flag of Envoy.
+type Flag struct{ Name, Means, Look string }
+
+// Flags has the response flags, sorted by name
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage).
+var Flags = []Flag{
+	{"DC", "the client closed the connection", "the client's own timeout"},
+	{"DF", "the DNS resolution of the endpoint failed", "the host of the ServiceEntry"},
+	{"DI", "a fault injected a delay", "the VirtualService's fault.delay"},
+	{"DO", "the load balancer dropped the request by its overload policy", "the endpoints' drop policy"},
+	{"DPE", "the client violated the protocol", "the port's protocol, and whether the client speaks it"},
+	{"DT", "the request lasted longer than its longest duration", "the route's maximum duration"},
+	{"FI", "a fault injected a status", "the VirtualService's fault.abort"},
+	{"IH", "a header that must be strict had a bad value", "the request's headers"},
+	{"LH", "the local health check failed", "the workload's own health"},
+	{"LR", "the proxy reset the connection", "the proxy's own log"},
+	{"NC", "the route's cluster does not exist", "the subset and the port of the route's destination"},
+	{"NFCF", "the configuration of a filter has not arrived", "the WasmPlugin, and whether its module can be downloaded"},
+	{"NR", "no route, or no filter chain, matches", "host, port and path of the request, and the VirtualServices of the host"},
+	{"OM", "the proxy is overloaded", "the proxy's memory"},
+	{"RL", "a rate limit refused the request", "the rate limits of the EnvoyFilters"},
+	{"RLSE", "the rate limit service failed", "the service of rate limits"},
+	{"SI", "the stream was idle for too long", "the timeouts of the route and of the mesh"},
+	{"UAEX", "the authorization service denied the request", "the CUSTOM policy and its provider"},
+	{"UC", "the endpoint closed the connection", "the application's timeout of idle connections"},
+	{"UF", "the connection to the endpoint failed", "the transport failure: port, network policy, or TLS that does not fit"},
+	{"UH", "no endpoint is healthy", "the Service's endpoints, and outlierDetection of the DestinationRule"},
+	{"UMSDR", "the request lasted longer than the longest duration of a stream", "the route's timeout"},
+	{"UO", "a circuit breaker is open", "connectionPool of the DestinationRule"},
+	{"UPE", "the endpoint violated the protocol", "the port's protocol, and whether the application speaks it"},
+	{"UR", "the endpoint reset the stream", "the application"},
+	{"URX", "all retries, or connection attempts, were spent", "the flags of the attempts, and retries of the VirtualService"},
+	{"UT", "the endpoint did not answer in time", "timeout of the VirtualService"},
+}
+
+// Explain returns the response flag with a name, in upper case. It returns false for names that Envoy does not have.
+func Explain(name string) (Flag, bool) {
+	at, found := slices.BinarySearchFunc(Flags, name, func(f Flag, name string) int { return strings.Compare(f.Name, name) })
+	if !found {
+		return Flag{}, false
+	}
+	return Flags[at], true
+}

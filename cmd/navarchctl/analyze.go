@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/analyze"
+	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/files"
+)
+
+// analysis has the options of `navarchctl analyze`.
+// exitFound is the exit code of analyze if a finding reaches the threshold.
+const exitFound = 2
+
+type analysis struct {
+	offline   // settings of the pipeline
+	in        cluster.Flags
+	paths     []string
+	live      bool
+	namespace string
+	all, only bool // --all-namespaces, --new
+	suppress  []string
+	fail      string
+	least     string
+	list      bool
+	format    output
+}
+
+// always is a flag of istioctl whose value true is the only behaviour.
+type always struct{}
+
+func (always) String() string { return "true" }
+
+func (always) Type() string { return "bool" }
+
+// Set accepts true alone.
+func (always) Set(v string) error {
+	if is, err := strconv.ParseBool(v); err != nil || !is {
+		return errors.New("it is always true")
+	}
+	return nil
+}
+
+// text is the format for people of analyze.
+const text = "text"
+
+func analyzeCommand() *cobra.Command {
+	a := &analysis{}
+	cmd := &cobra.Command{
+		Use:     "analyze [FILE|DIR|-]...",
+		Aliases: []string{"analyse"},
+		Short:   "Find what is wrong with configuration, in files or in a cluster, with istioctl's codes",
+		Long: `Analyzes files (-f, or arguments), a cluster (--live; without files that is the default), or both: then an object of a file
+replaces the one of the cluster, and --new reports the findings that the files add. Folders are read with all folders below. Workloads in
+files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user; a control plane is not
+needed. navarchctl problems lists the problems that only replicas and proxies know.
+
+Codes are those of istioctl analyze, and NAV1001 and following; --list prints them. A finding is suppressed by --suppress,
+	or by the annotation
+galley.istio.io/analyze-suppress of its object: codes separated by commas, or *.
+
+Exit codes: 0, no finding reaches --fail-threshold; 2, at least one does; 1, the analysis failed.`,
+		Example: `  # The cluster, and only namespace shop.
+  navarchctl analyze
+  navarchctl analyze -n shop
+
+  # Files alone, as in a pipeline.
+  navarchctl analyze -f deploy/demo/shop
+  navarchctl analyze -f deploy/demo/shop -o sarif >findings.sarif
+
+  # What a change would add to the cluster's findings.
+  navarchctl analyze -f change.yaml --live --new --fail-threshold warning
+
+  navarchctl analyze --suppress 'IST0102=Namespace *' --suppress 'NAV1001=VirtualService *.shop'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.paths = append(a.paths, args...)
+			return a.run(cmd)
+		},
+	}
+	a.bind(cmd)
+	return cmd
+}
+
+func (a *analysis) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	a.in.Bind(f)
+	f.StringArrayVarP(&a.paths, "file", "f", nil, "File or folder of YAML or JSON, or - for standard input; may be repeated.")
+	f.BoolVarP(&a.live, "live", "k", false, "Read the cluster, too, if files are given.")
+	f.StringVarP(&a.namespace, "namespace", "n", "",
+		"Only findings about this namespace and its objects (default: all). "+
+			"Objects of files that state no namespace are in it.")
+	f.BoolVarP(&a.all, "all-namespaces", "A", false, "Findings about all namespaces, which is the default.")
+	f.BoolVar(&a.only, "new", false, "Only findings that the files add to those of the cluster.")
+	f.StringArrayVarP(&a.suppress, "suppress", "S", nil,
+		"CODE=KIND NAME.NAMESPACE: do not report this; * stands for any characters. May be repeated.")
+	a.fail, a.least = string(problem.Error), string(problem.Info)
+	severities := []string{string(problem.Error), string(problem.Warning), string(problem.Info)}
+	f.Var(&choice{&a.fail, "severity", severities}, "fail-threshold",
+		"Exit with 2 if a finding has this severity or a worse one: error, warning, info.")
+	f.Var(&choice{&a.least, "severity", severities}, "output-threshold",
+		"Print findings of this severity or a worse one: error, warning, info.")
+	f.BoolVarP(&a.list, "list", "L", false, "Print the codes with their names and severities, and end.")
+	f.StringVar(&a.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
+	f.StringVar(&a.domain, "domain", "cluster.local", "DNS domain of the cluster.")
+	f.VarP(always{}, "recursive", "R", "Folders are always read with the folders below.")
+	f.Lookup("recursive").NoOptDefVal = "true"
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+	completes(cmd, "fail-threshold", severities...)
+	completes(cmd, "output-threshold", severities...)
+	a.format.bind(cmd, text, "json", "yaml", "sarif", "junit")
+}
+
+func (a *analysis) run(cmd *cobra.Command) error {
+	if a.list {
+		return listCodes(cmd.OutOrStdout())
+	}
+	if a.only && len(a.paths) == 0 {
+		return errors.New("--new is for files: name them with -f")
+	}
+	var suppressions []analyze.Suppression
+	for _, stated := range a.suppress {
+		s, err := analyze.ParseSuppression(stated)
+		if err != nil {
+			return fmt.Errorf("--suppress: %w", err)
+		}
+		suppressions = append(suppressions, s)
+	}
+	found, err := a.findings(cmd)
+	if err != nil {
+		return err
+	}
+	found = analyze.Suppressed(found, suppressions)
+	if a.namespace != "" {
+		found = analyze.Of(found, a.namespace)
+	}
+	failing := 0
+	for _, f := range found {
+		if analyze.AtLeast(f.Severity, problem.Severity(a.fail)) {
+			failing++
+		}
+	}
+	found = slices.DeleteFunc(found, func(f analyze.Finding) bool { return !analyze.AtLeast(f.Severity, problem.Severity(a.least)) })
+	if err := a.print(cmd.OutOrStdout(), found); err != nil {
+		return err
+	}
+	switch {
+	case failing == 1:
+		return exitError{exitFound, "1 finding reaches --fail-threshold " + a.fail}
+	case failing > 1:
+		return exitError{exitFound, fmt.Sprintf("%d findings reach --fail-threshold %s", failing, a.fail)}
+	}
+	return nil
+}
+
+// findings reads the files and the cluster, and returns all findings about them, with their lines.
+func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
+	c := analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: time.Now()}
+	notes := cmd.ErrOrStderr()
+	var stdin []byte
+	var stated analyze.Input
+	if len(a.paths) > 0 {
+		if slices.Contains(a.paths, files.Stdin) {
+			if stdin, err = io.ReadAll(cmd.InOrStdin()); err != nil {
+				return nil, fmt.Errorf("read standard input: %w", err)
+			}
+		}
+		once := files.Once{Cluster: a.cluster, Namespace: a.namespace, Skipped: func(location string) {
+			fmt.Fprintln(notes, "note: "+show.Printable(location)+" is no object of Kubernetes, and is skipped")
+		}}
+		stated.Events, stated.Problems, err = files.ReadPaths(a.paths, bytes.NewReader(stdin), once)
+		if err != nil {
+			return nil, err
+		}
+	}
+	found, err := a.analyze(cmd.Context(), stated, c, notes)
+	if err != nil {
+		return nil, err
+	}
+	analyze.NewLines(func(path string) ([]byte, error) {
+		if path == files.Stdin {
+			return stdin, nil
+		}
+		return os.ReadFile(path)
+	}).Fill(found)
+	return found, nil
+}
+
+// analyze returns the findings about files, over a cluster if it is read.
+func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.Config, notes io.Writer) ([]analyze.Finding, error) {
+	if !a.live && !a.only && len(a.paths) > 0 {
+		return analyze.Run(stated, c), nil
+	}
+	of, err := a.in.Open()
+	if err != nil {
+		return nil, err
+	}
+	now, err := analyze.Read(ctx, of.API, a.in.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", of, err)
+	}
+	if err := now.ReadSecrets(ctx, of.API, stated, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", of, err)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(now.Unread)) {
+		fmt.Fprintf(notes, "note: objects of kind %s were not read: %s\n", kind, show.Printable(now.Unread[kind]))
+	}
+	found := analyze.Run(analyze.Over(now, stated), c)
+	if a.only {
+		found = analyze.New(analyze.Run(now, c), found)
+	}
+	return found, nil
+}
+
+// analyzed is the form of -o json.
+type analyzed struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	Findings      []analyze.Finding `json:"findings"`
+}
+
+func (a *analysis) print(w io.Writer, found []analyze.Finding) error {
+	switch a.format {
+	case text:
+		return analyze.WriteText(w, found)
+	case "sarif":
+		return analyze.WriteSARIF(w, found)
+	case "junit":
+		return analyze.WriteJUnit(w, found, problem.Severity(a.fail))
+	}
+	return a.format.print(w, analyzed{1, append([]analyze.Finding{}, found...)})
+}
+
+// listCodes prints the codes of analyze.
+func listCodes(w io.Writer) error {
+	rows := [][]string{{"CODE", "SEVERITY", "REPORTED BY", "NAME"}}
+	for _, code := range analyze.Codes() {
+		rows = append(rows, []string{string(code), string(code.Severity()), string(analyze.ReporterOf(code)), code.Name()})
+	}
+	return show.Table(w, rows)
+}

@@ -1,0 +1,192 @@
+package analyze
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// router is a set of Pods that the same Gateways and Services select. If no Pod is known for a Gateway, its selector
+// stands for the labels of one, in the Gateway's namespace.
+type router struct {
+	namespace string
+	labels    map[string]string
+	gateways  []*model.Gateway // by precedence
+	services  []*model.Service // the oldest first
+	assumed   bool             // no Pod is known
+}
+
+// findRouters returns the routers of all Gateways.
+func (w *world) findRouters() (all []*router) {
+	byLabel := map[labelAt][]*model.Gateway{} // by the least label of the selector
+	for g := range each[*model.Gateway](w, model.KindGateway) {
+		if selector := g.Spec.GetSelector(); len(selector) > 0 {
+			k := sorted(selector)[0]
+			at := labelAt{"", k, selector[k]}
+			byLabel[at] = append(byLabel[at], g)
+		}
+	}
+	seen, used := map[string]bool{}, map[*model.Gateway]bool{}
+	for l := range each[*model.Workload](w, model.KindWorkload) {
+		labels := l.Spec.GetEndpoint().GetLabels()
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(k string) bool { return len(byLabel[labelAt{"", k, labels[k]}]) > 0 }) {
+			continue
+		}
+		if r := w.router(l.Key.Namespace, labels); len(r.gateways) > 0 && !seen[r.key()] {
+			seen[r.key()] = true
+			all = append(all, r)
+			for _, g := range r.gateways {
+				used[g] = true
+			}
+		}
+	}
+	for g := range each[*model.Gateway](w, model.KindGateway) {
+		if used[g] || len(g.Spec.GetSelector()) == 0 {
+			continue
+		}
+		if r := w.router(g.Key.Namespace, g.Spec.GetSelector()); !seen[r.key()] {
+			seen[r.key()] = true
+			r.assumed, r.services = true, nil
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// router returns the router of Pods with these labels.
+func (w *world) router(namespace string, labels map[string]string) *router {
+	r := &router{namespace: namespace, labels: labels}
+	for g := range each[*model.Gateway](w, model.KindGateway) {
+		if gateways.Selects(g, labels) {
+			r.gateways = append(r.gateways, g)
+		}
+	}
+	for svc := range each[*model.Service](w, model.KindService) {
+		if svc.Key.Namespace == namespace && len(svc.Spec.GetSelector()) > 0 && model.Matches(svc.Spec.GetSelector(), labels) {
+			r.services = append(r.services, svc)
+		}
+	}
+	slices.SortFunc(r.gateways, gateways.Precedes)
+	slices.SortFunc(r.services, func(a, b *model.Service) int { return a.Older(&b.Head) })
+	return r
+}
+
+// key identifies the Gateways and Services of a router.
+func (r *router) key() string {
+	text := r.namespace
+	for _, g := range r.gateways {
+		text += " " + g.Key.Namespace + "/" + g.Key.Name
+	}
+	for _, svc := range r.services {
+		text += " " + svc.Key.Name
+	}
+	return text
+}
+
+// routers reports what the routers would not serve of their Gateways.
+func routers(w *world) {
+	w.routers = w.findRouters()
+	if !w.live("Pod") && !slices.ContainsFunc(w.routers, func(r *router) bool { return !r.assumed }) {
+		w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool { // the routers may be elsewhere
+			return f.Code == string(problem.ReferencedResourceNotFound) && f.id.Kind == "Gateway" && f.Field == "spec.selector"
+		})
+	}
+	for _, r := range w.routers {
+		_, conflicts := gateways.Merge(gateways.Router{Gateways: r.gateways, Services: r.services})
+		for _, c := range conflicts {
+			if c.Analyzer == problem.GatewayPortNotDefinedOnService && len(r.services) == 0 {
+				continue // the Service may come from elsewhere
+			}
+			w.problem(object.Problem{ID: normal.SourceObject(c.Key), Field: c.Field, Code: c.Code, Analyzer: c.Analyzer, Severity: c.Severity,
+				Message: c.Message})
+		}
+	}
+}
+
+// certificates reports credentials of Gateways that are missing or unusable, those that several Gateways of a router
+// have, and certificates that end soon.
+func certificates(w *world) {
+	for _, r := range w.routers {
+		owner := map[string]*model.Gateway{}
+		for _, g := range r.gateways {
+			for i, server := range g.Spec.GetServers() {
+				for _, name := range credentials(server) {
+					field := fmt.Sprintf("spec.servers[%d].tls.credentialName", i)
+					w.credential(r, g, field, name)
+					switch other := owner[name]; other {
+					case nil:
+						owner[name] = g
+					case g:
+					default:
+						w.foundRecord(problem.GatewayDuplicateCertificate, g, field,
+							"%v has the certificate %q too: a client that reuses its connection of HTTP/2 for a host of both is answered 404, or 421 by Navarch",
+							other.Key, name)
+					}
+				}
+			}
+		}
+	}
+	w.ends()
+}
+
+// credentials returns the names of the Secrets with certificates of a server.
+func credentials(s *networkingv1.Server) (names []string) {
+	for _, name := range append([]string{s.GetTls().GetCredentialName()}, s.GetTls().GetCredentialNames()...) {
+		if name = strings.TrimPrefix(name, model.SecretCredential); name != "" && !strings.ContainsAny(name, ":/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// credential reports a credential whose Secret is missing or unusable in the router's namespace. While no Secret at all
+// was read there is no finding, and none for a router without known Pods, whose namespace may be another one.
+func (w *world) credential(r *router, g *model.Gateway, field, name string) {
+	if r.assumed || !w.knows("Secret") || !w.live("Secret") && len(w.byKind[kind{"", "Secret"}]) == 0 {
+		return
+	}
+	if w.byID[w.id("", "Secret", r.namespace, name)] == nil {
+		w.foundRecord(problem.ReferencedResourceNotFound, g, field, "Secret %s/%s is not there: the server closes its connections", r.namespace,
+			name)
+		return
+	}
+	s, is := w.byKey[model.Key{Kind: model.KindSecret, Namespace: r.namespace, Name: name, Origin: Origin}].(*model.Secret)
+	if !is || len(s.Spec.GetChain()) == 0 {
+		w.foundRecord(problem.InvalidGatewayCredential, g, field, "Secret %s/%s has no usable certificate with its private key", r.namespace,
+			name)
+	}
+}
+
+// soon is the time before the end of a certificate from which it is reported.
+const soon = 30 * 24 * time.Hour
+
+// ends reports certificates of Secrets that end soon.
+func (w *world) ends() {
+	for s := range each[*model.Secret](w, model.KindSecret) {
+		block, _ := pem.Decode(s.Spec.GetChain())
+		if block == nil {
+			continue
+		}
+		leaf, err := x509.ParseCertificate(block.Bytes)
+		switch {
+		case err != nil:
+		case !w.Now.Before(leaf.NotAfter):
+			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate has ended at %s: clients refuse it",
+				leaf.NotAfter.UTC().Format(time.RFC3339))
+		case leaf.NotAfter.Sub(w.Now) < soon:
+			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate ends at %s: renew it", leaf.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package analyze
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"navarch.io/navarch/store/source/files"
+)
+
+// Place is a line of a file. It is zero for objects of a cluster.
+type Place struct {
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"` // from 1; 0: unknown
+}
+
+// Lines finds the lines of findings in files. It reads each file once.
+type Lines struct {
+	read  func(path string) ([]byte, error)
+	files map[string][]byte
+	docs  map[string]*document
+}
+
+// document is a parsed document of a file.
+type document struct {
+	root *yaml.Node // nil: it does not parse
+	line int        // of its first line
+}
+
+// Fill sets the places of findings.
+func (l *Lines) Fill(all []Finding) {
+	for i := range all {
+		all[i].Place = l.place(all[i])
+	}
+}
+
+// NewLines returns Lines that read files by a function.
+func NewLines(read func(path string) ([]byte, error)) *Lines {
+	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
+}
+
+// location matches the file, the number of the document and the element of a List in a location.
+var location = regexp.MustCompile(`^(.+?)(?:#(\d+)(?:\.(items\[\d+\]))?)?$`)
+
+// place returns the line of the field of a finding, or of the closest part of the object that its file has.
+func (l *Lines) place(f Finding) Place {
+	m := location.FindStringSubmatch(f.Location)
+	if m == nil {
+		return Place{}
+	}
+	number, _ := strconv.Atoi(m[2]) // 0: the location is the file
+	d := l.document(m[1], number)
+	if d == nil {
+		return Place{File: m[1]}
+	}
+	field := f.Field
+	if m[3] != "" {
+		field = m[3] + "." + field
+	}
+	return Place{File: m[1], Line: d.line + find(d.root, field) - 1}
+}
+
+// document returns a document of a file; nil: the file has no such document.
+func (l *Lines) document(path string, number int) *document {
+	key := path + "#" + strconv.Itoa(number)
+	if d, known := l.docs[key]; known {
+		return d
+	}
+	data, known := l.files[path]
+	if !known {
+		data, _ = l.read(path) // without the file there is no line
+		l.files[path] = data
+	}
+	var d *document
+	if text, line := files.Document(path, data, number); text != nil {
+		d = &document{line: line}
+		var root yaml.Node
+		if yaml.Unmarshal(text, &root) == nil && len(root.Content) > 0 {
+			d.root = root.Content[0]
+		}
+	}
+	l.docs[key] = d
+	return d
+}
+
+// find returns the line, in its document, of a path of fields, or of the last part of the path that is there.
+func find(n *yaml.Node, field string) int {
+	line := 1
+	if n == nil {
+		return line
+	}
+	line = n.Line
+	for _, part := range parts(field) {
+		key, value := child(n, part)
+		if key == nil {
+			break
+		}
+		n, line = value, key.Line
+	}
+	return line
+}
+
+// child returns an element of a mapping or a list, and the node whose line is the element's. Elements of a list are
+// found by number, or by their name or type.
+func child(n *yaml.Node, part string) (key, value *yaml.Node) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == part {
+				return n.Content[i], n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i]
+		}
+		for _, one := range n.Content {
+			for _, name := range []string{"name", "type"} {
+				if _, v := child(one, name); v != nil && v.Value == part {
+					return one, one
+				}
+			}
+		}
+	case yaml.AliasNode:
+		return nil, nil // of a place elsewhere
+	default: // has no elements
+	}
+	return nil, nil
+}
+
+// parts splits a path of fields: spec.http[0].route, metadata.annotations[sidecar.istio.io/inject].
+func parts(field string) (all []string) {
+	for field != "" {
+		if rest, is := strings.CutPrefix(field, "["); is {
+			part, after, _ := strings.Cut(rest, "]")
+			all, field = append(all, part), strings.TrimPrefix(after, ".")
+			continue
+		}
+		end := strings.IndexAny(field, ".[")
+		if end < 0 {
+			end = len(field)
+		}
+		all = append(all, field[:end])
+		field = strings.TrimPrefix(field[end:], ".")
+	}
+	return all
+}

@@ -1,0 +1,211 @@
+package analyze
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// resource is a kind of objects of a cluster, with the path of its list.
+type resource struct {
+	kind
+	version, plural string
+}
+
+// path returns the path of the list of all objects. EndpointSlices that were imported from other clusters are left out,
+// as the leader leaves them out.
+func (r resource) path() string {
+	switch r.group {
+	case "":
+		return "/api/" + r.version + "/" + r.plural
+	case discoveryv1.GroupName:
+		return "/apis/" + r.group + "/" + r.version + "/" + r.plural + "?labelSelector=" +
+			url.QueryEscape("!multicluster.kubernetes.io/service-name")
+	}
+	return "/apis/" + r.group + "/" + r.version + "/" + r.plural
+}
+
+// listed are the kinds that are read whole. ConfigMaps are read in the control plane's namespace alone, Secrets and
+// definitions by name: lists of them may be very long.
+var listed = []resource{
+	{kind{"", "Namespace"}, "v1", "namespaces"}, {kind{"", "Node"}, "v1", "nodes"}, {kind{"", "Service"}, "v1", "services"},
+	{kind{"", "Pod"}, "v1", "pods"}, {kind{discoveryv1.GroupName, "EndpointSlice"}, "v1", "endpointslices"},
+	{kind{"apps", "Deployment"}, "v1", "deployments"},
+	{kind{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}, "v1", "mutatingwebhookconfigurations"},
+	{kind{model.GroupNetworking, "VirtualService"}, "v1", "virtualservices"}, {kind{model.GroupNetworking, "DestinationRule"}, "v1",
+		"destinationrules"},
+	{kind{model.GroupNetworking, "Gateway"}, "v1", "gateways"}, {kind{model.GroupNetworking, "ServiceEntry"}, "v1", "serviceentries"},
+	{kind{model.GroupNetworking, "Sidecar"}, "v1", "sidecars"}, {kind{model.GroupNetworking, "EnvoyFilter"}, "v1alpha3", "envoyfilters"},
+	{kind{model.GroupNetworking, "WorkloadEntry"}, "v1", "workloadentries"}, {kind{model.GroupNetworking, "WorkloadGroup"}, "v1",
+		"workloadgroups"},
+	{kind{model.GroupNetworking, "ProxyConfig"}, "v1beta1", "proxyconfigs"},
+	{kind{model.GroupSecurity, "PeerAuthentication"}, "v1", "peerauthentications"}, {kind{model.GroupSecurity, "AuthorizationPolicy"}, "v1",
+		"authorizationpolicies"},
+	{kind{model.GroupSecurity, "RequestAuthentication"}, "v1", "requestauthentications"},
+	{kind{model.GroupTelemetry, "Telemetry"}, "v1", "telemetries"}, {kind{model.GroupExtensions, "WasmPlugin"}, "v1alpha1", "wasmplugins"},
+	{kind{model.GroupExtensions, "TrafficExtension"}, "v1alpha1", "trafficextensions"},
+}
+
+// optional are the kinds without which an analysis is still right about what it finds. Checks that need one of them are
+// left out. Without the mesh configuration its defaults are used.
+var optional = []string{"Namespace", "Node", "Deployment", "MutatingWebhookConfiguration", "ConfigMap", "CustomResourceDefinition",
+	"Secret"}
+
+// older are the versions that are read where a cluster does not serve the listed one.
+var older = map[string]string{model.GroupNetworking: "v1beta1", model.GroupSecurity: "v1beta1", model.GroupTelemetry: "v1alpha1"}
+
+// patience bounds the reading of one kind.
+const patience = 2 * time.Minute
+
+// Read reads the objects of a cluster, with the rights of its user. system is the namespace of the control plane. An
+// optional kind that may not be read is a reason in Unread; a kind that the cluster does not have has no objects.
+// Errors: another kind may not be read, and those of the connection.
+func Read(ctx context.Context, api *apiserver.Client, system string) (Input, error) {
+	in := Input{Unread: map[string]string{}, Cluster: map[string]bool{}}
+	for _, r := range listed {
+		if err := in.list(ctx, api, r, r.path()); err != nil {
+			return in, err
+		}
+	}
+	maps := resource{kind{"", "ConfigMap"}, "v1", "configmaps"}
+	if err := in.list(ctx, api, maps, "/api/v1/namespaces/"+url.PathEscape(system)+"/configmaps"); err != nil {
+		return in, err
+	}
+	crds := resource{kind{"apiextensions.k8s.io", "CustomResourceDefinition"}, "v1", "customresourcedefinitions"}
+	for _, name := range definitionNames() {
+		if err := in.get(ctx, api, crds, crds.path()+"/"+name); err != nil {
+			return in, err
+		}
+	}
+	return in, nil
+}
+
+// definitionNames returns the names of the definitions that are compared.
+func definitionNames() (names []string) {
+	for _, name := range append(sorted(served), sorted(oldest)...) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// list reads the objects of a kind.
+func (in *Input) list(ctx context.Context, api *apiserver.Client, r resource, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	read := func(path, version string) error {
+		return api.Each(ctx, path, func(raw json.RawMessage) error { return in.put(r.kind, version, raw) })
+	}
+	in.Cluster[r.kind.kind] = true
+	err := read(path, r.version)
+	if version := older[r.group]; apiserver.IsStatus(err, http.StatusNotFound) && version != "" && version != r.version {
+		r.version = version
+		err = read(r.path(), version)
+	}
+	return in.unreadable(r, err)
+}
+
+// get reads one object, if it is there.
+func (in *Input) get(ctx context.Context, api *apiserver.Client, r resource, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	in.Cluster[r.kind.kind] = true
+	var raw json.RawMessage
+	err := api.Do(ctx, http.MethodGet, path, nil, &raw)
+	if err == nil {
+		err = in.put(r.kind, r.version, raw)
+	}
+	return in.unreadable(r, err)
+}
+
+// unreadable notes an optional kind that may not be read. A kind or object that is not there is no error.
+func (in *Input) unreadable(r resource, err error) error {
+	var status *apiserver.Status
+	forbidden := apiserver.IsStatus(err, http.StatusForbidden) && errors.As(err, &status)
+	switch {
+	case err == nil || apiserver.IsStatus(err, http.StatusNotFound):
+		return nil
+	case forbidden && slices.Contains(optional, r.kind.kind):
+		in.Unread[r.kind.kind] = status.Message
+		return nil
+	case forbidden:
+		return fmt.Errorf("%s of all namespaces must be readable, or references to them would be reported as missing: %w", r.plural, err)
+	}
+	return fmt.Errorf("read %s: %w", r.plural, err)
+}
+
+// put adds one object of a cluster. Lists leave out the kind of their elements.
+func (in *Input) put(of kind, version string, raw json.RawMessage) error {
+	var head struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return fmt.Errorf("an object of kind %s: %w", of.kind, err)
+	}
+	m := head.Metadata
+	id := object.ID{Origin: Origin, Group: of.group, Kind: of.kind, Namespace: m.Namespace, Name: m.Name}
+	in.Events = append(in.Events, object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: version,
+		Created: m.CreationTimestamp.Time,
+		Labels:  m.Labels, Annotations: m.Annotations, JSON: raw, UID: string(m.UID), Generation: m.Generation}})
+	return nil
+}
+
+// ReadSecrets adds to the objects of a cluster the Secrets that Gateways name, in the namespaces of the Pods that the
+// Gateways select. files are objects over those of the cluster; their Gateways count too. Private keys stay in this
+// process. Errors are those of Read.
+func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files Input, c Config) error {
+	secrets := resource{kind{"", "Secret"}, "v1", "secrets"}
+	in.Cluster["Secret"] = true
+	for _, name := range secretNames(Over(*in, files), c) {
+		if in.Unread["Secret"] != "" {
+			return nil
+		}
+		namespace, short, _ := strings.Cut(name, "/")
+		path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/secrets/" + url.PathEscape(short)
+		if err := in.get(ctx, api, secrets, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// secretNames returns the names of the Secrets, as namespace/name, in order.
+func secretNames(in Input, c Config) []string {
+	some := Input{Cluster: in.Cluster}
+	for _, e := range in.Events {
+		if slices.Contains([]string{"Pod", "Gateway", "Deployment", "ConfigMap"}, e.ID.Kind) {
+			some.Events = append(some.Events, e)
+		}
+	}
+	w := newWorld(some, c)
+	names := map[string]bool{}
+	for _, r := range w.findRouters() {
+		for _, g := range r.gateways {
+			for _, server := range g.Spec.GetServers() {
+				for _, name := range credentials(server) {
+					names[r.namespace+"/"+name] = true
+				}
+			}
+		}
+	}
+	return sorted(names)
+}
+
+// Over returns an input with the objects of files over those of a cluster: an object of a file replaces the one of the
+// same name.
+func Over(cluster, files Input) Input {
+	return Input{Events: slices.Concat(cluster.Events, files.Events), Problems: slices.Concat(cluster.Problems, files.Problems),
+		Unread: cluster.Unread, Cluster: cluster.Cluster}
+}

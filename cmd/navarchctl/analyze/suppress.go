@@ -1,0 +1,70 @@
+package analyze
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// suppression is the annotation with codes that are not reported of its object, separated by commas; * is all codes.
+const suppression = "galley.istio.io/analyze-suppress"
+
+// suppressed reports whether the annotation of the finding's object suppresses it.
+func (w *world) suppressed(f Finding) bool {
+	o := w.byID[f.id]
+	if o == nil {
+		return false
+	}
+	stated := strings.Split(o.Annotations[suppression], ",")
+	return slices.ContainsFunc(stated, func(code string) bool {
+		code = strings.TrimSpace(code)
+		return code == "*" || code == f.Code
+	})
+}
+
+// Suppression selects findings that are not reported, as istioctl does: CODE=KIND NAME.NAMESPACE. * stands for any
+// characters of the code and of the object.
+type Suppression struct{ code, object string }
+
+// ParseSuppression parses CODE=KIND NAME.NAMESPACE, for example "IST0102=Namespace *". An error means that the form is
+// another one.
+func ParseSuppression(text string) (Suppression, error) {
+	code, object, is := strings.Cut(text, "=")
+	kind, name, named := strings.Cut(object, " ")
+	if !is || code == "" || kind == "" && object != "*" || !named && object != "*" || named && name == "" {
+		return Suppression{}, fmt.Errorf("%q: want CODE=KIND NAME.NAMESPACE, for example "+
+			"'IST0102=Namespace shop' or 'NAV1001=VirtualService *.shop'", text)
+	}
+	for _, pattern := range []string{code, object} {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return Suppression{}, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	return Suppression{code, object}, nil
+}
+
+// Covers reports whether the suppression selects a finding.
+func (s Suppression) Covers(f Finding) bool {
+	name := f.id.Kind + " " + f.id.Name
+	if f.id.Namespace != "" {
+		name += "." + f.id.Namespace
+	}
+	code, _ := path.Match(s.code, f.Code)
+	object, _ := path.Match(s.object, strings.ReplaceAll(name, "/", "."))
+	return code && (object || s.object == "*")
+}
+
+// Suppressed returns the findings that no suppression selects.
+func Suppressed(all []Finding, by []Suppression) []Finding {
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		return slices.ContainsFunc(by, func(s Suppression) bool { return s.Covers(f) })
+	})
+}
+
+// Of returns the findings about a namespace, and about objects of no namespace that have its name.
+func Of(all []Finding, namespace string) []Finding {
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		return f.id.Namespace != namespace && (f.id.Namespace != "" || f.id.Name != namespace)
+	})
+}

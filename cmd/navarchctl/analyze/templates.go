@@ -1,0 +1,247 @@
+package analyze
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// workloads are the kinds with a template of Pods.
+var workloads = []kind{{"apps", "Deployment"}, {"apps", "StatefulSet"}, {"apps", "DaemonSet"}, {"apps", "ReplicaSet"}, {"batch", "Job"},
+	{"batch", "CronJob"}}
+
+// workload is the common part of workloads.
+type workload struct {
+	Metadata metav1.ObjectMeta
+	Spec     struct {
+		Replicas    *int32
+		Template    corev1.PodTemplateSpec
+		JobTemplate batchv1.JobTemplateSpec
+	}
+}
+
+// inTemplate returns the path of a field of a Pod in a workload's template.
+func inTemplate(owner *object.Object, field string) string {
+	template := "spec.template"
+	if owner.ID.Kind == "CronJob" {
+		template = "spec.jobTemplate.spec.template"
+	}
+	if field == "" {
+		return template
+	}
+	return template + "." + field
+}
+
+// field returns the path of a field of the Pod in its object.
+func (p *pod) field(path string) string {
+	if p.real {
+		return path
+	}
+	return inTemplate(p.object, path)
+}
+
+// findPods returns the Pods, and the templates of workloads. Workloads that another one owns are left out.
+func (w *world) findPods() (all []*pod) {
+	for o, p := range decoded[corev1.Pod](w, "", "Pod") {
+		one := &pod{object: o, meta: o.ID, real: true, labels: o.Labels, notes: o.Annotations, spec: p.Spec, ip: p.Status.PodIP,
+			owned: len(p.OwnerReferences) > 0,
+			ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil,
+			ready: !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse
+			})}
+		all = append(all, one)
+	}
+	for _, of := range workloads {
+		for o, l := range decoded[workload](w, of.group, of.kind) {
+			if len(l.Metadata.OwnerReferences) > 0 {
+				continue
+			}
+			template := l.Spec.Template
+			if of.kind == "CronJob" {
+				template = l.Spec.JobTemplate.Spec.Template
+			}
+			all = append(all, &pod{object: o, meta: o.ID, labels: template.Labels, notes: template.Annotations, spec: template.Spec,
+				ended: l.Spec.Replicas != nil && *l.Spec.Replicas == 0})
+		}
+	}
+	return all
+}
+
+// standIn makes Pods for the workloads of files, and EndpointSlices for Services that select them. A workload of a
+// cluster has Pods of its own. Pods and Services of files get the addresses that a cluster would give them.
+func (w *world) standIn() {
+	for _, o := range w.byKind[kind{"", "Service"}] {
+		w.giveAddress(o)
+	}
+	var made []*pod
+	for _, p := range w.pods {
+		if p.ended || p.object.Location == "" || p.ip != "" {
+			continue
+		}
+		id := object.ID{Origin: p.meta.Origin, Kind: "Pod", Namespace: p.meta.Namespace, Name: p.meta.Name}
+		for n := 1; !p.real && w.taken(id); n++ {
+			id.Name = fmt.Sprintf("%s-%d", p.meta.Name, n)
+		}
+		p.ip, p.ready, p.stand = w.nextAddress(), true, id.Name
+		one := &corev1.Pod{Spec: p.spec, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: p.ip}}
+		one.Name, one.Namespace, one.Labels, one.Annotations = id.Name, id.Namespace, p.labels, p.notes
+		w.put(id, p.object, one, p.labels, p.notes)
+		made = append(made, p)
+	}
+	w.endpointSlices(made)
+}
+
+// giveAddress replaces a Service of a file that states no address by one with an address.
+func (w *world) giveAddress(o *object.Object) {
+	if o.Location == "" || bytes.Contains(o.JSON, []byte(`"clusterIP`)) {
+		return
+	}
+	var whole, spec map[string]json.RawMessage
+	if json.Unmarshal(o.JSON, &whole) != nil || json.Unmarshal(whole["spec"], &spec) != nil || string(spec["type"]) == `"ExternalName"` {
+		return // the pipeline reports what it cannot read
+	}
+	spec["clusterIP"] = json.RawMessage(strconv.Quote(w.nextAddress()))
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return // the object came from JSON
+	}
+	whole["spec"] = raw
+	w.put(o.ID, o, whole, o.Labels, o.Annotations)
+}
+
+// taken reports whether an object has the ID, or stands in under it.
+func (w *world) taken(id object.ID) bool { return w.byID[id] != nil || w.stands[id] != nil }
+
+// nextAddress returns an address for a Pod or endpoint that stands for others, from the discard-only block (RFC 6666).
+func (w *world) nextAddress() string {
+	if !w.address.IsValid() {
+		w.address = netip.MustParseAddr("100::")
+	}
+	w.address = w.address.Next()
+	return w.address.String()
+}
+
+// put adds an object that stands for another one. An object with the ID of the other one replaces it.
+func (w *world) put(id object.ID, of *object.Object, body any, labels, annotations map[string]string) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return // the object came from JSON
+	}
+	if id != of.ID {
+		w.stands[id] = of
+	}
+	w.made = append(w.made, object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, Version: "v1", Created: of.Created,
+		Labels: labels, Annotations: annotations, JSON: raw, Location: of.Location}})
+}
+
+// labelAt is one label of a Pod in a namespace.
+type labelAt struct{ namespace, key, value string }
+
+// endpointSlices makes EndpointSlices: for each Service one with the Pods that stand for workloads. A Service of a file
+// that has no EndpointSlice gets one with all Pods that it selects, which is empty without any. In a namespace without
+// Pods it gets none: its workloads may be elsewhere.
+func (w *world) endpointSlices(made []*pod) {
+	has := map[[2]string]bool{}
+	for _, o := range w.byKind[kind{discoveryv1.GroupName, "EndpointSlice"}] {
+		has[[2]string{o.ID.Namespace, o.Labels[discoveryv1.LabelServiceName]}] = true
+	}
+	if len(w.pods) == 0 {
+		return
+	}
+	byLabel, madeByLabel := labelled(w.pods), labelled(made)
+	for o, svc := range decoded[corev1.Service](w, "", "Service") {
+		if len(svc.Spec.Selector) == 0 {
+			continue
+		}
+		if o.Location == "" || has[[2]string{o.ID.Namespace, o.ID.Name}] {
+			if of := selected(madeByLabel, o.ID.Namespace, svc.Spec.Selector); len(of) > 0 {
+				w.endpointSlice(o, svc, of)
+			}
+		} else if w.inhabited[o.ID.Namespace] {
+			w.endpointSlice(o, svc, selected(byLabel, o.ID.Namespace, svc.Spec.Selector))
+		}
+	}
+}
+
+// labelled indexes Pods by each of their labels.
+func labelled(all []*pod) map[labelAt][]*pod {
+	out := map[labelAt][]*pod{}
+	for _, p := range all {
+		for k, v := range p.labels {
+			at := labelAt{p.meta.Namespace, k, v}
+			out[at] = append(out[at], p)
+		}
+	}
+	return out
+}
+
+// selected returns the Pods of a namespace that a selector matches, by the shortest list of one label.
+func selected(from map[labelAt][]*pod, namespace string, selector map[string]string) (all []*pod) {
+	var few []*pod
+	first := true
+	for k, v := range selector {
+		if some := from[labelAt{namespace, k, v}]; first || len(some) < len(few) {
+			few, first = some, false
+		}
+	}
+	for _, p := range few {
+		if model.Matches(selector, p.labels) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// endpointSlice makes an EndpointSlice of a Service with these Pods. Its endpoints have addresses of their own, and
+// refer to the Pods.
+func (w *world) endpointSlice(o *object.Object, svc *corev1.Service, of []*pod) {
+	one := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv6}
+	id := object.ID{Origin: o.ID.Origin, Group: discoveryv1.GroupName, Kind: "EndpointSlice", Namespace: o.ID.Namespace,
+		Name: o.ID.Name + ".analyze"}
+	one.Name, one.Namespace, one.Labels = id.Name, id.Namespace, map[string]string{discoveryv1.LabelServiceName: o.ID.Name}
+	for _, p := range of {
+		if p.ip == "" || p.ended {
+			continue
+		}
+		ready := p.ready || svc.Spec.PublishNotReadyAddresses
+		one.Endpoints = append(one.Endpoints, discoveryv1.Endpoint{Addresses: []string{w.nextAddress()},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: p.meta.Namespace, Name: cmp.Or(p.stand, p.meta.Name)}})
+	}
+	for _, p := range svc.Spec.Ports {
+		number := p.Port
+		if p.TargetPort.StrVal != "" && len(of) > 0 {
+			number = portOf(of[0], p.TargetPort.StrVal)
+		} else if p.TargetPort.IntVal != 0 {
+			number = p.TargetPort.IntVal
+		}
+		if number > 0 {
+			one.Ports = append(one.Ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &number, Protocol: &p.Protocol, AppProtocol: p.AppProtocol})
+		}
+	}
+	w.put(id, &object.Object{Location: o.Location}, one, one.Labels, nil)
+}
+
+// portOf returns the number of a named port of a Pod; 0: it has no such port.
+func portOf(p *pod, name string) int32 {
+	for _, c := range p.spec.Containers {
+		for _, port := range c.Ports {
+			if name != "" && port.Name == name {
+				return port.ContainerPort
+			}
+		}
+	}
+	return 0
+}

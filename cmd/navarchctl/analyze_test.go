@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/apiserver/apiservertest"
+)
+
+// runAnalyze runs analyze with arguments, and returns its output, its notes and its error.
+func runAnalyze(args ...string) (out, notes string, err error) {
+	var stdout, stderr strings.Builder
+	cmd := root()
+	cmd.SetArgs(append([]string{"analyze"}, args...))
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	err = cmd.Execute()
+	return stdout.String(), stderr.String(), err
+}
+
+// lists are the objects of a cluster by the path of their list or object. Others are not there.
+var lists = map[string]string{
+	"/api/v1/namespaces": `{"metadata": {"name": "shop", "labels": {"istio-injection": "enabled"}}}, {"metadata": {"name": "edge"}}`,
+	"/api/v1/services":   `{"metadata": {"name": "web", "namespace": "shop"}, "spec": {"clusterIP": "10.96.0.10", "selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]}}`,
+	"/api/v1/pods": `{"metadata": {"name": "edge-1", "namespace": "edge", "labels": {"app": "edge"}}, "spec": {"containers": [{"name": "istio-proxy", "image": "p"}]}, "status": {"phase": "Running", "podIP": "10.0.0.1"}},
+		{"metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "app", "image": "a"}]}, "status": {"phase": "Running", "podIP": "10.0.0.2", "conditions": [{"type": "Ready", "status": "False"}]}}`,
+	"/apis/discovery.k8s.io/v1/endpointslices": `{"metadata": {"name": "web-x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4", "ports": [{"name": "http", "port": 80}],
+		"endpoints": [{"addresses": ["10.0.0.2"], "conditions": {"ready": false}}]},
+		{"metadata": {"name": "edge-x", "namespace": "edge", "labels": {"kubernetes.io/service-name": "edge"}}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}]}`,
+	"/apis/networking.istio.io/v1/virtualservices": `{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"hosts": ["web"], "http": [{"route": [{"destination": {"host": "web"}}]}]}}`,
+	"/apis/networking.istio.io/v1beta1/gateways": `{"apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway", "metadata": {"name": "edge", "namespace": "edge"}, "spec": {"selector": {"app": "edge"}, "servers": [
+		{"port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "hosts": ["*"], "tls": {"mode": "SIMPLE", "credentialName": "cert"}}]}}`,
+}
+
+// clusterOf returns the kubeconfig of a cluster with these lists; forbidden are names of lists that may not be read.
+func clusterOf(t *testing.T, forbidden ...string) (kubeconfig string) {
+	return apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
+		items, is := lists[r.URL.Path]
+		for _, plural := range forbidden {
+			if strings.HasSuffix(r.URL.Path, "/"+plural) || plural == "secrets" && strings.Contains(r.URL.Path, "/secrets/") {
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprintf(w, `{"reason": "Forbidden", "message": "%s is forbidden\nfor you"}`, plural)
+				return
+			}
+		}
+		if !is {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprintf(w, `{"metadata": {}, "items": [%s]}`, items)
+	})
+}
+
+// A cluster is analyzed by its lists: also of older versions. A route to a Pod that is not ready is found, and a Secret
+// that is not there.
+func TestAnalyzeCluster(t *testing.T) {
+	out, notes, err := runAnalyze("--kubeconfig", clusterOf(t))
+	want := `Error [IST0101] (Gateway edge/edge) spec.servers[0].tls.credentialName: Secret edge/cert is not there: the server closes its connections
+Warning [IST0103] (Pod shop/web-1) spec.containers: has no proxy, though a Pod with its labels gets one now: restart the workload
+Warning [NAV1001] (VirtualService shop/web) spec.http[0].route[0].destination.host: service "web.shop.svc.cluster.local" has no ready endpoint: requests to it are answered 503
+Info [IST0102] (Namespace edge) metadata.labels: Pods get no proxy: label it istio-injection=enabled, or istio-injection=disabled where that is meant
+
+1 error, 2 warnings, 1 info. ` + "`navarchctl analyze --list` names the codes.\n"
+	if found := (exitError{}); out != want || notes != "" || !errors.As(err, &found) || found.ExitCode() != 2 {
+		t.Errorf("%v, notes %q:\n%s", err, notes, out)
+	}
+	if out, _, err := runAnalyze("--kubeconfig", clusterOf(t), "-n", "shop", "--fail-threshold", "error"); err != nil || strings.Contains(out, "edge") || !strings.Contains(out, "NAV1001") {
+		t.Errorf("namespace shop: %v\n%s", err, out)
+	}
+}
+
+// Kinds that may not be read are noted on one line, and what needs them is left out. Without Services there is no
+// analysis.
+func TestAnalyzeWithoutRights(t *testing.T) {
+	out, notes, err := runAnalyze("--kubeconfig", clusterOf(t, "secrets", "namespaces", "nodes"))
+	if err != nil || strings.Contains(out, "IST0101") || strings.Contains(out, "IST0103") || !strings.Contains(out, "NAV1001") ||
+		!strings.Contains(notes, "note: objects of kind Secret were not read: secrets is forbidden\\nfor you\n") || strings.Count(notes, "\n") != 3 {
+		t.Errorf("%v, notes %q:\n%s", err, notes, out)
+	}
+	if _, _, err := runAnalyze("--kubeconfig", clusterOf(t, "services")); err == nil || !strings.Contains(err.Error(), "services of all namespaces must be readable") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Files stand over the cluster; --new reports what they add, and not what the cluster has.
+func TestAnalyzeFilesOverACluster(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const file = `
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, spec: {hosts: [web], http: [{redirect: {uri: /}}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: web, namespace: shop}, spec: {host: wbe}}
+`
+	if err := os.WriteFile("change.yaml", []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := clusterOf(t)
+	out, _, err := runAnalyze("--kubeconfig", kubeconfig, "-f", "change.yaml", "--new")
+	if want := "Warning [IST0174] (DestinationRule shop/web change.yaml:4) spec.host: no service has host \"wbe.shop.svc.cluster.local\"\n\n1 warning. `navarchctl analyze --list` names the codes.\n"; err != nil || out != want {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	if out, _, err := runAnalyze("--kubeconfig", kubeconfig, "-f", "change.yaml", "--live"); err == nil || strings.Contains(out, "NAV1001") || !strings.Contains(out, "IST0103") {
+		t.Errorf("over the cluster: %v\n%s", err, out)
+	}
+	if out, _, err := runAnalyze("--kubeconfig", kubeconfig, "-f", "change.yaml"); err != nil || strings.Contains(out, "IST0103") {
+		t.Errorf("alone: %v\n%s", err, out)
+	}
+}

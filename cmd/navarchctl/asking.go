@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+)
+
+// hedgeAfter is the time after which another replica is asked too, while the ones before have not answered.
+const hedgeAfter = 400 * time.Millisecond
+
+// errNoAPI reports that the control plane is of a version without /api/v1.
+var errNoAPI = errors.New("the control plane does not answer " + fleetapi.Root + ": its version is older, or ENABLE_DEBUG_ON_HTTP=false")
+
+// askAny reads an answer of the API from any replica, which answers for all. Errors are those of anyOf.
+func askAny[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (fleetapi.Answer[T], error) {
+	return anyOf[fleetapi.Answer[T]](ctx, c, fleetapi.Root+path+"?"+q.Encode())
+}
+
+// anyOf reads a path from any process. It asks one after the other until one answers, which is asked first the next
+// time. errNoAPI: a process does not have the path. Other errors are those of all processes.
+func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, err error) {
+	pages, err := c.pages(ctx)
+	if err != nil {
+		return value, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		at    int
+		value V
+		err   error
+	}
+	results := make(chan result, len(pages))
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var failed []error
+	for asked := 0; len(failed) < len(pages); {
+		select {
+		case <-next.C:
+			if asked == len(pages) {
+				continue
+			}
+			p, r := pages[asked], result{at: asked}
+			asked++
+			next.Reset(hedgeAfter)
+			go func() {
+				r.err = p.read(ctx, path, &r.value)
+				results <- r
+			}()
+		case r := <-results:
+			if r.err == nil {
+				pages[0], pages[r.at] = pages[r.at], pages[0]
+				return r.value, nil
+			}
+			if final(r.err) {
+				return value, r.err
+			}
+			failed = append(failed, r.err)
+			next.Reset(0)
+		case <-ctx.Done():
+			return value, ctx.Err()
+		}
+	}
+	all := errors.Join(failed...)
+	if slices.ContainsFunc(failed, func(err error) bool { return statusOf(err) == http.StatusNotFound }) {
+		return value, fmt.Errorf("%w (%w)", errNoAPI, all)
+	}
+	return value, all
+}
+
+// statusOf returns the HTTP status of an error; 0: the server did not answer.
+func statusOf(err error) int {
+	var said statusError
+	if errors.As(err, &said) {
+		return said.status
+	}
+	return 0
+}
+
+// final reports whether other processes would refuse the request, too.
+func final(err error) bool {
+	code := statusOf(err)
+	return code == http.StatusBadRequest || code == http.StatusUnauthorized || code == http.StatusForbidden
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/walk"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// exitDenied is the exit code of a command that found a request denied.
+const exitDenied = 2
+
+// authzQuery has the options of authz check and who-can.
+type authzQuery struct {
+	walks
+	client
+	from, to string
+	port     uint32
+	format   output
+}
+
+func authzCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "authz",
+		Short:   "Ask who may call a workload",
+		Long:    "Answers from the policies that the workload's proxy holds: AuthorizationPolicies, PeerAuthentications and tokens.",
+		Example: "  navarchctl authz check --from web-0.shop --to catalog-0.shop GET /items",
+	}
+	cmd.AddCommand(authzCheckCommand(), whoCanCommand())
+	return cmd
+}
+
+func authzCheckCommand() *cobra.Command {
+	q := &authzQuery{}
+	cmd := &cobra.Command{
+		Use:   "check --to NAME[.NAMESPACE]|KIND/NAME|NODE.json [--from NAME|--identity SPIFFE-ID] [METHOD] PATH|URL",
+		Short: "Say whether a client may call a path of a workload, and which policy decides",
+		Long: `Follows one request through the proxy of the workload that is called, and prints for each of its ports whether the request is
+allowed, and the policy with its rule that decides. The client is the workload of the proxy --from, the service account --identity, or,
+without both, a client without a certificate. --jwt gives the client a token, which is not verified.
+
+The exit code is 0 if the request is allowed at every port that was asked for, 2 if it is denied at one, and 1 on an error. An
+authorization service (action CUSTOM) is not asked: the answer is then marked possible.`,
+		Example: `  navarchctl authz check --from web-0.shop --to catalog-0.shop GET /items
+  navarchctl authz check --identity spiffe://cluster.local/ns/shop/sa/web --to catalog-0.shop --port 8080 POST /items
+
+  # Without a server.
+  navarchctl authz check --config-dir deploy/demo/shop --to deploy/demo/node.json GET /items`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return q.check(cmd, args) },
+	}
+	q.bind(cmd)
+	cmd.Flags().StringVar(&q.from, "from", "", "The proxy of the client.")
+	cmd.MarkFlagsMutuallyExclusive("from", "identity")
+	q.completesProxies(cmd, "from")
+	return cmd
+}
+
+func whoCanCommand() *cobra.Command {
+	q := &authzQuery{}
+	cmd := &cobra.Command{
+		Use:   "who-can --to NAME[.NAMESPACE]|KIND/NAME|NODE.json [METHOD] PATH|URL",
+		Short: "List the identities that may call a path of a workload",
+		Long: `Follows one request for each identity through the proxy of the workload that is called. The identities are those that the policies
+of the proxy state in full, those of the servers that the proxy itself calls, and with --config-dir all service accounts of the folder.
+Beside them stand two clients that no policy can state: another service account of the mesh, in another namespace, and a client without
+a certificate.`,
+		Example: `  navarchctl who-can --to catalog-0.shop GET /items
+
+  # Without a server.
+  navarchctl who-can --config-dir deploy/demo/shop --to deploy/demo/node.json GET /items`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return q.whoCan(cmd, args) },
+	}
+	q.bind(cmd)
+	return cmd
+}
+
+func (q *authzQuery) bind(cmd *cobra.Command) {
+	q.walks.bind(cmd)
+	q.client.bind(cmd)
+	cmd.Flags().StringVar(&q.to, "to", "", "The proxy of the workload that is called.")
+	cmd.Flags().Uint32Var(&q.port, "port", 0, "The port of the workload itself; 0: all of its ports.")
+	q.completesProxies(cmd, "to")
+	q.format.bind(cmd, short, "json", "yaml")
+}
+
+// decision is the answer for one client at one port.
+type decision struct {
+	Client     string `json:"client"`
+	Port       uint32 `json:"port"`
+	Allowed    bool   `json:"allowed"`
+	Confidence string `json:"confidence"`
+	// By is the rule that decides, or the reason for which the request is refused.
+	By string `json:"by"`
+}
+
+// noCertificate is the client without an identity, in output.
+const noCertificate = "a client without a certificate"
+
+// target returns the proxy of the workload, and its ports that are asked for.
+func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
+	s, err := q.proxy(cmd, q.to)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--to: %w", err)
+	}
+	ports := s.held.Ports()
+	if q.port != 0 {
+		if !slices.Contains(ports, q.port) && len(ports) > 0 {
+			return nil, nil, fmt.Errorf("--port %d: the workload has the ports %s", q.port, strings.Trim(fmt.Sprint(ports), "[]"))
+		}
+		ports = []uint32{q.port}
+	}
+	if len(ports) == 0 {
+		return nil, nil, fmt.Errorf("the workload has no port that a Service or Sidecar states: state one by --port")
+	}
+	return s, ports, nil
+}
+
+// decide follows the request of a client at a port.
+func (q *authzQuery) decide(cmd *cobra.Command, s *subject, args []string, port uint32, identity string) (decision, error) {
+	method, path, host := "GET", args[len(args)-1], "workload"
+	if len(args) == 2 {
+		method = strings.ToUpper(args[0])
+	}
+	if u, err := url.Parse(path); err == nil && u.Host != "" {
+		host, path = u.Host, u.RequestURI()
+	} else if !strings.HasPrefix(path, "/") {
+		return decision{}, fmt.Errorf("path %q: want /PATH or a URL", path)
+	}
+	r := walk.Request{Scheme: "http", Name: host, Port: port,
+		Headers: map[string]string{":method": method, ":authority": host, ":scheme": "http", ":path": path}}
+	s.address(walk.Inbound, &r)
+	if err := q.client.apply(cmd, &r); err != nil {
+		return decision{}, err
+	}
+	r.Identity = identity
+	return decisionOf(walk.Walk(s.held, walk.Inbound, r), port, identity), nil
+}
+
+// decisionOf sums up a walk at the proxy of a workload.
+func decisionOf(result walk.Result, port uint32, identity string) decision {
+	v := decision{Client: cmp.Or(identity, noCertificate), Port: port, Allowed: true, Confidence: result.Confidence.String(),
+		By: "no policy denies it"}
+	refused := result.Outcome == walk.Closed || result.Outcome == walk.Unserved ||
+		result.Outcome == walk.Answered && (result.Status == http.StatusForbidden || result.Status == http.StatusUnauthorized)
+	if result.Outcome == walk.Forwarded {
+		v.Confidence = result.Admission.String()
+	}
+	switch {
+	case refused:
+		v.Allowed, v.By = false, cmp.Or(result.Policy, reasonOf(result))
+	case result.Policy != "":
+		v.By = result.Policy
+	}
+	return v
+}
+
+// reasonOf returns the step that ended a walk.
+func reasonOf(result walk.Result) string {
+	if len(result.Steps) == 0 {
+		return result.Summary()
+	}
+	return strings.TrimPrefix(result.Steps[len(result.Steps)-1].Text, "denied: ")
+}
+
+func (q *authzQuery) check(cmd *cobra.Command, args []string) error {
+	identity := q.principal
+	if q.from != "" {
+		of, err := q.proxy(cmd, q.from)
+		if err != nil {
+			return fmt.Errorf("--from: %w", err)
+		}
+		if identity = of.Identity; identity == "" {
+			return fmt.Errorf("the service account of %s is not known: state it by --identity", q.from)
+		}
+	}
+	s, ports, err := q.target(cmd)
+	if err != nil {
+		return err
+	}
+	var all []decision
+	denied := 0
+	for _, port := range ports {
+		v, err := q.decide(cmd, s, args, port, identity)
+		if err != nil {
+			return err
+		}
+		if all = append(all, v); !v.Allowed {
+			denied++
+		}
+	}
+	if err := q.print(cmd.OutOrStdout(), all); err != nil {
+		return err
+	}
+	if denied > 0 {
+		return exitError{exitDenied, fmt.Sprintf("denied at %d of %d ports", denied, len(all))}
+	}
+	return nil
+}
+
+func (q *authzQuery) whoCan(cmd *cobra.Command, args []string) error {
+	s, ports, err := q.target(cmd)
+	if err != nil {
+		return err
+	}
+	clients := append(s.held.Named(), s.accounts...)
+	slices.Sort(clients)
+	clients = append(slices.Compact(clients), s.held.Identity("another-namespace", "another"), "")
+	if q.principal != "" {
+		clients = []string{q.principal}
+	}
+	var all []decision
+	for _, port := range ports {
+		for _, client := range clients {
+			v, err := q.decide(cmd, s, args, port, client)
+			if err != nil {
+				return err
+			}
+			all = append(all, v)
+		}
+	}
+	return q.print(cmd.OutOrStdout(), all)
+}
+
+func (q *authzQuery) print(w io.Writer, all []decision) error {
+	if q.format != short {
+		return q.format.print(w, all)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PORT\tCLIENT\tANSWER\tCONFIDENCE\tBY")
+	for _, v := range all {
+		answer := "denied"
+		if v.Allowed {
+			answer = "allowed"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", v.Port, show.Printable(v.Client), answer, v.Confidence, show.Printable(v.By))
+	}
+	return table.Flush()
+}
+
+// accountsIn returns the identities of all service accounts that records name: as objects, of endpoints and of
+// workloads.
+func accountsIn(snapshot *mirror.Snapshot, held *walk.Messages) []string {
+	seen := map[string]bool{}
+	add := func(namespace, account string) {
+		if namespace != "" && account != "" {
+			seen[held.Identity(namespace, account)] = true
+		}
+	}
+	for r := range snapshot.All(model.KindServiceAccount) {
+		add(r.Meta().Key.Namespace, r.Meta().Key.Name)
+	}
+	for r := range snapshot.All(model.KindEndpoints) {
+		for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
+			add(cmp.Or(e.GetNamespace(), r.Meta().Key.Namespace), e.GetServiceAccount())
+		}
+	}
+	for r := range snapshot.All(model.KindWorkload) {
+		add(r.Meta().Key.Namespace, r.(*model.Workload).Spec.GetEndpoint().GetServiceAccount())
+	}
+	return slices.Sorted(maps.Keys(seen))
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/xds"
+)
+
+// fleetFlags select proxies of /api/v1/proxies.
+type fleetFlags struct {
+	where    []string
+	selector string
+	sort     string
+	limit    int
+	watch    bool
+}
+
+// wheres are the keys of --where.
+var wheres = []string{"state", "version", "zone", "replica", "cluster"}
+
+func (f *fleetFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.where, "where", nil, "Only proxies with KEY=VALUE, of the keys "+strings.Join(wheres, ", ")+
+		"; states are \""+strings.Join(fleetapi.States, "\", \"")+"\". Several all have to hold.")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "Only proxies whose labels match, as app=web,tier!=cache.")
+	f.sort = fleetapi.Orders[0]
+	cmd.Flags().Var(&choice{&f.sort, "order", fleetapi.Orders}, "sort",
+		"Order: "+strings.Join(fleetapi.Orders, ", ")+" (since: longest out of sync first).")
+	cmd.Flags().IntVar(&f.limit, "limit", fleetapi.DefaultLimit, "The most proxies that are listed; 0: sums only.")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "Print again every two seconds.")
+	completes(cmd, "sort", fleetapi.Orders...)
+}
+
+// used reports whether a flag is set that only the API knows.
+func (f *fleetFlags) used(cmd *cobra.Command) bool {
+	return slices.ContainsFunc([]string{"where", "selector", "sort", "limit", "watch"}, cmd.Flags().Changed)
+}
+
+// query returns the parameters of the API. Errors name flags.
+func (f *fleetFlags) query(namespace string) (url.Values, error) {
+	q := url.Values{"sort": {f.sort}, "limit": {strconv.Itoa(f.limit)}}
+	if f.limit < 0 || f.limit > fleetapi.MaxLimit {
+		return nil, fmt.Errorf("--limit: %d; want 0 to %d", f.limit, fleetapi.MaxLimit)
+	}
+	for _, pair := range f.where {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || !slices.Contains(wheres, key) || value == "" {
+			return nil, fmt.Errorf("--where %s: want KEY=VALUE, KEY one of %s", pair, strings.Join(wheres, ", "))
+		}
+		if q.Has(key) {
+			return nil, fmt.Errorf("--where: %s is there twice", key)
+		}
+		if key == "state" {
+			value = strings.ReplaceAll(value, "-", " ") // in-sync
+		}
+		q.Set(key, value)
+	}
+	for key, value := range map[string]string{"namespace": namespace, "labels": f.selector} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	return q, nil
+}
+
+// errAskEach reports that replicas cannot ask each other, so that each has to be asked by itself.
+var errAskEach = errors.New("replicas cannot ask each other")
+
+// fleetStatus prints the fleet's status once, or with --watch until the context ends. It returns the number of proxies
+// that refuse something. errNoAPI, errAskEach: the replicas' older pages have to be asked.
+func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (refusing int, err error) {
+	q, err := f.query(t.namespace)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		answer, err := askAny[fleetapi.Proxy](cmd.Context(), &t.controlPlane, "proxies", q)
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(answer.Partial, func(m fleetapi.Missing) bool { return m.Unable }) && len(t.found) > 1 && !f.used(cmd) {
+			return 0, errAskEach
+		}
+		if format == short {
+			err = fleetTable(cmd.OutOrStdout(), answer, f)
+		} else {
+			err = format.print(cmd.OutOrStdout(), answer)
+		}
+		if err == nil {
+			err = t.warnOfMissing(cmd.ErrOrStderr(), answer.Partial)
+		}
+		if err == nil && format == short && !f.watch {
+			err = t.warnOfRemovals(cmd)
+		}
+		if err != nil || !f.watch {
+			return answer.Sums.Total.Refusing, err
+		}
+		if !paused(cmd.Context(), watchEvery) {
+			return 0, nil
+		}
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", time.Now().Format(time.TimeOnly)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// watchEvery is the interval of --watch.
+const watchEvery = 2 * time.Second
+
+// paused waits for a time; false: the context has ended.
+func paused(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// warnOfMissing names the replicas that are not in an answer, and those of the cluster that are not ready.
+func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
+	var all []string
+	for _, m := range partial {
+		all = append(all, m.Replica+" ("+m.Reason+")")
+	}
+	all = append(all, t.missing...)
+	if len(all) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "warning: %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
+		len(all), show.Printable(strings.Join(all, ", ")))
+	return err
+}
+
+// fleetTable prints sums, and then the proxies of the window.
+func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags) error {
+	c := a.Sums.Total
+	line := fmt.Sprintf("%s proxies: %s in sync, %s behind, %s refusing",
+		thousands(c.Connected()), thousands(c.InSync), thousands(c.Behind), thousands(c.Refusing))
+	if c.Gone > 0 {
+		line += fmt.Sprintf(", %s gone", thousands(c.Gone))
+	}
+	if _, err := fmt.Fprintln(w, line); err != nil {
+		return err
+	}
+	rows := [][]string{{"BY", "VALUE", "IN SYNC", "BEHIND", "REFUSING", "GONE"}}
+	for _, by := range []struct {
+		name   string
+		counts map[string]fleetapi.Counts
+	}{{"replica", a.Sums.Replicas}, {"version", a.Sums.Versions}, {"zone", a.Sums.Zones}, {"namespace", a.Sums.Namespaces}} {
+		rows = append(rows, sumRows(by.name, by.counts)...)
+	}
+	if len(rows) > 1 {
+		if err := show.Table(w, rows); err != nil {
+			return err
+		}
+	}
+	if len(a.Items) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	rows = [][]string{{"NAME", "CLUSTER", "CDS", "LDS", "EDS", "RDS", "REVISION", "REFUSED", "WITHHELD", "REPLICA"}}
+	for i := range a.Items {
+		rows = append(rows, proxyRow(&a.Items[i]))
+	}
+	if err := show.Table(w, rows); err != nil {
+		return err
+	}
+	return fleetNotes(w, a, f)
+}
+
+// mostSums bounds the values that are printed of one property.
+const mostSums = 10
+
+// sumRows returns the rows of one property, the values with most proxies out of sync first. A property with one value
+// gets no rows.
+func sumRows(name string, counts map[string]fleetapi.Counts) (rows [][]string) {
+	if len(counts) < 2 {
+		return nil
+	}
+	values := make([]string, 0, len(counts))
+	for value := range counts {
+		values = append(values, value)
+	}
+	slices.SortFunc(values, func(a, b string) int {
+		x, y := counts[a], counts[b]
+		return cmp.Or(cmp.Compare(y.Refusing, x.Refusing), cmp.Compare(y.Behind, x.Behind), cmp.Compare(y.Gone, x.Gone),
+			cmp.Compare(y.InSync, x.InSync), cmp.Compare(a, b))
+	})
+	for _, value := range values[:min(len(values), mostSums)] {
+		c := counts[value]
+		row := []string{name, cmp.Or(show.Printable(value), "-")}
+		for _, n := range []int{c.InSync, c.Behind, c.Refusing, c.Gone} {
+			row = append(row, strconv.Itoa(n))
+		}
+		rows = append(rows, row)
+	}
+	if more := len(values) - mostSums; more > 0 {
+		rows = append(rows, []string{name, fmt.Sprintf("(%d more)", more), "", "", "", ""})
+	}
+	return rows
+}
+
+// proxyRow returns the row of one proxy.
+func proxyRow(p *fleetapi.Proxy) []string {
+	row := []string{show.Printable(p.Proxy), show.Printable(p.Cluster)}
+	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
+		row = append(row, cmp.Or(p.Types[t.Noun()], "NOT SENT"))
+	}
+	return append(row, strconv.FormatInt(p.Revision, 10), strconv.Itoa(p.Refused), strconv.Itoa(p.Withheld), show.Printable(p.Replica))
+}
+
+// fleetNotes prints the number of unlisted proxies, and the commands that go on from here.
+func fleetNotes(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags) error {
+	c, lines := a.Sums.Total, []string{}
+	if more := c.Connected() - len(a.Items); a.Next != "" && more > 0 {
+		lines = append(lines, fmt.Sprintf("%s more proxies are not listed (--limit, --where, --selector)", thousands(more)))
+	}
+	if c.Refusing > 0 {
+		lines = append(lines, fmt.Sprintf("%s of %s proxies refused something, or something is withheld from them: %s",
+			thousands(c.Refusing), thousands(c.Connected()), "navarchctl proxy-status NAME.NAMESPACE says what"))
+	}
+	if c.Behind > 0 && !slices.ContainsFunc(f.where, func(pair string) bool { return strings.HasPrefix(pair, "state=") }) {
+		lines = append(lines, "Proxies that are behind, the longest first: navarchctl proxy-status --where state=behind --sort since")
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, "\n"+strings.Join(lines, "\n"))
+	return err
+}
+
+// thousands formats a number with commas.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/preview"
+	"navarch.io/navarch/push/resolve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// offline plans objects over a folder, with the server's code from files to resources.
+func (p *planning) offline(ctx context.Context, objects []*object.Object, warnings io.Writer) (*preview.Report, error) {
+	events, problems, err := p.from.events()
+	if err != nil {
+		return nil, err
+	}
+	before, _, err := p.from.snapshot(events)
+	if err != nil {
+		return nil, err
+	}
+	after, found, err := p.from.snapshot(p.applied(events, objects))
+	if err != nil {
+		return nil, err
+	}
+	report(warnings, problems)
+	proposed := proposals(objects, before, after, found, p.remove)
+	made := &preview.Plan{Revision: before.Revision(), Objects: proposed}
+	if slices.ContainsFunc(proposed, func(o preview.Object) bool { return o.Act == preview.Refused }) {
+		return made.Report(preview.Usual), nil
+	}
+	base, err := p.base(before)
+	if err != nil {
+		return nil, err
+	}
+	if made, err = preview.Of(ctx, base, over(before, after), nil); err != nil {
+		return nil, err
+	}
+	if made.Objects = proposed; p.nodes == "" { // some proxies are no fleet, and shares of them mean nothing
+		made.Summary.Risks = slices.DeleteFunc(made.Summary.Risks, func(r meaning.RiskLine) bool {
+			return r.Code == meaning.ManyProxies || r.Code == meaning.ViewsMultiply
+		})
+	}
+	return made.Report(preview.Usual), nil
+}
+
+// over returns the change between two snapshots in which unchanged records keep their pointers.
+func over(before, after *mirror.Snapshot) mirror.Change {
+	var puts []model.Record
+	var deletes []model.Key
+	for _, e := range mirror.Diff(before, after).Edits {
+		if e.New == nil {
+			deletes = append(deletes, e.Key())
+		} else {
+			puts = append(puts, e.New)
+		}
+	}
+	return before.Apply(before.Revision()+1, puts, deletes)
+}
+
+// applied returns the events of the folder with the objects put in place of those with their names, or without these.
+func (p *planning) applied(events []object.Event, objects []*object.Object) (all []object.Event) {
+	changed := map[object.ID]bool{}
+	for _, o := range objects {
+		changed[o.ID] = true
+	}
+	for _, e := range events {
+		if !changed[e.ID] {
+			all = append(all, e)
+		}
+	}
+	if !p.remove {
+		for _, o := range objects {
+			all = append(all, object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location})
+		}
+	}
+	return all
+}
+
+// proposals describes what the change does to each object. Objects that the validation webhook would refuse are
+// refused.
+func proposals(objects []*object.Object, before, after *mirror.Snapshot, found []object.Problem, removed bool) (all []preview.Object) {
+	was, is := recordsOf(before), recordsOf(after)
+	for _, o := range objects {
+		d := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID])}
+		for _, one := range found {
+			if one.ID == o.ID {
+				d.Problems = append(d.Problems, one)
+			}
+		}
+		switch {
+		case removed && len(was[o.ID]) == 0:
+			d.Act = preview.Refused
+			d.Problems = []object.Problem{{ID: o.ID, Code: problem.NotFound, Severity: problem.Error, Message: "does not exist"}}
+		case !removed && slices.ContainsFunc(d.Problems, preview.Refuses):
+			d.Act = preview.Refused
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// recordsOf returns the records of a snapshot by the objects that they are made from.
+func recordsOf(s *mirror.Snapshot) map[object.ID][]model.Record {
+	all := map[object.ID][]model.Record{}
+	for _, kind := range model.Kinds() {
+		for r := range s.All(kind) {
+			id := normal.SourceObject(r.Meta().Key)
+			all[id] = append(all[id], r)
+		}
+	}
+	return all
+}
+
+// base returns a plan of a snapshot for the proxies of the flags.
+func (p *planning) base(s *mirror.Snapshot) (*plan.Base, error) {
+	nodes, err := p.readNodes()
+	if err != nil {
+		return nil, err
+	}
+	r := resolve.New(nil)
+	planner := plan.New(plan.Settings{Snapshot: r.Step(mirror.Diff(mirror.Empty(), s)).New, Cluster: p.from.cluster})
+	for _, n := range nodes {
+		if _, err := join(planner, n); err != nil {
+			return nil, err
+		}
+	}
+	return &plan.Base{Planner: planner, Resolver: r}, nil
+}
+
+// readNodes reads the nodes of --proxy and --nodes.
+func (p *planning) readNodes() (all []view.Node, err error) {
+	for _, path := range p.proxies {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--proxy: %w", err)
+		}
+		n, err := p.from.parseNode(path, raw)
+		if err != nil {
+			return nil, fmt.Errorf("--proxy: %w", err)
+		}
+		all = append(all, n)
+	}
+	if p.nodes != "" {
+		raw, err := os.ReadFile(p.nodes)
+		if err != nil {
+			return nil, fmt.Errorf("--nodes: %w", err)
+		}
+		for i, one := range bytes.Split(append([]byte("\n"), raw...), []byte("\n---")) {
+			if len(bytes.TrimSpace(one)) == 0 {
+				continue
+			}
+			n, err := p.from.parseNode(fmt.Sprintf("%s#%d", p.nodes, i+1), one)
+			if err != nil {
+				return nil, fmt.Errorf("--nodes: %w", err)
+			}
+			all = append(all, n)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("--config-dir needs the proxies: --proxy NODE.json or --nodes FILE")
+	}
+	return all, nil
+}

@@ -1,0 +1,253 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/push/meaning"
+)
+
+// Change is the answer to the question what a change of objects would do.
+type Change struct {
+	Revision int64 // of the configuration that the change is compared with
+	// Created, Changed and Deleted count the objects.
+	Created, Changed, Deleted int
+	Refused                   []Refusal
+	// Summary has the risks and facts, over the views that get something else.
+	Summary meaning.Summary
+	// AllViews and AllProxies count all views and proxies, before the change.
+	AllViews, AllProxies int
+	Affected             []Affected
+	Raw                  []string // differences of resources; empty unless they are wanted
+	// NewProblems and GoneProblems are problems of objects, one line each.
+	NewProblems, GoneProblems []string
+	// Bytes are sent to all proxies together, and Duration is how long that takes at the usual pace. 0: unknown.
+	Bytes    int64
+	Duration time.Duration
+	// Missing are the replicas that did not answer: the counts are lower bounds.
+	Missing []string
+}
+
+// Refusal is an object that validation refuses.
+type Refusal struct {
+	Object string `json:"object"`
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// Affected counts the proxies of a namespace that get something else.
+type Affected struct {
+	Namespace string         `json:"namespace"`
+	Kind      string         `json:"kind"` // sidecar, gateway ...
+	Proxies   int            `json:"proxies"`
+	Workloads map[string]int `json:"workloads,omitempty"`
+}
+
+// Text prints the sections: refused objects, risks, proxies, facts, raw differences, problems, cost. Errors are those
+// of w.
+func (c Change) Text(w io.Writer) error {
+	fmt.Fprintln(w, c.headline())
+	var rows [][]string
+	for _, r := range c.Refused {
+		rows = append(rows, []string{" REFUSED", r.Object, strings.TrimPrefix(r.Field+": "+r.Reason, ": ")})
+	}
+	for _, r := range c.Summary.Risks {
+		text := fmt.Sprintf("%s %s: %s%s", r.Code, subjects(r.Subjects), r.Text, reach(c.Summary, r.Count))
+		rows = append(rows, []string{" " + levelText(r.Level), text, strings.Join(r.Objects, ", ")})
+	}
+	if c.Summary.MoreRisks > 0 {
+		rows = append(rows, []string{fmt.Sprintf(" and %s more risks", thousands(c.Summary.MoreRisks))})
+	}
+	if err := Table(w, rows); err != nil {
+		return err
+	}
+	if text := c.affected(); text != "" {
+		fmt.Fprintf(w, " affected   %s\n", text)
+	}
+	rows = nil
+	for _, f := range c.Summary.Facts {
+		rows = append(rows, []string{" " + subjects(f.Subjects), f.Aspect, f.Text + reach(c.Summary, f.Count)})
+	}
+	if c.Summary.MoreFacts > 0 {
+		rows = append(rows, []string{fmt.Sprintf(" and %s more differences", thousands(c.Summary.MoreFacts))})
+	}
+	if err := Table(w, rows); err != nil {
+		return err
+	}
+	for _, line := range c.Raw {
+		fmt.Fprintln(w, " "+Printable(line))
+	}
+	fmt.Fprintln(w, " "+c.unchanged()+c.problems())
+	for _, p := range c.NewProblems {
+		fmt.Fprintln(w, " + "+Printable(p))
+	}
+	for _, p := range c.GoneProblems {
+		fmt.Fprintln(w, " - "+Printable(p))
+	}
+	_, err := fmt.Fprint(w, c.cost())
+	return err
+}
+
+// headline returns the first line: objects, proxies and views.
+func (c Change) headline() string {
+	var objects []string
+	for _, o := range []struct {
+		n    int
+		word string
+	}{{c.Changed, "changed"}, {c.Created, "new"}, {c.Deleted, "deleted"}, {len(c.Refused), "refused"}} {
+		if o.n > 0 {
+			objects = append(objects, fmt.Sprintf("%s %s", plural(o.n, "object"), o.word))
+		}
+	}
+	first, least := "", ""
+	if len(c.Missing) > 0 {
+		first, least = "At least ", "at least "
+	}
+	text := fmt.Sprintf("Plan at revision %d: %s.", c.Revision, cmp.Or(strings.Join(objects, ", "), "no object differs"))
+	if c.Summary.Views == 0 {
+		return text + " No proxy gets something else."
+	}
+	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, thousands(c.Summary.Proxies),
+		plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, thousands(c.Summary.Views), plural(c.AllViews, "view"))
+}
+
+// levelText returns the word of a level at the begin of a line.
+func levelText(l meaning.Level) string {
+	if l == meaning.High {
+		return "HIGH"
+	}
+	return "MED"
+}
+
+// reach says how many views a line is about, unless it is all.
+func reach(s meaning.Summary, n meaning.Count) string {
+	if n.Views == s.Views {
+		return ""
+	}
+	text := fmt.Sprintf("  (%d of %s, %s", n.Views, plural(s.Views, "view"), plural(n.Proxies, "proxy"))
+	if n.Example != "" {
+		text += ", such as " + n.Example
+	}
+	return text + ")"
+}
+
+// subjects returns the first subject of a line, and the number of the others.
+func subjects(s meaning.Subjects) string {
+	if len(s.Named) == 0 {
+		return ""
+	}
+	if more := len(s.Named) - 1 + s.Others; more > 0 {
+		return fmt.Sprintf("%s and %s more", s.Named[0], thousands(more))
+	}
+	return s.Named[0]
+}
+
+// affected lists the namespaces with their proxies.
+func (c Change) affected() string {
+	var parts []string
+	for _, a := range c.Affected {
+		part := fmt.Sprintf("%s %s %s", Printable(a.Kind), Printable(a.Namespace), thousands(a.Proxies))
+		if len(a.Workloads) > 0 {
+			part += " (" + workloads(a.Workloads) + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// maxWorkloads is the number of workloads that are named for each namespace.
+const maxWorkloads = 5
+
+// workloads lists the workloads with the most proxies.
+func workloads(counts map[string]int) string {
+	names := make([]string, 0, len(counts))
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	var parts []string
+	for _, name := range names[:min(len(names), maxWorkloads)] {
+		parts = append(parts, fmt.Sprintf("%s %s", Printable(name), thousands(counts[name])))
+	}
+	if rest := len(names) - maxWorkloads; rest > 0 {
+		parts = append(parts, fmt.Sprintf("%s more", plural(rest, "workload")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// unchanged names the areas without differences.
+func (c Change) unchanged() string {
+	var words []string
+	for _, area := range c.Summary.Unchanged() {
+		words = append(words, area.String())
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "no change in " + strings.Join(words, ", ") + ".  "
+}
+
+// problems counts the problems of objects.
+func (c Change) problems() string {
+	return fmt.Sprintf("Problems: %d new, %d gone.", len(c.NewProblems), len(c.GoneProblems))
+}
+
+// cost returns the lines about bytes and replicas that did not answer.
+func (c Change) cost() string {
+	var b strings.Builder
+	if c.Bytes > 0 {
+		fmt.Fprintf(&b, " %s in all", size(c.Bytes))
+		if c.Duration > 0 {
+			fmt.Fprintf(&b, ", about %v", c.Duration.Round(100*time.Millisecond))
+		}
+		b.WriteString(".\n")
+	}
+	for _, replica := range c.Missing {
+		fmt.Fprintf(&b, " replica %s did not answer: its proxies are not counted.\n", Printable(replica))
+	}
+	return b.String()
+}
+
+// size returns a number of bytes in the unit that suits it.
+func size(n int64) string {
+	switch {
+	case n >= 1_000_000:
+		return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " MB"
+	case n >= 1000:
+		return strconv.FormatFloat(float64(n)/1e3, 'f', 1, 64) + " kB"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// share returns a part in percent.
+func share(part, of int) string {
+	if of == 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(float64(part)*100/float64(of), 'f', 1, 64) + " %"
+}
+
+// thousands returns a number with commas.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// plural returns a number with a noun.
+func plural(n int, noun string) string {
+	switch before, is := strings.CutSuffix(noun, "y"); {
+	case n == 1:
+		return "1 " + noun
+	case is:
+		return thousands(n) + " " + before + "ies"
+	}
+	return thousands(n) + " " + noun + "s"
+}

@@ -1,0 +1,93 @@
+package show
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/preview"
+)
+
+// ChangeOf returns the change that a report describes. raw lists the resources that differ.
+func ChangeOf(r *preview.Report, raw bool) Change {
+	proxies, views, bytes := r.Count()
+	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial,
+		NewProblems: problemLines(r.Problems.New), GoneProblems: problemLines(r.Problems.Gone)}
+	for _, o := range r.Objects {
+		switch o.Act {
+		case preview.Created:
+			c.Created++
+		case preview.Changed:
+			c.Changed++
+		case preview.Deleted:
+			c.Deleted++
+		case preview.Refused:
+			for _, p := range o.Problems {
+				c.Refused = append(c.Refused, Refusal{o.Object, p.Field, p.Message})
+			}
+		case preview.Unchanged:
+		}
+	}
+	for _, g := range r.Affected {
+		i := slices.IndexFunc(c.Affected, func(a Affected) bool { return a.Namespace == g.Namespace && a.Kind == g.Kind })
+		if i < 0 {
+			i = len(c.Affected)
+			c.Affected = append(c.Affected, Affected{Namespace: g.Namespace, Kind: g.Kind})
+		}
+		c.Affected[i].Proxies += g.Proxies
+	}
+	if raw {
+		c.Raw = rawLines(r.Affected)
+	}
+	c.Summary = summaryOf(r)
+	c.Summary.Views, c.Summary.Proxies = views, proxies
+	return c
+}
+
+// summaryOf returns the facts and risks of a report.
+func summaryOf(r *preview.Report) meaning.Summary {
+	s := meaning.Summary{MoreFacts: r.MoreFacts, MoreRisks: r.MoreRisks}
+	count := func(c preview.Count) meaning.Count {
+		return meaning.Count{Views: c.Views, Proxies: c.Proxies, Example: c.Example}
+	}
+	for _, one := range r.Risks {
+		level := meaning.Medium
+		if one.Level == meaning.High.String() {
+			level = meaning.High
+		}
+		s.Risks = append(s.Risks, meaning.RiskLine{Count: count(one.Count), Subjects: meaning.Subjects{Named: one.Subjects, Others: one.Others},
+			Risk: meaning.Risk{Code: one.Code, Level: level, Text: one.Text, Objects: one.Objects}})
+	}
+	for _, one := range r.Facts {
+		line := meaning.FactLine{Fact: meaning.Fact{Aspect: one.Aspect, Text: one.Text}, Count: count(one.Count),
+			Subjects: meaning.Subjects{Named: one.Subjects, Others: one.Others}}
+		for area := range meaning.NumAreas {
+			if area.String() == one.Area {
+				line.Area = area
+			}
+		}
+		s.Facts = append(s.Facts, line)
+	}
+	return s
+}
+
+// rawLines lists the resources that differ, each once.
+func rawLines(groups []preview.Group) (all []string) {
+	seen := map[string]bool{}
+	for _, g := range groups {
+		for _, a := range g.Resources {
+			if line := a.Type + " " + a.Change + " " + a.Name; !seen[line] {
+				seen[line], all = true, append(all, line)
+			}
+		}
+	}
+	return all
+}
+
+// problemLines returns a line for each problem.
+func problemLines(found []preview.Found) (all []string) {
+	for _, p := range found {
+		all = append(all, string(p.Severity)+": "+strings.TrimSpace(p.Object+" "+p.Field)+": "+p.Message)
+	}
+	return all
+}

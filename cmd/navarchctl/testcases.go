@@ -1,0 +1,306 @@
+package main
+
+import (
+	"cmp"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/walk"
+)
+
+// testFile is a file of cases.
+type testFile struct {
+	Cases []testCase `json:"cases"`
+}
+
+// testCase is a request with its expected fate.
+type testCase struct {
+	Name    string      `json:"name"`
+	From    string      `json:"from"` // the proxy of the client
+	To      string      `json:"to"`   // the proxy of the server, or a gateway
+	Request testRequest `json:"request"`
+	Want    testWant    `json:"want"`
+}
+
+type testRequest struct {
+	Method   string            `json:"method"` // GET if empty
+	URL      string            `json:"url"`
+	Headers  map[string]string `json:"headers"`
+	Address  string            `json:"address"`  // as why's --address
+	Client   string            `json:"client"`   // IP address
+	Identity string            `json:"identity"` // SPIFFE ID of a client of the mesh
+	Claims   map[string]any    `json:"claims"`   // of a token in the header authorization
+}
+
+// testWant has what is expected; fields that are not stated are not compared.
+type testWant struct {
+	Outcome string `json:"outcome"`
+	// Status is the status of the proxy's own answer, or 503 if no endpoint can receive the request.
+	Status int `json:"status"`
+	// Clusters are all clusters that may receive the request, in any order; Cluster is the only one.
+	Cluster  string   `json:"cluster"`
+	Clusters []string `json:"clusters"`
+	Policy   string   `json:"policy"`
+}
+
+// tested is the result of a case.
+type tested struct {
+	Name string `json:"name"`
+	Pass bool   `json:"pass"`
+	// Why lists the differences.
+	Why     []string `json:"why,omitempty"`
+	Summary string   `json:"summary"`
+}
+
+// caseRunner has the options of test.
+type caseRunner struct {
+	walks
+	format output
+	known  map[string]*subject
+}
+
+func testCommand() *cobra.Command {
+	q := &caseRunner{known: map[string]*subject{}}
+	cmd := &cobra.Command{
+		Use:   "test FILE...",
+		Short: "Run cases of requests and their expected fates",
+		Long: `Follows the request of each case through a proxy, and compares its fate with the expected one. The proxy holds what it was sent, or
+with --config-dir what it would be sent. A file has
+
+  cases:
+  - name: jason gets v2
+    from: web-0.shop              # the client's proxy; or to: the server's, or a gateway
+    request: {method: GET, url: 'http://catalog.shop:8000/items', headers: {end-user: jason}}
+    want: {cluster: 'outbound|8000|v2|catalog.shop.svc.cluster.local'}
+
+request may have method, url, headers, address, client, identity and claims (of a token, which is not verified). want may have outcome
+(forwarded, answered, closed, unserved, waiting), status, cluster or clusters, and policy. Only stated fields are compared.
+The exit code is 0 if all cases pass, 2 if one fails, and 1 on an error.`,
+		Example: `  navarchctl test cases.yaml
+
+  # In a pipeline, without a server.
+  navarchctl test deploy/demo/cases.yaml --config-dir deploy/demo/shop -o junit`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return q.run(cmd, args) },
+	}
+	q.walks.bind(cmd)
+	q.format.bind(cmd, short, "json", "yaml", "junit")
+	return cmd
+}
+
+func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
+	var all []tested
+	failed := 0
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var of testFile
+		if err := yaml.UnmarshalStrict(raw, &of); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if len(of.Cases) == 0 {
+			return fmt.Errorf("%s: cases: the list is empty", file)
+		}
+		for i, c := range of.Cases {
+			result, err := q.one(cmd, c)
+			if err != nil {
+				return fmt.Errorf("%s: cases[%d] %q: %w", file, i, c.Name, err)
+			}
+			if all = append(all, result); !result.Pass {
+				failed++
+			}
+		}
+	}
+	if err := q.print(cmd.OutOrStdout(), all, failed); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return exitError{exitDenied, fmt.Sprintf("%d of %d cases failed", failed, len(all))}
+	}
+	return nil
+}
+
+// one runs a case.
+func (q *caseRunner) one(cmd *cobra.Command, c testCase) (tested, error) {
+	if (c.From == "") == (c.To == "") && !q.local() {
+		return tested{}, errors.New("want from or to: the proxy of the client or of the server")
+	}
+	if err := c.Want.check(); err != nil {
+		return tested{}, err
+	}
+	s := q.known[c.From+c.To]
+	if s == nil {
+		var err error
+		if s, err = q.proxy(cmd, c.From+c.To); err != nil {
+			return tested{}, err
+		}
+		q.known[c.From+c.To] = s
+	}
+	r, err := c.Request.walk()
+	if err != nil {
+		return tested{}, err
+	}
+	direction := walk.Outbound
+	if c.To != "" {
+		direction = walk.Inbound
+	}
+	s.address(direction, &r)
+	result := walk.Walk(s.held, direction, r)
+	out := tested{Name: cmp.Or(c.Name, cmp.Or(c.Request.Method, http.MethodGet)+" "+c.Request.URL),
+		Summary: result.Summary(), Why: c.Want.differences(result)}
+	out.Pass = len(out.Why) == 0
+	return out, nil
+}
+
+// check returns an error for a case that expects nothing, or an outcome that does not exist.
+func (w testWant) check() error {
+	if w.Outcome == "" && w.Status == 0 && w.Cluster == "" && len(w.Clusters) == 0 && w.Policy == "" {
+		return errors.New("want: outcome, status, cluster, clusters or policy has to be stated")
+	}
+	if w.Cluster != "" && len(w.Clusters) > 0 {
+		return errors.New("want: cluster and clusters exclude each other")
+	}
+	for _, word := range outcomes {
+		if w.Outcome == word || w.Outcome == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("want.outcome %q: want forwarded, answered, closed, unserved or waiting", w.Outcome)
+}
+
+// walk returns the request of a case.
+func (t testRequest) walk() (walk.Request, error) {
+	r, err := requestOf([]string{cmp.Or(t.Method, http.MethodGet), t.URL}, t.Address)
+	if err != nil {
+		return r, fmt.Errorf("request: %w", err)
+	}
+	for name, value := range t.Headers {
+		if name = strings.ToLower(name); name == "host" {
+			name = ":authority"
+		}
+		r.Headers[name] = value
+	}
+	if t.Claims != nil {
+		token, err := walk.Unsigned(t.Claims)
+		if err != nil {
+			return r, fmt.Errorf("request.claims: %w", err)
+		}
+		r.Headers["authorization"] = "Bearer " + token
+	}
+	if t.Identity != "" && !strings.HasPrefix(t.Identity, "spiffe://") {
+		return r, fmt.Errorf("request.identity %q: want spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT", t.Identity)
+	}
+	r.From, r.Identity, r.Time = t.Client, t.Identity, time.Now()
+	return r, nil
+}
+
+// differences lists what of a walk is not as expected.
+func (w testWant) differences(r walk.Result) (all []string) {
+	differ := func(field string, got, want any) {
+		all = append(all, fmt.Sprintf("%s %v, want %v", field, got, want))
+	}
+	if got := outcomes[r.Outcome]; w.Outcome != "" && got != w.Outcome {
+		differ("outcome", got, w.Outcome)
+	}
+	if got := answeredStatus(r); w.Status != 0 && got != w.Status {
+		differ("status", got, w.Status)
+	}
+	want := slices.Clone(w.Clusters)
+	if w.Cluster != "" {
+		want = []string{w.Cluster}
+	}
+	var got []string
+	for _, to := range r.To {
+		got = append(got, to.Cluster)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if len(want) > 0 && !slices.Equal(got, want) {
+		differ("clusters", got, want)
+	}
+	if w.Policy != "" && r.Policy != w.Policy {
+		differ("policy", cmp.Or(r.Policy, "none"), w.Policy)
+	}
+	return all
+}
+
+// answeredStatus returns the status that a proxy answers itself: also 503 where no destination can receive the request.
+func answeredStatus(r walk.Result) int {
+	if r.Outcome != walk.Forwarded || r.TCP {
+		return r.Status
+	}
+	for _, to := range r.To {
+		if to.Reach != walk.Missing && to.Reach != walk.Empty {
+			return 0
+		}
+	}
+	return http.StatusServiceUnavailable
+}
+
+func (q *caseRunner) print(w io.Writer, all []tested, failed int) error {
+	switch q.format {
+	case short:
+		for _, t := range all {
+			if t.Pass {
+				fmt.Fprintf(w, "ok    %s\n", show.Printable(t.Name))
+				continue
+			}
+			fmt.Fprintf(w, "FAIL  %s: %s\n      %s\n",
+				show.Printable(t.Name), show.Printable(strings.Join(t.Why, "; ")), show.Printable(t.Summary))
+		}
+		_, err := fmt.Fprintf(w, "%d cases, %d failed\n", len(all), failed)
+		return err
+	case "junit":
+		return printJUnit(w, all, failed)
+	}
+	return q.format.print(w, all)
+}
+
+// The elements of a report in JUnit's format.
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Failure *junitFailure `xml:"failure,omitempty"`
+}
+
+type junitFailure struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func printJUnit(w io.Writer, all []tested, failed int) error {
+	suite := junitSuite{Name: "navarchctl test", Tests: len(all), Failures: failed}
+	for _, t := range all {
+		c := junitCase{Name: t.Name}
+		if !t.Pass {
+			c.Failure = &junitFailure{Message: strings.Join(t.Why, "; "), Text: t.Summary}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	raw, err := xml.MarshalIndent(suite, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, raw)
+	return err
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchctl/show"
+)
+
+// waiter waits until something is delivered.
+type waiter struct {
+	controlPlane
+	namespace  string
+	revision   int64
+	generation int64
+	condition  string
+	timeout    time.Duration
+	format     output
+}
+
+// awaited is an object, or a revision of the store.
+type awaited struct {
+	kind            kindName
+	namespace, name string
+	generation      int64 // that has to be delivered; 0: what the leader has read
+	revision        int64 // of the store; 0: the leader has to say
+}
+
+// String returns what is awaited, for messages.
+func (a awaited) String() string {
+	if a.name == "" {
+		return "revision " + strconv.FormatInt(a.revision, 10)
+	}
+	return a.object()
+}
+
+// object returns the object in the API's form; empty: it is a revision.
+func (a awaited) object() string {
+	switch {
+	case a.name == "":
+		return ""
+	case a.namespace == "":
+		return a.kind.kind + " " + a.name
+	}
+	return a.kind.kind + " " + a.namespace + "/" + a.name
+}
+
+func waitCommand() *cobra.Command {
+	w := waiter{controlPlane: controlPlane{everyRole: true}}
+	cmd := &cobra.Command{
+		Use:   "wait KIND NAME[.NAMESPACE] | KIND/NAME | --revision N",
+		Short: "Wait until all proxies have acknowledged an object or a revision",
+		Long: `Waits until every proxy that a change affects has acknowledged it. With a kubeconfig the object's generation is read
+from the API server, so that a change which kubectl has just applied is not missed; without one it is the object as the leader has
+read it of its folder.
+
+Exit code 1: the timeout has passed, a proxy refuses the change, or the object has errors. The message names the proxies, and why.`,
+		Example: `  # After kubectl apply.
+  navarchctl wait virtualservice web -n shop
+
+  # At most 10 seconds, for a script.
+  navarchctl wait VirtualService/web.shop --timeout 10s || echo not delivered
+
+  # Everything up to a revision of the store, as navarchctl ps shows it.
+  navarchctl wait --revision 48213`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			defer w.close()
+			on, err := w.parse(args)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), w.timeout)
+			defer cancel()
+			if on.name != "" && on.generation == 0 {
+				if on.generation, err = w.read(ctx, on); err != nil {
+					return err
+				}
+			}
+			return w.wait(ctx, cmd.OutOrStdout(), on)
+		},
+	}
+	w.bind(cmd)
+	cmd.Flags().StringVarP(&w.namespace, "namespace", "n", "", "Namespace of a NAME without one (default: default).")
+	cmd.Flags().Int64Var(&w.revision, "revision", 0, "Revision of the store, in place of an object.")
+	cmd.Flags().Int64Var(&w.generation, "generation", 0, "Generation of the object (default: that at the API server).")
+	return cmd
+}
+
+// bind adds the flags that wait and apply share.
+func (w *waiter) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.server, "server", "", "Address of "+debugPages+" of the leader, or several processes with commas between them"+
+		" (default: the processes that the kubeconfig leads to; without a kubeconfig "+defaultServer+").")
+	w.fallback = defaultServer
+	w.cluster.BindCluster(f)
+	f.StringVar(&w.cluster.Revision, "control-plane-revision", "",
+		"Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
+	f.DurationVar(&w.timeout, "timeout", 30*time.Second, "The longest time to wait.")
+	w.condition = "delivered"
+	f.Var(&choice{&w.condition, "condition", []string{"delivered", "distribution"}}, "for",
+		"Condition: delivered (istioctl calls it distribution).")
+	w.format.bind(cmd, short, "json", "yaml")
+}
+
+// experimentalCommand has the words of `istioctl experimental wait`.
+func experimentalCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "experimental", Aliases: []string{"x", "exp"}, Short: "Commands under istioctl's words", Hidden: true,
+		Example: "  navarchctl experimental wait --for=distribution virtualservice web.shop"}
+	cmd.AddCommand(waitCommand())
+	return cmd
+}
+
+// parse returns what is awaited by arguments and flags. Errors name them.
+func (w *waiter) parse(args []string) (on awaited, err error) {
+	if len(args) == 0 {
+		if w.revision <= 0 {
+			return on, errors.New("want KIND NAME, or --revision")
+		}
+		return awaited{revision: w.revision}, nil
+	}
+	if w.revision != 0 {
+		return on, errors.New("--revision excludes KIND and NAME")
+	}
+	kind, name, joined := strings.Cut(args[0], "/")
+	if joined == (len(args) == 2) {
+		return on, errors.New("want KIND NAME, or KIND/NAME")
+	}
+	if len(args) == 2 {
+		name = args[1]
+	}
+	if on.kind, err = parseKind(kind); err != nil {
+		return on, err
+	}
+	on.name, on.namespace, on.generation = name, w.namespace, w.generation
+	if dot := strings.LastIndexByte(name, '.'); dot > 0 && w.namespace == "" {
+		on.name, on.namespace = name[:dot], name[dot+1:]
+	}
+	on.namespace = cmp.Or(on.namespace, corev1.NamespaceDefault)
+	if on.name == "" {
+		return on, errors.New("the object has no name")
+	}
+	return on, nil
+}
+
+// read returns the object's generation at the API server; 0 without a kubeconfig.
+func (w *waiter) read(ctx context.Context, on awaited) (int64, error) {
+	if w.server != "" || !w.cluster.Given() {
+		return 0, nil
+	}
+	in, err := w.cluster.Open()
+	if err != nil {
+		return 0, err
+	}
+	path, _, err := on.kind.path(ctx, in, "", on.namespace, on.name)
+	if err != nil {
+		return 0, err
+	}
+	var found struct{ Metadata struct{ Generation int64 } }
+	if err := in.API.Do(ctx, http.MethodGet, path, nil, &found); err != nil {
+		return 0, fmt.Errorf("%s: %w", on, err)
+	}
+	return found.Metadata.Generation, nil
+}
+
+// Times of a wait: of one request to the replicas, of one to the leader (which may hang while another process becomes
+// the leader), and between two requests.
+const (
+	longestPoll  = 20 * time.Second
+	pollOfLeader = 3 * time.Second
+	betweenAsks  = 250 * time.Millisecond
+)
+
+// wait waits until ctx ends, and prints the result. The error is why the wait failed.
+func (w *waiter) wait(ctx context.Context, out io.Writer, on awaited) error {
+	began := time.Now()
+	var problems []string
+	if on.revision == 0 {
+		stored, err := w.stored(ctx, on)
+		if err != nil {
+			return err
+		}
+		on.revision, problems = stored.Revision, stored.Problems
+	}
+	answer, err := w.delivered(ctx, on)
+	if err != nil {
+		return err
+	}
+	if w.format != short {
+		if err := w.format.print(out, answer); err != nil {
+			return err
+		}
+	} else if err := printDelivery(out, on, answer, problems, time.Since(began)); err != nil {
+		return err
+	}
+	d := &answer.Items[0]
+	switch {
+	case !d.Done:
+		return fmt.Errorf("%s is not delivered after %v", on, w.timeout)
+	case d.Change != nil && d.Change.Refused > 0 || len(d.Refusing) > 0:
+		return fmt.Errorf("%s is refused by proxies", on)
+	case len(problems) > 0:
+		return fmt.Errorf("%s has errors: %s", on, show.Printable(strings.Join(problems, "; ")))
+	}
+	return nil
+}
+
+// stored asks the leader for the store's revision of an object, until it has stored it. It asks all processes, of which
+// one leads; a change of the leader only takes time.
+func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err error) {
+	q := url.Values{"kind": {on.kind.kind}, "group": {on.kind.group}, "namespace": {on.namespace}, "name": {on.name},
+		"generation": {strconv.FormatInt(on.generation, 10)}}
+	for {
+		wait := min(poll(ctx), pollOfLeader)
+		q.Set("wait", wait.String())
+		asking, cancel := beyond(ctx, wait+betweenAsks+time.Second)
+		s, err = w.leaders(asking, fleetapi.Root+"stored?"+q.Encode())
+		cancel()
+		switch {
+		case err == nil && s.Revision > 0:
+			return s, nil
+		case err == nil && !s.Read:
+			err = fmt.Errorf("the leader has not read %s", on)
+		case err == nil:
+			err = fmt.Errorf("the leader has not stored generation %d of %s; it has read generation %d", on.generation, on, s.Generation)
+		case errors.Is(err, errSeveral):
+			return s, err
+		}
+		if w.again(ctx) != nil {
+			return s, fmt.Errorf("after %v: %w", w.timeout, err)
+		}
+	}
+}
+
+var (
+	errSeveral = errors.New("there are several control planes: choose one with --control-plane-revision")
+	errLeader  = errors.New("no process that answers leads the ingesters: --server takes several addresses, and navarchctl leader names it")
+)
+
+// leaders returns the leader's answer. All processes are asked at once; those that do not lead answer at once.
+func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, err error) {
+	pages, err := w.pages(ctx)
+	if err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		answer fleetapi.Answer[fleetapi.Stored]
+		err    error
+	}
+	results := make(chan result, len(pages))
+	for _, p := range pages {
+		go func() {
+			var r result
+			r.err = p.read(ctx, path, &r.answer)
+			results <- r
+		}()
+	}
+	err = errLeader
+	var late <-chan time.Time // nil while the leader may be among those that have not answered
+	for waits := len(pages); waits > 0; waits-- {
+		select {
+		case r := <-results:
+			if r.err != nil {
+				err = r.err
+			}
+			for _, item := range r.answer.Items {
+				if item.Leads && s.Leads {
+					return s, errSeveral
+				}
+				if item.Leads {
+					s = item
+				}
+			}
+		case <-late:
+			waits = 1
+		}
+		if s.Leads && late == nil {
+			late = time.After(betweenAsks) // another control plane's leader
+		}
+	}
+	if s.Leads {
+		return s, nil
+	}
+	return s, err
+}
+
+// delivered asks any replica how far all are, until everything is acknowledged or ctx ends. A replica that goes away
+// only takes time: the next one is asked, and the proxies of the first connect elsewhere.
+func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answer[fleetapi.Delivery], err error) {
+	q := url.Values{"revision": {strconv.FormatInt(on.revision, 10)}}
+	if object := on.object(); object != "" {
+		q.Set("object", object)
+	}
+	for {
+		q.Set("wait", poll(ctx).String())
+		asking, cancel := beyond(ctx, poll(ctx)+5*time.Second)
+		answer, asked := askAny[fleetapi.Delivery](asking, &w.controlPlane, "deliveries", q)
+		cancel()
+		if asked == nil && len(answer.Items) == 1 {
+			if last = answer; last.Items[0].Done {
+				return last, nil
+			}
+		} else if asked != nil {
+			err = asked
+		}
+		if ended := w.again(ctx); ended != nil {
+			if len(last.Items) == 1 {
+				return last, nil
+			}
+			return last, fmt.Errorf("after %v: %w", w.timeout, cmp.Or(err, ended))
+		}
+	}
+}
+
+// beyond returns a context for one request of a wait. It outlasts the time of the wait, because the last answer says what
+// is missing, and ends when the command is interrupted.
+func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return asking, func() { stop(); cancel() }
+}
+
+// again pauses between two requests, and finds the processes again, since some may have come or gone. The error is the
+// context's.
+func (w *waiter) again(ctx context.Context) error {
+	if w.server == "" {
+		w.close()
+		w.found, w.pods, w.missing = nil, nil, nil
+	}
+	select {
+	case <-time.After(betweenAsks):
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// poll returns the time that one request may wait.
+func poll(ctx context.Context) time.Duration {
+	left := longestPoll
+	if deadline, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(deadline))
+	}
+	return max(left, 0).Round(time.Millisecond)
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/dump"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/walk"
+	"navarch.io/navarch/push/xds"
+)
+
+// walks reads the configuration of proxies for walks: as it was sent to them, as an Envoy or a file has it, or planned
+// from a folder.
+type walks struct {
+	source
+	offline offline
+}
+
+func (q *walks) bind(cmd *cobra.Command) {
+	q.source.bind(cmd)
+	f := cmd.PersistentFlags()
+	f.StringVar(&q.offline.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML; a proxy is a file of an Envoy core.v3 Node.")
+	f.StringVar(&q.offline.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
+	f.StringVar(&q.offline.domain, "domain", "cluster.local", "DNS domain of the cluster.")
+	for _, flag := range []string{"server", "kubeconfig", "context", "envoy", "file"} {
+		cmd.MarkFlagsMutuallyExclusive("config-dir", flag)
+	}
+}
+
+// subject is a proxy with what a walk reads of it.
+type subject struct {
+	walk.Peer
+	held     *walk.Messages
+	accounts []string // SPIFFE IDs of the service accounts that the records have; nil: they are not known
+}
+
+// address sets the address of a connection that states none: the one that listeners have for the host, or that of the
+// workload itself.
+func (s *subject) address(direction walk.Direction, r *walk.Request) {
+	switch {
+	case r.Address != "":
+	case direction == walk.Outbound:
+		r.Address = walk.AddressOf(s.held, r.Name, r.Port)
+	case len(s.Addresses) > 0:
+		r.Address = s.Addresses[0]
+	}
+}
+
+// local reports whether the configuration is that of one Envoy or file.
+func (q *walks) local() bool { return q.envoy != "" || q.file != "" }
+
+// proxy returns a proxy by its name; without a name the one of --envoy or --file.
+func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
+	if q.offline.configDir != "" {
+		return q.planned(name)
+	}
+	if strings.HasSuffix(name, ".json") {
+		return nil, fmt.Errorf("%s is a file: --config-dir has to name the configuration that is planned for it", name)
+	}
+	var names []string
+	types := []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Endpoint}
+	if name != "" && !q.local() {
+		names, types = append(names, name), nil // all types, with the section of the node
+	} else if q.local() {
+		name = ""
+	}
+	from := q.source // reading closes the connections to the control plane
+	d, err := from.read(cmd.Context(), cmd.InOrStdin(), names, types)
+	if err != nil {
+		return nil, err
+	}
+	held := ofDump(d)
+	s := &subject{held: held, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
+	if d.Node.Namespace != "" && d.Node.Account != "" {
+		s.Identity = held.Identity(d.Node.Namespace, d.Node.Account)
+	}
+	return s, nil
+}
+
+// planned plans the configuration of a file's node.
+func (q *walks) planned(file string) (*subject, error) {
+	if file == "" {
+		return nil, errors.New("--config-dir: --from or --to has to name the file of a proxy's node")
+	}
+	from := q.offline
+	from.proxy = file
+	planner, handle, _, err := from.plan()
+	if err != nil {
+		return nil, err
+	}
+	held, err := ofSet(inspect.Of(handle.Set()))
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{held: held, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
+	if handle.Node.Account != "" {
+		s.Identity = held.Identity(handle.Node.Namespace, handle.Node.Account)
+	}
+	s.accounts = accountsIn(planner.Snapshot(), held)
+	return s, nil
+}
+
+// ofDump returns the resources of a dump that are in use.
+func ofDump(d *dump.Dump) *walk.Messages {
+	out := &walk.Messages{}
+	for _, of := range d.Resources {
+		for _, r := range of {
+			if r.Message != nil && r.Where != "draining" && r.Where != "warming" {
+				out.Add(r.Message)
+			}
+		}
+	}
+	return out
+}
+
+// ofSet decodes planned resources.
+func ofSet(all inspect.Resources) (*walk.Messages, error) {
+	out := &walk.Messages{}
+	for _, t := range []xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
+		for _, r := range all[t] {
+			m, err := inspect.Message(r)
+			if err != nil {
+				return nil, err
+			}
+			out.Add(m)
+		}
+	}
+	return out, nil
+}
+
+// client has the flags that describe the client of a request.
+type client struct {
+	headers   []string
+	address   string // of the client
+	principal string
+	token     string // the file of --jwt
+	shows     string
+}
+
+func (c *client) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVarP(&c.headers, "header", "H", nil, "A header of the request, NAME: VALUE.")
+	f.StringVar(&c.address, "client", "", "IP address of the client.")
+	f.StringVar(&c.principal, "identity", "", "SPIFFE ID of the client, which then uses the mesh's mTLS.")
+	f.StringVar(&c.token, "jwt", "", "File with a token, or with its claims as a JSON object; - is standard input. Tokens are not verified.")
+	f.StringVar(&c.shows, "client-certificate", "",
+		"The URI, DNS name or subject in a certificate of the client that a gateway's caCertificates accept.")
+}
+
+// apply adds the client to a request.
+func (c *client) apply(cmd *cobra.Command, r *walk.Request) error {
+	r.From, r.Identity, r.Certificate, r.Time = c.address, c.principal, c.shows, time.Now()
+	if c.principal != "" && !strings.HasPrefix(c.principal, "spiffe://") {
+		return fmt.Errorf("--identity %q: want spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT", c.principal)
+	}
+	if err := withHeaders(r, c.headers); err != nil {
+		return err
+	}
+	if c.token == "" {
+		return nil
+	}
+	text, err := readToken(c.token, cmd.InOrStdin())
+	if err == nil {
+		r.Headers["authorization"] = "Bearer " + text
+	}
+	return err
+}
+
+// withHeaders adds headers in the form NAME: VALUE to a request.
+func withHeaders(r *walk.Request, headers []string) error {
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return fmt.Errorf("--header %q: want NAME: VALUE", h)
+		}
+		if name = strings.ToLower(strings.TrimSpace(name)); name == "host" {
+			name = ":authority"
+		}
+		r.Headers[name] = strings.TrimSpace(value)
+	}
+	return nil
+}
+
+// readToken reads a token, or makes one of claims.
+func readToken(file string, stdin io.Reader) (string, error) {
+	raw, err := contentOf(file, stdin)
+	if err != nil {
+		return "", fmt.Errorf("--jwt: %w", err)
+	}
+	text := strings.TrimPrefix(strings.TrimSpace(string(raw)), "Bearer ")
+	var claims map[string]any
+	if strings.HasPrefix(text, "{") {
+		if err := json.Unmarshal([]byte(text), &claims); err != nil {
+			return "", fmt.Errorf("--jwt %s: claims: %w", file, err)
+		}
+		return walk.Unsigned(claims)
+	}
+	if _, err := walk.Claims(text); err != nil {
+		return "", fmt.Errorf("--jwt %s: %w", file, err)
+	}
+	return text, nil
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/walk"
+)
+
+// question has the options of why.
+type question struct {
+	walks
+	client
+	from, to string // the proxy of the client, or of the server
+	at       string // the address of the connection
+	flags    string
+	log      string
+	format   output
+}
+
+func whyCommand() *cobra.Command {
+	q := &question{}
+	cmd := &cobra.Command{
+		Use:   "why {--from|--to} NAME[.NAMESPACE]|KIND/NAME|NODE.json [METHOD] URL",
+		Short: "Follow a request through proxies: listener, route, policy, cluster, endpoints",
+		Long: `Follows one request through the configuration that a proxy was sent (or has: --envoy, --file), as Envoy would, and prints each
+decision: the listener, the filter chain, the policies, the first route that matches, the clusters and their endpoints. --from is the
+proxy of the workload that calls; --to is the proxy of the workload that is called, or a gateway. With both, the request is followed
+through the client's proxy, the transport security between them, and the server's proxy.
+
+The last lines sum up the fate of the request, say how certain that is, and name the next command. certain: the configuration decides.
+likely: state that only Envoy knows may differ (ejected endpoints, open connections), or a token was not verified. possible: an
+authorization service, a rate limit or an extension decides.
+
+--log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
+request. --flags explains Envoy's response flags.
+
+With -o json: {outcome, status, summary, confidence, doubts, policy, steps: [{type, resource, text}], to: [{cluster, weight, endpoints,
+tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
+		Example: `  # Where does this request of web-0 go?
+  navarchctl why --from web-0.shop GET http://catalog.shop:8000/items -H 'end-user: jason'
+
+  # From one proxy to the other.
+  navarchctl why --from web-0.shop --to catalog-0.shop http://catalog.shop:8000/items
+
+  # May the account web call catalog-0, with this token?
+  navarchctl why --to catalog-0.shop --identity spiffe://cluster.local/ns/shop/sa/web --jwt token.txt http://catalog:8000/items
+
+  # What the flags of a log line mean.
+  navarchctl why --flags UF,URX
+
+  # Without a server.
+  navarchctl why --config-dir deploy/demo/shop --from deploy/demo/node.json http://catalog.shop.svc.cluster.local:8000/items`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return q.run(cmd, args) },
+	}
+	q.walks.bind(cmd)
+	q.client.bind(cmd)
+	f := cmd.Flags()
+	f.StringVar(&q.from, "from", "", "The proxy of the client.")
+	f.StringVar(&q.to, "to", "", "The proxy of the server, or a gateway.")
+	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; for a gateway the port that it binds. Default: of the URL.")
+	f.StringVar(&q.flags, "flags", "", "Response flags of Envoy to explain, separated by commas, as UH,URX.")
+	f.StringVar(&q.log, "log", "", "A line of a proxy's access log, in Istio's default text format.")
+	cmd.MarkFlagsMutuallyExclusive("flags", "log")
+	q.completesProxies(cmd, "from", "to")
+	q.format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// run explains flags or a line of a log, or follows a request.
+func (q *question) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case q.flags != "" && len(args) > 0:
+		return errors.New("--flags explains flags alone: a URL is followed without it")
+	case q.flags != "":
+		return printFlags(cmd.OutOrStdout(), strings.Split(q.flags, ","))
+	case q.log != "" && len(args) > 0:
+		return errors.New("--log has the request: a URL is not wanted beside it")
+	case q.log != "":
+		return q.explainLog(cmd)
+	case len(args) == 0:
+		return errors.New("which request? [METHOD] URL, --log LINE, or --flags FLAGS")
+	}
+	request, err := requestOf(args, q.at)
+	if err != nil {
+		return err
+	}
+	if err := q.client.apply(cmd, &request); err != nil {
+		return err
+	}
+	return q.follow(cmd, request)
+}
+
+// follow follows the request and prints the walk.
+func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
+	if q.from != "" && q.to != "" {
+		return q.between(cmd, request)
+	}
+	held, err := q.proxy(cmd, q.from+q.to)
+	if err != nil {
+		return err
+	}
+	direction := walk.Outbound
+	if q.to != "" {
+		direction = walk.Inbound
+	}
+	held.address(direction, &request)
+	result := walk.Walk(held.held, direction, request)
+	if q.format != short {
+		return q.format.print(cmd.OutOrStdout(), walkOf(result))
+	}
+	w := cmd.OutOrStdout()
+	printSteps(w, "", result.Steps)
+	printSummary(w, result.Summary(), result.Confidence, result.Doubts)
+	return q.printNext(w, q.from+q.to, result)
+}
+
+// between follows the request from one proxy to the other.
+func (q *question) between(cmd *cobra.Command, request walk.Request) error {
+	if q.local() {
+		return errors.New("--from and --to together name two proxies: --envoy and --file are of one")
+	}
+	from, err := q.proxy(cmd, q.from)
+	if err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	to, err := q.proxy(cmd, q.to)
+	if err != nil {
+		return fmt.Errorf("--to: %w", err)
+	}
+	if request.Identity != "" {
+		from.Identity, request.Identity = request.Identity, ""
+	}
+	switch {
+	case from.Identity == "":
+		return fmt.Errorf("the service account of %s is not known: state it by --identity", q.from)
+	case len(to.Addresses) == 0:
+		return fmt.Errorf("the address of %s is not known: its node states no IP address", q.to)
+	}
+	from.address(walk.Outbound, &request)
+	call := walk.Between(from.Peer, to.Peer, request)
+	if q.format != short {
+		return q.format.print(cmd.OutOrStdout(), callOf(call))
+	}
+	return q.printCall(cmd.OutOrStdout(), call)
+}
+
+// printCall prints both walks, and what is between them.
+func (q *question) printCall(w io.Writer, call walk.Call) error {
+	fmt.Fprintf(w, "client %s\n", show.Printable(q.from))
+	printSteps(w, "  ", call.Client.Steps)
+	if len(call.TLS) > 0 {
+		fmt.Fprintln(w, "between them")
+	}
+	for _, line := range call.TLS {
+		fmt.Fprintln(w, "  "+show.Printable(line))
+	}
+	decides, proxy := call.Client, q.from
+	if call.Server != nil {
+		fmt.Fprintf(w, "server %s\n", show.Printable(q.to))
+		printSteps(w, "  ", call.Server.Steps)
+		decides, proxy = *call.Server, q.to
+	}
+	level, doubts := call.Confidence()
+	printSummary(w, call.Summary(), level, doubts)
+	return q.printNext(w, proxy, decides)
+}
+
+func printSteps(w io.Writer, indent string, steps []walk.Step) {
+	for _, step := range steps {
+		fmt.Fprintln(w, indent+show.Printable(step.Text))
+	}
+}
+
+// printSummary prints the summary, the confidence in it, and the reasons against it.
+func printSummary(w io.Writer, summary string, level walk.Confidence, doubts []string) {
+	fmt.Fprintf(w, "\n%s\nconfidence: %s", show.Printable(summary), level)
+	if len(doubts) > 0 {
+		fmt.Fprintf(w, " (%s)", show.Printable(strings.Join(doubts, "; ")))
+	}
+	fmt.Fprintln(w)
+}
+
+// printNext prints the command that says which objects decided.
+func (q *question) printNext(w io.Writer, proxy string, result walk.Result) error {
+	_, name := result.Deciding()
+	switch {
+	case name == "" || proxy == "":
+		return nil
+	case q.offline.configDir != "":
+		proxy += " --config-dir " + q.offline.configDir
+	}
+	_, err := fmt.Fprintf(w, "which objects decided: navarchctl explain --proxy %s '%s'\n", proxy, show.Printable(name))
+	return err
+}
+
+// requestOf reads [METHOD] URL, and the address of the connection.
+func requestOf(args []string, at string) (walk.Request, error) {
+	method, text := "GET", args[len(args)-1]
+	if len(args) == 2 {
+		method = strings.ToUpper(args[0])
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return walk.Request{}, fmt.Errorf("URL %q: want SCHEME://HOST[:PORT][/PATH]", text)
+	}
+	r := walk.Request{Scheme: u.Scheme, Name: u.Hostname(),
+		Port:    map[string]uint32{"http": 80, "h2c": 80, "https": 443, "tls": 443}[u.Scheme],
+		Headers: map[string]string{":method": method, ":authority": u.Host, ":scheme": u.Scheme, ":path": u.RequestURI()}}
+	if err := portOf(u.Port(), &r.Port); err != nil {
+		return r, fmt.Errorf("URL %q: %w", text, err)
+	}
+	if r.Port == 0 {
+		return r, fmt.Errorf("URL %q: scheme %s has no port of its own: state one", text, u.Scheme)
+	}
+	if ip, err := netip.ParseAddr(r.Name); err == nil {
+		r.Address = ip.String()
+	}
+	if host, port, isPort := strings.Cut(at, ":"); isPort && host == "" {
+		err = portOf(port, &r.Port)
+	} else if both, bad := netip.ParseAddrPort(at); bad == nil {
+		r.Address, r.Port = both.Addr().String(), uint32(both.Port())
+	} else if ip, bad := netip.ParseAddr(at); bad == nil {
+		r.Address = ip.String()
+	} else if at != "" {
+		err = fmt.Errorf("%q: want IP, IP:PORT or :PORT", at)
+	}
+	if err != nil {
+		return r, fmt.Errorf("--address: %w", err)
+	}
+	return r, nil
+}
+
+// portOf reads a port into a number, unless the text is empty.
+func portOf(text string, into *uint32) error {
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("port %q: want 1 to 65535", text)
+	}
+	*into = uint32(n)
+	return nil
+}

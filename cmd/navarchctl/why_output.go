@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/accesslog"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/walk"
+)
+
+// outcomes are the words of -o json.
+var outcomes = map[walk.Outcome]string{walk.Unserved: "unserved", walk.Closed: "closed", walk.Waiting: "waiting",
+	walk.Answered: "answered", walk.Forwarded: "forwarded"}
+
+// walked is the output of -o json.
+type walked struct {
+	Outcome string `json:"outcome"`
+	Status  int    `json:"status,omitempty"`
+	Summary string `json:"summary"`
+	// Confidence is certain, likely or possible; Doubts are the reasons against a greater one.
+	Confidence string        `json:"confidence"`
+	Doubts     []string      `json:"doubts,omitempty"`
+	Policy     string        `json:"policy,omitempty"`
+	Steps      []walkedStep  `json:"steps"`
+	To         []destination `json:"to,omitempty"`
+	Mirrors    []destination `json:"mirrors,omitempty"`
+}
+
+type walkedStep struct {
+	Type     string `json:"type,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	Text     string `json:"text"`
+}
+
+type destination struct {
+	Cluster   string   `json:"cluster"`
+	Weight    uint32   `json:"weight,omitempty"`
+	Endpoints []string `json:"endpoints,omitempty"`
+	TLS       string   `json:"tls,omitempty"`
+}
+
+func walkOf(r walk.Result) walked {
+	out := walked{Outcome: outcomes[r.Outcome], Status: r.Status, Summary: r.Summary(),
+		Confidence: r.Confidence.String(), Doubts: r.Doubts, Policy: r.Policy, To: destinations(r.To), Mirrors: destinations(r.Mirrors)}
+	for _, s := range r.Steps {
+		step := walkedStep{Resource: s.Resource, Text: s.Text}
+		if s.Resource != "" {
+			step.Type = s.Type.Noun()
+		}
+		out.Steps = append(out.Steps, step)
+	}
+	return out
+}
+
+func destinations(all []walk.Destination) (out []destination) {
+	for _, d := range all {
+		out = append(out, destination{d.Cluster, d.Weight, d.Endpoints, d.TLS.Mode})
+	}
+	return out
+}
+
+// called is the output of -o json for a request between two proxies.
+type called struct {
+	Client     walked   `json:"client"`
+	TLS        []string `json:"tls,omitempty"`
+	Cluster    string   `json:"cluster,omitempty"`
+	Endpoint   string   `json:"endpoint,omitempty"`
+	Server     *walked  `json:"server,omitempty"`
+	Summary    string   `json:"summary"`
+	Confidence string   `json:"confidence"`
+	Doubts     []string `json:"doubts,omitempty"`
+}
+
+func callOf(c walk.Call) called {
+	level, doubts := c.Confidence()
+	out := called{Client: walkOf(c.Client), TLS: c.TLS, Cluster: c.Cluster, Endpoint: c.Endpoint, Summary: c.Summary(),
+		Confidence: level.String(), Doubts: doubts}
+	if c.Server != nil {
+		server := walkOf(*c.Server)
+		out.Server = &server
+	}
+	return out
+}
+
+// printFlags explains response flags, a line for each. The error names a flag that Envoy does not have.
+func printFlags(w io.Writer, names []string) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, name := range names {
+		name = strings.ToUpper(strings.TrimSpace(name))
+		f, known := accesslog.Explain(name)
+		if !known {
+			return fmt.Errorf("%q is no response flag of Envoy", name)
+		}
+		fmt.Fprintf(table, "%s\t%s\tlook at %s\n", f.Name, f.Means, f.Look)
+	}
+	return table.Flush()
+}
+
+// explainLog explains a line of an access log, and follows its request if a proxy is named.
+func (q *question) explainLog(cmd *cobra.Command) error {
+	e, err := accesslog.Parse(q.log)
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	w := cmd.OutOrStdout()
+	if q.format == short {
+		if err := printEntry(w, e); err != nil {
+			return err
+		}
+	}
+	if q.from+q.to == "" && !q.local() && q.offline.configDir == "" {
+		return nil
+	}
+	if e.Method == "" {
+		return fmt.Errorf("--log: the line is of a connection that is no HTTP: navarchctl why %s tcp://HOST:PORT follows one", q.from+q.to)
+	}
+	if e.Inbound() && q.from != "" {
+		return errors.New("--log: the line is of a request that the workload has received: its proxy is --to")
+	}
+	request, err := requestOf([]string{e.Method, "http://" + e.Authority + e.Path}, e.Local)
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	if err := q.client.apply(cmd, &request); err != nil {
+		return err
+	}
+	if host, _, found := strings.Cut(e.Remote, ":"); found && request.From == "" {
+		request.From = host
+	}
+	if e.ForwardedFor != "" {
+		request.Headers["x-forwarded-for"] = e.ForwardedFor
+	}
+	return q.follow(cmd, request)
+}
+
+// printEntry prints what a line of a log says.
+func printEntry(w io.Writer, e accesslog.Entry) error {
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "%-10s %s\n", name, show.Printable(text))
+		}
+	}
+	line("request", strings.TrimSpace(e.Method+" "+e.Authority+e.Path))
+	line("status", fmt.Sprint(e.Status))
+	line("details", e.Details)
+	line("ended", e.Termination)
+	line("failure", e.Failure)
+	line("cluster", e.Cluster)
+	line("endpoint", e.Upstream)
+	line("route", e.Route)
+	if by := e.Denied(); by != "" {
+		line("denied", "by "+by)
+	}
+	if e.Status == 503 && len(e.Flags) == 0 && e.Upstream != "" {
+		line("answer", "of the application: the proxy states no flag")
+	}
+	if len(e.Flags) > 0 {
+		if err := printFlags(w, e.Flags); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}

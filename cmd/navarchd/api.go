@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc"
+
+	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/preauth"
+	"navarch.io/navarch/cmd/navarchd/api"
+	"navarch.io/navarch/cmd/navarchd/api/ask"
+	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/shard/member"
+	"navarch.io/navarch/store/loop"
+)
+
+// addAPI adds /api/v1. deliveries is nil without role xds. objects is nil without role ingest.
+func (a *assembly) addAPI(deliveries *ledger.Ledger, objects api.Objects) error {
+	c := a.config
+	conf := api.Config{Self: c.processName(), Zone: c.zone, Pages: a.pages, Ledger: deliveries, Objects: objects}
+	if a.store != nil && c.dataDir == "" { // with an embedded etcd there are no other replicas
+		proof, err := a.proof()
+		if err != nil {
+			return err
+		}
+		var fleet atomic.Pointer[[]member.Record]
+		conf.Replicas = &ask.Replicas{Self: c.processName(), Proof: proof, Members: func() []member.Record {
+			if all := fleet.Load(); all != nil {
+				return *all
+			}
+			return nil
+		}}
+		a.add(part{tasks: []loop.Task{{Name: "fleet for the API", Run: func(ctx context.Context) error {
+			fleets, err := member.Follow(ctx, a.store, a.log)
+			if err != nil {
+				return err
+			}
+			for f := range fleets {
+				fleet.Store(&f.Members)
+			}
+			return nil
+		}}}})
+	}
+	a.questions = api.New(conf)
+	if conf.Replicas != nil && deliveries != nil {
+		server := &ask.Server{Proof: conf.Replicas.Proof, Answer: a.questions.Asked,
+			Admitted: func(ctx context.Context) error { return preauth.Authenticated(ctx, nil) }}
+		a.add(part{secure: []func(grpc.ServiceRegistrar){server.Register}})
+	}
+	return nil
+}
+
+// proof returns how replicas prove to each other what they are. Errors name flags.
+func (a *assembly) proof() (p ask.Proof, err error) {
+	c := a.config
+	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
+	if err != nil {
+		return p, fmt.Errorf("--trust-domain: %w", err)
+	}
+	if p.Identities, err = c.controlPlane(domain); err != nil {
+		return p, err
+	}
+	p.Name, p.Revoked = c.peerName(), a.pages.Rules.Revoked
+	state, own := func() *keyring.State { return &keyring.State{Sealed: errNoCertificate} }, a.serving
+	if a.roots != nil {
+		state = a.roots.State
+		p.Roots = func() []*x509.Certificate { return state().Callers() }
+	}
+	if own == nil {
+		if own, err = serving.New(c.servingNames(), c.tlsCert, c.tlsKey); err != nil {
+			return p, err
+		}
+	}
+	p.Own = func() (*tls.Certificate, error) { return own.Certificate(state(), time.Now()) }
+	return p, nil
+}
+
+var errNoCertificate = errors.New("the secure address is off: it needs role ca, --kek, or --tls-cert and --tls-key")
+
+// pagesOverHTTP returns the handler of /debug and /api/v1.
+func (a *assembly) pagesOverHTTP() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/debug/", a.pages.Handler())
+	mux.Handle(fleetapi.Root, a.questions.Handler())
+	return mux
+}

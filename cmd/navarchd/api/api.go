@@ -1,0 +1,356 @@
+// Package api serves /api/v1: one JSON API for every tool. Any replica answers for all of them. The replica that is
+// asked makes its own part, asks the others for theirs with the caller's verified identity, and merges the parts.
+//
+// Owns: the table of endpoints, and the requests that wait.
+// Reads: the loops of this process through cmd/navarchd/debug, the ledger of deliveries, other replicas (api/ask).
+// Never: changes anything; shows one tenant's data to another; waits for a replica that does not answer, which it names
+// in "partial".
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/api/ask"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/shard/member"
+)
+
+// Config has the sources of the answers.
+type Config struct {
+	Self  string       // name of this process
+	Zone  string       // of this process
+	Pages *debug.Pages // the loops of this process, and the authorisation of callers
+	// Ledger has the deliveries of this process; nil: the process does not serve proxies.
+	Ledger *ledger.Ledger
+	// Replicas asks the other replicas; nil: this process is alone, as with an embedded etcd.
+	Replicas *ask.Replicas
+	// Objects reports whether the leader has stored an object; nil: this process does not have role ingest.
+	Objects Objects
+}
+
+// API serves the endpoints. Any goroutine may call its methods.
+type API struct {
+	Config
+	tenants, system *web.Turns // of requests that wait, by callers of tenants and callers who see everything
+}
+
+// Waiting requests of one caller at this process. Callers on this machine count as one, and so do all that come by
+// kubectl port-forward.
+const (
+	waitsOfTenant = 8
+	waitsOfSystem = 128
+)
+
+// New returns the API of a process.
+func New(c Config) *API {
+	return &API{Config: c, tenants: web.NewTurns(1, waitsOfTenant), system: web.NewTurns(1, waitsOfSystem)}
+}
+
+// endpoint is one path of the API.
+type endpoint struct {
+	name, help string
+	parameters []string
+	tenants    bool // callers of tenants may ask; the part is filtered by what they see
+	costly     bool // the part plans, or visits all that is planned
+	paged      bool // the part is a page of /debug, which takes its own turn
+	alone      bool // this process answers for itself
+	fleet      bool // the answer is about connected proxies
+	// waits returns the time that the request may wait; nil: it does not wait.
+	waits func(q url.Values) (time.Duration, error)
+	// part makes the part of this process. Errors that carry no status are the caller's: 400.
+	part func(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error)
+	// merge makes the answer. Errors are the caller's.
+	merge merger
+}
+
+// merger merges the parts of several replicas.
+type merger func(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error)
+
+// replied is the encoded part of one replica.
+type replied struct {
+	replica  string
+	revision int64
+	raw      json.RawMessage
+}
+
+// statusError is an error with an HTTP status.
+type statusError struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (e statusError) Error() string { return e.text }
+
+// statusOf returns the HTTP status of an error; 400 for errors without one.
+func statusOf(err error) int {
+	var s statusError
+	switch {
+	case errors.As(err, &s):
+		return s.status
+	case errors.Is(err, web.ErrBusy):
+		return http.StatusTooManyRequests
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadRequest
+}
+
+// merging returns a merge function for parts of type P. A part that does not decode is reported as missing.
+func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fleetapi.Answer[T], error)) merger {
+	return func(a *API, q url.Values, raw []replied, partial []fleetapi.Missing) (any, error) {
+		var parts []fleetapi.From[P]
+		revision := int64(0)
+		for _, r := range raw {
+			from := fleetapi.From[P]{Replica: r.replica}
+			if err := json.Unmarshal(r.raw, &from.Part); err != nil {
+				partial = append(partial, fleetapi.Missing{Replica: r.replica, Reason: "its answer cannot be read: " + err.Error()})
+				continue
+			}
+			if parts = append(parts, from); r.revision > 0 && (revision == 0 || r.revision < revision) {
+				revision = r.revision
+			}
+		}
+		answer, err := merge(a, q, parts, len(partial))
+		if err != nil {
+			return nil, err
+		}
+		answer.Schema, answer.Revision, answer.Partial = fleetapi.Schema, revision, append([]fleetapi.Missing{}, partial...)
+		if answer.Items == nil {
+			answer.Items = []T{}
+		}
+		return answer, nil
+	}
+}
+
+// Handler serves the API below /api/v1/, limited to what each caller may see.
+func (a *API) Handler() http.Handler {
+	return a.Pages.Rules.Guard(func(who authz.Caller) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, who) })
+	})
+}
+
+// serve answers one request.
+func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "the API answers GET requests only", http.StatusMethodNotAllowed)
+		return
+	}
+	path := strings.TrimPrefix(r.URL.Path, fleetapi.Root)
+	if path == "" {
+		list(w)
+		return
+	}
+	q := r.URL.Query()
+	name, rest, deeper := strings.Cut(path, "/")
+	e := endpointOf(name)
+	switch {
+	case e == nil || deeper != (name == configName):
+		http.Error(w, fmt.Sprintf("%.100q is no endpoint: %s lists them", path, fleetapi.Root), http.StatusNotFound)
+		return
+	case who.Sees != nil && !e.tenants:
+		http.Error(w, authz.ForSystem, http.StatusForbidden)
+		return
+	case deeper:
+		q.Set(proxyParameter, rest)
+	}
+	answer, read, err := a.answer(r.Context(), e, who, q)
+	defer read()
+	if err != nil {
+		if statusOf(err) == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		http.Error(w, err.Error(), statusOf(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // an error means that the client has disconnected
+}
+
+// list serves the list of endpoints.
+func list(w io.Writer) {
+	for _, e := range endpoints {
+		fmt.Fprintf(w, "%s%-12s %s\n", fleetapi.Root, e.name, e.help)
+		if len(e.parameters) > 0 {
+			fmt.Fprintf(w, "%s%-12s parameters: %s\n", strings.Repeat(" ", len(fleetapi.Root)), "", strings.Join(e.parameters, ", "))
+		}
+	}
+}
+
+// check refuses parameters that the endpoint does not read, and repeated ones. It returns the time that the request may
+// wait.
+func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
+	for name, values := range q {
+		if !slices.Contains(e.parameters, name) && !(e.name == configName && name == proxyParameter) {
+			return 0, fmt.Errorf("parameter %.60q: %s%s reads %s", name, fleetapi.Root, e.name, strings.Join(e.parameters, ", "))
+		}
+		if len(values) != 1 {
+			return 0, fmt.Errorf("parameter %s: %d values, want one", name, len(values))
+		}
+	}
+	if e.waits == nil {
+		return 0, nil
+	}
+	return e.waits(q)
+}
+
+// answer makes the answer of all replicas, at the caller's turn. A page of one proxy is asked for elsewhere if this
+// process does not have it. read must be called once the caller has the answer.
+func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values) (answer any, read func(), err error) {
+	wait, err := e.check(q)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	made, read, err := a.turn(ctx, e, who)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	inquire := func() []ask.Heard {
+		if a.Replicas == nil || e.alone {
+			return nil
+		}
+		caller := ask.Caller{Name: who.Name, Tenant: who.Tenant, All: who.Sees == nil}
+		return a.Replicas.Ask(asking, ask.Question{Endpoint: e.name, Query: q, Caller: caller}, wait)
+	}
+	others := make(chan []ask.Heard, 1)
+	if !e.paged {
+		go func() { others <- inquire() }()
+	}
+	own := a.part(ctx, e, who, q)
+	made()
+	heard := []ask.Heard{{Replica: a.Self, Reply: own}}
+	switch {
+	case !own.OK() && own.Status != http.StatusNotFound:
+		return nil, read, statusError{own.Status, own.Text}
+	case !e.paged:
+		heard = append(heard, <-others...)
+	case !own.OK():
+		heard = append(heard, inquire()...)
+	}
+	answer, err = a.merged(e, q, heard)
+	return answer, read, err
+}
+
+// merged makes one answer of what the replicas have replied.
+func (a *API) merged(e *endpoint, q url.Values, heard []ask.Heard) (any, error) {
+	parts, partial, absent := sortOut(heard)
+	if len(parts) == 0 && absent != "" {
+		for _, m := range partial {
+			absent += fmt.Sprintf("; replica %s did not answer: %s", m.Replica, m.Reason)
+		}
+		return nil, statusError{http.StatusNotFound, absent}
+	}
+	if e.fleet && a.Ledger == nil && len(partial) > 0 && len(parts) == 1 {
+		return nil, statusError{http.StatusBadGateway, "this process serves no proxies, and no replica answers it; replica " +
+			partial[0].Replica + ": " + partial[0].Reason}
+	}
+	return e.merge(a, q, parts, partial)
+}
+
+// sortOut separates the replicas with a part from those without an answer. absent is the text of a replica that does
+// not know the proxy of the question.
+func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, absent string) {
+	for _, h := range heard {
+		switch {
+		case h.Err != nil:
+			partial = append(partial, fleetapi.Missing{Replica: h.Replica, Reason: h.Err.Error(), Unable: errors.Is(h.Err, ask.ErrUnable)})
+		case h.Reply.OK():
+			parts = append(parts, replied{h.Replica, h.Reply.Revision, h.Reply.Part})
+		case h.Reply.Status == http.StatusNotFound:
+			absent = h.Reply.Text
+		default:
+			partial = append(partial, fleetapi.Missing{Replica: h.Replica, Reason: h.Reply.Text})
+		}
+	}
+	return parts, partial, absent
+}
+
+// Asked answers a question of another replica with the part of this process.
+func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
+	e := endpointOf(question.Endpoint)
+	if e == nil || e.alone {
+		return ask.Failed(http.StatusNotImplemented, errors.New("its version does not know this endpoint"))
+	}
+	c := question.Caller
+	who := a.Pages.Rules.Forwarded(c.Name, c.Tenant, c.All)
+	if who.Sees != nil && !e.tenants {
+		return ask.Failed(http.StatusForbidden, errors.New(authz.ForSystem))
+	}
+	if _, err := e.check(question.Query); err != nil {
+		return ask.Failed(http.StatusBadRequest, err)
+	}
+	made, read, err := a.turn(ctx, e, who)
+	if err != nil {
+		return ask.Failed(statusOf(err), err)
+	}
+	defer read() // the reply is bounded, and the other replica reads it
+	defer made()
+	return a.part(ctx, e, who, question.Query)
+}
+
+// part makes the part of this process.
+func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Values) ask.Reply {
+	part, err := e.part(a, ctx, who, q)
+	if err != nil {
+		return ask.Failed(statusOf(err), err)
+	}
+	raw, err := json.Marshal(part)
+	if err != nil {
+		return ask.Failed(http.StatusInternalServerError, err)
+	}
+	return ask.Reply{Part: raw, Revision: a.notified()}
+}
+
+// turn waits until a caller may be answered, as debug.Pages.Turn does. Requests that wait for the fleet are only
+// counted: they hardly use a processor, and would keep others of their tenant from being answered.
+func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, read func(), err error) {
+	switch {
+	case e.paged:
+		return func() {}, func() {}, nil
+	case e.waits == nil:
+		return a.Pages.Turn(ctx, who, e.costly)
+	}
+	waiters := a.system
+	if who.Sees != nil {
+		waiters = a.tenants
+	}
+	turn, err := waiters.Take(ctx, web.Question{Caller: who.Name})
+	return turn.Made, turn.Done, err
+}
+
+// notified returns the store's revision up to which the streams of this process are notified; 0: it serves no proxies,
+// or has no plan yet.
+func (a *API) notified() int64 {
+	if a.Pages.Proxies == nil {
+		return 0
+	}
+	return a.Pages.Proxies.Planner.Notified()
+}
+
+// sees returns what a caller may see as a function that is never nil.
+func sees(who authz.Caller) func(namespace string) bool { return who.Sees.Of }
+
+// members returns the fleet; nil: it is not known.
+func (a *API) members() []member.Record {
+	if a.Replicas == nil {
+		return nil
+	}
+	return a.Replicas.Members()
+}

@@ -1,0 +1,268 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// waitOf reads the parameter wait.
+func waitOf(q url.Values) (wait time.Duration, err error) {
+	text := q.Get("wait")
+	if text == "" {
+		return 0, nil
+	}
+	if wait, err = time.ParseDuration(text); err != nil || wait < 0 || wait > fleetapi.MaxWait {
+		return 0, fmt.Errorf("wait=%.20q: want a duration from 0s to %v", text, fleetapi.MaxWait)
+	}
+	return wait, nil
+}
+
+// Times of a wait. Again is the interval at which resuming proxies are looked for, which owe nothing yet.
+const (
+	again = 100 * time.Millisecond
+	pause = 5 * time.Millisecond // between two looks at the ledger
+)
+
+// delivery is a question about a delivery.
+type delivery struct {
+	revision int64
+	object   func(model.Key) bool // nil: the revision as a whole
+	who      authz.Caller
+}
+
+// readDelivery reads the parameters revision and object.
+func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
+	d.who = who
+	if d.revision, err = strconv.ParseInt(q.Get("revision"), 10, 64); err != nil || d.revision <= 0 {
+		return d, fmt.Errorf("revision=%.30q: want a revision of the store, such as that of the answer before", q.Get("revision"))
+	}
+	text := q.Get("object")
+	if text == "" {
+		return d, nil
+	}
+	kind, name, ok := strings.Cut(text, " ")
+	if !ok || name == "" {
+		return d, fmt.Errorf("object=%.100q: want \"KIND NAMESPACE/NAME\", or \"KIND NAME\" without a namespace", text)
+	}
+	namespace, _, in := strings.Cut(name, "/")
+	if !in {
+		namespace = ""
+	}
+	if !sees(who)(namespace) {
+		return d, fmt.Errorf("object=%.100q: it belongs to another tenant", text)
+	}
+	d.object = func(key model.Key) bool {
+		return key.Kind.String() == kind && key.Origin.Cluster() == "" && key.String() == text
+	}
+	return d, nil
+}
+
+// deliveryPart reports how far this replica is, once everything is delivered or ctx ends.
+func deliveryPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
+	d, err := readDelivery(who, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Ledger == nil:
+		return fleetapi.Delivered{Planned: true, Done: true}, nil // no proxy is connected to this process
+	}
+	wait, err := waitOf(q)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := a.Ledger.Changed()
+		part := a.delivered(d, false)
+		if part.Done || ctx.Err() != nil {
+			return a.delivered(d, true), nil
+		}
+		timer.Reset(again)
+		select {
+		case <-changed:
+			timer.Reset(pause)
+			<-timer.C
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// delivered returns the present state of a delivery. With names it lists the proxies that delay it, and those that
+// refuse.
+func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
+	visible, all := sees(d.who), d.who.Sees == nil
+	part.Planned = a.notified() >= d.revision
+	target := a.Ledger.Find(d.revision, d.object, visible, all)
+	part.Exact, part.Changes = target.Exact, target.Changes
+	if (!part.Planned || !target.Paid) && !names {
+		return part
+	}
+	most := 0
+	if names {
+		most = fleetapi.MaxNamed
+	}
+	owing, count := a.Pages.Proxies.Server.Owing(target.Of, visible, most)
+	part.PendingCount = count
+	part.Done = part.Planned && target.Paid && count == 0
+	for i := range owing {
+		part.Pending = append(part.Pending, fleetapi.Pending{Proxy: nameOfNode(owing[i].Node), Replica: a.Self,
+			Since: owing[i].Since, Why: why(&owing[i], time.Now())})
+	}
+	if names {
+		part.Refusing = a.refusing(target, visible)
+	}
+	return part
+}
+
+// refusing lists proxies that refuse a version of the target's changes, and views from which one is withheld.
+func (a *API) refusing(target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
+	if len(target.Changes) == 0 {
+		return nil
+	}
+	first, since := target.Changes[0].First, target.Changes[0].Since
+	for _, c := range target.Changes {
+		first = min(first, c.First)
+		if c.Since.Before(since) {
+			since = c.Since
+		}
+	}
+	server := a.Pages.Proxies.Server
+	for _, r := range server.RefusalsOf(visible) {
+		if r.Revision < first || len(all) == fleetapi.MaxNamed {
+			continue
+		}
+		all = append(all, fleetapi.Pending{Proxy: nameOfNode(r.Node), Replica: a.Self, Since: r.At,
+			Why: fmt.Sprintf("it refused %s %s: %s", r.Type.Noun(), r.Name, r.Text), Objects: debug.Places(r.Objects)})
+	}
+	for _, w := range server.Withheld() {
+		if !visible(w.Namespace) || w.Last.Before(since) || len(all) == fleetapi.MaxNamed {
+			continue
+		}
+		all = append(all, fleetapi.Pending{Proxy: "view " + w.View, Replica: a.Self, Since: w.First,
+			Why: fmt.Sprintf("%s %s is withheld from its proxies, because %d refused it: %s",
+				w.Type.Noun(), w.Name, w.RefusedBy, w.Text),
+			Objects: debug.Places(w.Objects)})
+	}
+	return all
+}
+
+// why returns why a proxy has not acknowledged a change.
+func why(o *serve.Owing, now time.Time) string {
+	var flying []string
+	for t := range xds.NumTypes {
+		if o.Types[t].InFlight > 0 {
+			flying = append(flying, t.Noun()+"s")
+		}
+	}
+	switch {
+	case len(o.Warming.Clusters) > 0:
+		return fmt.Sprintf("Envoy warms clusters since %s, as it may be %s: DNS, a certificate or a health check is missing",
+			o.Warming.Since.UTC().Format(time.RFC3339), o.Warming.Clusters[0])
+	case len(flying) > 0 && o.Since.IsZero():
+		return "it connected with older resources, and has not acknowledged " + strings.Join(flying, ", ") + " yet"
+	case len(flying) > 0:
+		return fmt.Sprintf("it has been sent %s and has not acknowledged them for %v", strings.Join(flying, ", "),
+			now.Sub(o.Since).Round(100*time.Millisecond))
+	case o.Since.IsZero():
+		return "it connected with older resources, and has not asked for all types again"
+	case o.Turn:
+		return "it waits for its turn in the rollout of the configuration"
+	}
+	return "it waits to be sent the change"
+}
+
+// nameOfNode returns name.namespace of a node's id (type~address~name.namespace~domain), or the id.
+func nameOfNode(id string) string {
+	if parts := strings.Split(id, "~"); len(parts) == 4 {
+		return parts[2]
+	}
+	return id
+}
+
+// mergeDeliveries merges the parts of all replicas.
+func mergeDeliveries(_ *API, q url.Values,
+	parts []fleetapi.From[fleetapi.Delivered], missing int) (a fleetapi.Answer[fleetapi.Delivery], err error) {
+	revision, err := strconv.ParseInt(q.Get("revision"), 10, 64)
+	if err != nil {
+		return a, err
+	}
+	return fleetapi.MergeDeliveries(revision, parts, missing), nil
+}
+
+// Objects answers for the leader about objects.
+type Objects interface {
+	// Stored reports whether this process leads, and has stored a generation of an object. Errors are the context's.
+	Stored(ctx context.Context, q StoredQuestion) (fleetapi.Stored, error)
+}
+
+// StoredQuestion names an object, and the generation that has to be stored; 0: what the leader has read is enough.
+type StoredQuestion struct {
+	Group, Kind, Namespace, Name string
+	Generation                   int64
+}
+
+// storedEvery is the interval at which a leader looks whether an object is stored, while a caller waits.
+const storedEvery = 20 * time.Millisecond
+
+// storedPart reports what the leader has stored, once it is stored, refused, or ctx ends.
+func storedPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
+	question := StoredQuestion{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+	var err error
+	if text := q.Get("generation"); text != "" {
+		if question.Generation, err = strconv.ParseInt(text, 10, 64); err != nil || question.Generation < 0 {
+			return nil, fmt.Errorf("generation=%.30q: want the object's metadata.generation", text)
+		}
+	}
+	switch {
+	case question.Kind == "" || question.Name == "":
+		return nil, errors.New("kind and name of the object are needed")
+	case !sees(who)(question.Namespace):
+		return nil, errors.New("namespace: it belongs to another tenant")
+	case a.Objects == nil:
+		return fleetapi.Stored{}, nil
+	}
+	wait, err := waitOf(q)
+	if err != nil {
+		return nil, err
+	}
+	over := time.After(wait)
+	tick := time.NewTicker(storedEvery)
+	defer tick.Stop()
+	for {
+		now, err := a.Objects.Stored(ctx, question)
+		if err != nil || now.Revision > 0 || !now.Leads {
+			return now, err
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			return now, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func mergeStored(_ *API, _ url.Values, parts []fleetapi.From[fleetapi.Stored], _ int) (answer fleetapi.Answer[fleetapi.Stored], err error) {
+	for _, f := range parts {
+		answer.Items = append(answer.Items, f.Part)
+	}
+	return answer, nil
+}

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
+)
+
+const (
+	configName     = "config"
+	proxyParameter = "proxy"
+)
+
+// endpoints is the table of the API.
+var endpoints = []endpoint{
+	{name: "proxies", help: "Connected proxies: sums by state, version, zone, namespace and replica, and a window of the list.",
+		parameters: fleetapi.ProxyParameters, tenants: true, fleet: true, part: proxiesPart, merge: merging(mergeProxies)},
+	{name: "replicas", help: "The replicas that serve proxies, and the revision that each has planned.",
+		fleet: true, part: replicaPart, merge: merging(mergeReplicas)},
+	{name: "problems", help: "Problems of objects, files and their combination, each once.",
+		parameters: []string{"namespace", "severity", "limit", "continue"},
+		tenants:    true, costly: true, part: problemsPart, merge: merging(mergeProblems)},
+	{name: "changes", help: "The newest changes: which proxies each affected, and how many have acknowledged it.",
+		parameters: fleetapi.ChangeParameters, tenants: true, fleet: true, part: changesPart, merge: merging(mergeChanges)},
+	{name: "deliveries", help: "How far a revision of the store, or an object's newest change, is delivered; wait=20s waits until it is.",
+		parameters: fleetapi.DeliveryParameters,
+		tenants:    true, fleet: true, waits: waitOf, part: deliveryPart, merge: merging(mergeDeliveries)},
+	{name: "stored", help: "Whether this process, if it leads, has stored a generation of an object; wait=20s waits until it has.",
+		parameters: fleetapi.StoredParameters, alone: true, tenants: true, waits: waitOf, part: storedPart, merge: merging(mergeStored)},
+	{name: configName, help: "Resources of one proxy, as Envoy's config_dump: config/NAME.NAMESPACE.",
+		parameters: []string{"types"}, tenants: true, paged: true, part: configPart, merge: merging(mergeFirst)},
+	{name: "explain", help: "The objects from which one resource of a proxy was made.",
+		parameters: []string{proxyParameter, "resource"}, tenants: true, paged: true, part: explainPart, merge: merging(mergeFirst)},
+}
+
+// endpointOf returns the endpoint with a name; nil: the name is unknown.
+func endpointOf(name string) *endpoint {
+	for i := range endpoints {
+		if endpoints[i].name == name {
+			return &endpoints[i]
+		}
+	}
+	return nil
+}
+
+// Replica is one item of /api/v1/replicas.
+type Replica struct {
+	Name     string `json:"name"`
+	Address  string `json:"address,omitempty"`
+	Zone     string `json:"zone,omitempty"`
+	Version  string `json:"version"`
+	State    string `json:"state"`             // warming, ready, leaving
+	Revision int64  `json:"revision"`          // of the store, that it serves
+	Planned  int64  `json:"planned,omitempty"` // up to which its proxies are notified; 0: it did not answer
+	Proxies  int    `json:"proxies"`
+	Answered bool   `json:"answered"`
+}
+
+func replicaPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, error) {
+	r := Replica{Name: a.Self, Zone: a.Zone, Version: obs.Version, State: "ready", Answered: true, Planned: a.notified()}
+	if p := a.Pages.Proxies; p != nil {
+		r.Proxies = p.Server.Streams()
+		if s := p.Mirror.Current(); s != nil {
+			r.Revision = s.Revision()
+		}
+	}
+	return r, nil
+}
+
+// mergeReplicas returns the replicas that answered, and those that only have a record.
+func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) (answer fleetapi.Answer[Replica], err error) {
+	for _, f := range parts {
+		answer.Items = append(answer.Items, f.Part)
+	}
+	for _, m := range a.members() {
+		at := slices.IndexFunc(answer.Items, func(r Replica) bool { return r.Name == m.Name })
+		if at < 0 {
+			at = len(answer.Items)
+			answer.Items = append(answer.Items, Replica{Name: m.Name, Version: m.Version, Revision: m.Revision, Proxies: m.Load.Streams()})
+		}
+		r := &answer.Items[at]
+		r.Address, r.Zone, r.State = m.Address, m.Zone, m.State.String()
+	}
+	slices.SortFunc(answer.Items, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
+	return answer, nil
+}
+
+// Problem is one item of /api/v1/problems.
+type Problem struct {
+	inspect.Problem
+	Replicas int `json:"replicas"` // that report it
+}
+
+func problemsPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
+	return a.Pages.Problems(who.Sees), nil
+}
+
+// mergeProblems returns each problem once.
+func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem], _ int) (answer fleetapi.Answer[Problem], err error) {
+	w, err := fleetapi.ParseWindow(q)
+	if err != nil {
+		return answer, err
+	}
+	namespace, severity := q.Get("namespace"), problem.Severity(q.Get("severity"))
+	if severity != "" && severity != problem.Error && severity != problem.Warning {
+		return answer, fmt.Errorf("severity=%.20q: want %s or %s", severity, problem.Error, problem.Warning)
+	}
+	at := map[string]int{}
+	var all []Problem
+	for _, f := range parts {
+		for _, p := range f.Part {
+			_, name, _ := strings.Cut(p.Object, " ")
+			if namespace != "" && !strings.HasPrefix(name, namespace+"/") && p.Object != "Namespace "+namespace ||
+				severity != "" && p.Severity != severity {
+				continue
+			}
+			key := problemKey(&p)
+			if i, known := at[key]; known {
+				all[i].Replicas++
+				continue
+			}
+			at[key] = len(all)
+			all = append(all, Problem{p, 1})
+		}
+	}
+	answer.Items, answer.Next = fleetapi.Cut(w, all, func(p *Problem) string { return problemKey(&p.Problem) })
+	return answer, nil
+}
+
+// problemKey orders problems: errors first, then by object.
+func problemKey(p *inspect.Problem) string {
+	return strings.Join([]string{string(p.Severity), p.Object, p.Field, string(p.Code), p.Message}, "\x00")
+}
+
+func changesPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
+	if a.Ledger == nil {
+		return []ledger.Report{}, nil
+	}
+	return a.Ledger.Changes(sees(who), who.Sees == nil), nil
+}
+
+func mergeChanges(_ *API, q url.Values, parts []fleetapi.From[[]ledger.Report], _ int) (a fleetapi.Answer[fleetapi.Change], err error) {
+	w, err := fleetapi.ParseWindow(q)
+	if err != nil {
+		return a, err
+	}
+	lane := q.Get("lane")
+	if lane != "" && lane != ledger.Config.String() && lane != ledger.Endpoints.String() {
+		return a, fmt.Errorf("lane=%.20q: want %s or %s", lane, ledger.Config, ledger.Endpoints)
+	}
+	return fleetapi.MergeChanges(w, lane, q.Get("object"), parts), nil
+}
+
+// page makes a part of a page of /debug.
+func (a *API) page(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
+	if q.Get("proxyID") == "" {
+		return nil, fmt.Errorf("%s: want NAME.NAMESPACE or the node's id", proxyParameter)
+	}
+	code, body := a.Pages.Render(ctx, who, path, q)
+	if code != http.StatusOK {
+		return nil, statusError{code, strings.TrimSpace(string(body))}
+	}
+	return json.RawMessage(body), nil
+}
+
+func configPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
+	page := url.Values{"proxyID": {q.Get(proxyParameter)}}
+	if types := q.Get("types"); types != "" {
+		page.Set("types", types)
+	}
+	return a.page(ctx, who, "/debug/config_dump", page)
+}
+
+func explainPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
+	return a.page(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
+}
+
+// mergeFirst returns the part of the replica that has the proxy.
+func mergeFirst(_ *API, _ url.Values, parts []fleetapi.From[json.RawMessage], _ int) (answer fleetapi.Answer[json.RawMessage], err error) {
+	for _, f := range parts[:min(len(parts), 1)] {
+		answer.Items = append(answer.Items, f.Part)
+	}
+	return answer, nil
+}

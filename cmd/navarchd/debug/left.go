@@ -1,0 +1,84 @@
+package debug
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/serve"
+)
+
+// Bounds of the proxies that are remembered after their streams have ended.
+const (
+	LeftFor     = 10 * time.Minute
+	mostLeft    = 2048
+	mostOfSpace = 256 // of one namespace
+)
+
+// Left is a proxy whose stream has ended.
+type Left struct {
+	Proxy, Node, Namespace, Version, Zone, Cluster string
+	At                                             time.Time
+}
+
+// departures are the proxies whose streams ended lately.
+type departures struct {
+	mu     sync.Mutex // a leaf
+	all    []Left     // oldest first
+	spaces map[string]int
+}
+
+// Leaves records that the stream of a proxy has ended.
+func (p *Proxies) Leaves(c serve.Client, v serve.Proxy) {
+	proxy, ok := v.(*join.Proxy)
+	if !ok {
+		return
+	}
+	n := &proxy.Node
+	p.left.add(Left{Proxy: nameOf(proxy), Node: c.ID, Namespace: n.Namespace, Version: n.Version,
+		Zone: n.Locality, Cluster: n.Cluster, At: time.Now()})
+}
+
+// add records a proxy, within the bounds.
+func (d *departures) add(one Left) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.spaces == nil {
+		d.spaces = map[string]int{}
+	}
+	d.forget(one.At.Add(-LeftFor))
+	if d.spaces[one.Namespace] == mostOfSpace {
+		d.drop(slices.IndexFunc(d.all, func(l Left) bool { return l.Namespace == one.Namespace }))
+	}
+	if len(d.all) == mostLeft {
+		d.drop(0)
+	}
+	d.all = append(d.all, one)
+	d.spaces[one.Namespace]++
+}
+
+// forget drops those that left before a time. The caller holds the lock.
+func (d *departures) forget(before time.Time) {
+	for len(d.all) > 0 && d.all[0].At.Before(before) {
+		d.drop(0)
+	}
+}
+
+// drop removes one. The caller holds the lock.
+func (d *departures) drop(i int) {
+	namespace := d.all[i].Namespace
+	if d.spaces[namespace]--; d.spaces[namespace] == 0 {
+		delete(d.spaces, namespace)
+	}
+	d.all = slices.Delete(d.all, i, i+1)
+}
+
+// Departed lists the proxies of visible namespaces whose streams ended in the last LeftFor, oldest first. They may be
+// connected again.
+func (p *Proxies) Departed(sees func(namespace string) bool) []Left {
+	p.left.mu.Lock()
+	defer p.left.mu.Unlock()
+	p.left.forget(time.Now().Add(-LeftFor))
+	return slices.DeleteFunc(slices.Clone(p.left.all), func(l Left) bool { return !sees(l.Namespace) })
+}

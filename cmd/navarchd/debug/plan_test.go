@@ -1,0 +1,191 @@
+package debug
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/preview"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/admit/validate"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/source/files"
+)
+
+// standing is a source with one snapshot.
+type standing struct{ box *loop.Box[mirror.Change] }
+
+func (s standing) Current() *mirror.Snapshot                     { return nil }
+func (s standing) Subscribe() (*loop.Box[mirror.Change], func()) { return s.box, func() {} }
+
+const shopService = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}\n"
+
+// replicaOf returns the pages of a replica with objects and with one proxy in each namespace.
+func replicaOf(t *testing.T, objects string, namespaces ...string) *Pages {
+	t.Helper()
+	return smallReplicaOf(t, 0, objects, namespaces...)
+}
+
+// smallReplicaOf is replicaOf with plan.Config.Room.
+func smallReplicaOf(t *testing.T, room int, objects string, namespaces ...string) *Pages {
+	t.Helper()
+	events, _ := files.Parse("x", []byte(objects))
+	records, _ := ingest.Records(events, normal.Options{})
+	src := standing{loop.NewBox(mirror.Merge)}
+	src.box.Put(mirror.Empty().Apply(7, records, nil))
+	l, err := plan.NewLoop(plan.Config{Source: src, Room: room, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = l.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	for _, namespace := range namespaces {
+		n := view.Node{ID: "sidecar~10.9.0.1~p." + namespace, Name: "p", Namespace: namespace, Domain: view.DefaultDomain, Caps: xds.StockCaps}
+		if _, err := l.Join(t.Context(), n, func(plan.Path) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	judge := func(model.Record, *mirror.Snapshot) (refused, warned []error) { return nil, nil }
+	proposals := validate.New(normal.New(normal.Options{}), func() *meshv1.MeshConfig { return nil }, nil, nil, judge)
+	return New(Pages{Rules: &authz.Authorizer{Open: true}, Proxies: &Proxies{Planner: l, Proposals: proposals}})
+}
+
+// route is a VirtualService of a namespace that all namespaces see.
+func route(namespace string) string {
+	return fmt.Sprintf("{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: r, namespace: %s}, "+
+		"spec: {hosts: [web.shop.svc.cluster.local], http: [{timeout: 3s, route: [{destination: {host: web.shop.svc.cluster.local}}]}]}}", namespace)
+}
+
+func postPlan(p *Pages, who authz.Caller, query string, body io.Reader) (int, string, *preview.Report) {
+	w := httptest.NewRecorder()
+	p.debug(who).ServeHTTP(w, httptest.NewRequest(http.MethodPost, PlanPath+query, body))
+	r := &preview.Report{}
+	if json.Unmarshal(w.Body.Bytes(), r) != nil {
+		r = nil
+	}
+	return w.Code, w.Body.String(), r
+}
+
+// tenantOf sees its own namespace alone.
+func tenantOf(namespace string) authz.Caller {
+	return authz.Caller{Name: "spiffe://cluster.local/ns/" + namespace + "/sa/a", Tenant: namespace, Sees: func(of string) bool { return of == namespace }}
+}
+
+// The page previews objects for the proxies that its caller sees. A tenant's answer has nothing of others, and does not
+// depend on others' objects and proxies.
+func TestPlanPage(t *testing.T) {
+	p := replicaOf(t, shopService, "shop", "pay")
+	status, _, r := postPlan(p, authz.Caller{}, "", strings.NewReader(route("shop")))
+	if status != http.StatusOK || r.Revision != 7 || r.Proxies != 2 || len(r.Affected) != 2 || r.Objects[0].Act != preview.Created {
+		t.Fatalf("%d %+v", status, r)
+	}
+	_, own, r := postPlan(p, tenantOf("shop"), "", strings.NewReader(route("shop")))
+	if r.Proxies != 1 || r.Views != 1 || len(r.Affected) != 1 || r.Affected[0].Names[0] != "sidecar~10.9.0.1~p.shop" || strings.Contains(own, "pay") {
+		t.Errorf("%s", own)
+	}
+	other := replicaOf(t, shopService+"---\n"+route("pay")+"\n---\n"+strings.ReplaceAll(shopService, "shop", "pay"), "shop", "pay", "more")
+	second := strings.Replace(route("shop"), "name: r", "name: s", 1)
+	if _, got, _ := postPlan(other, tenantOf("shop"), "", strings.NewReader(second)); strings.Contains(got, "pay") || strings.Contains(got, "more.") {
+		t.Errorf("others are seen: %s", got)
+	}
+	alone := replicaOf(t, shopService, "shop")
+	if _, got, _ := postPlan(alone, tenantOf("shop"), "", strings.NewReader(route("shop"))); got != own {
+		t.Errorf("with others\n%s\nwithout\n%s", own, got)
+	}
+	if status, text, _ := postPlan(p, tenantOf("shop"), "", strings.NewReader(route("pay"))); status != http.StatusForbidden {
+		t.Errorf("an object of another tenant: %d %s", status, text)
+	}
+}
+
+// Requests that cannot be previewed say why.
+func TestPlanPageRefuses(t *testing.T) {
+	p := replicaOf(t, shopService, "shop")
+	for _, one := range []struct {
+		name, query, body string
+		status            int
+		want              string
+	}{
+		{"no object", "", "# nothing", http.StatusBadRequest, "no objects"},
+		{"unreadable", "", "kind: [", http.StatusBadRequest, "objects#1: "},
+		{"too large", "", strings.Repeat("#", maxPlanBody+1), http.StatusBadRequest, "too large"},
+		{"too many", "", strings.Repeat(route("shop")+"\n---\n", maxPlanObjects+1), http.StatusBadRequest, "at most 500"},
+		{"absent", "?delete=true", route("shop"), http.StatusOK, `"act":"refused"`},
+		{"of Kubernetes", "", shopService, http.StatusOK, "no kind and version of Istio"},
+	} {
+		status, text, _ := postPlan(p, authz.Caller{}, one.query, strings.NewReader(one.body))
+		if status != one.status || !strings.Contains(text, one.want) {
+			t.Errorf("%s: %d %.300s", one.name, status, text)
+		}
+	}
+	without := New(Pages{Rules: &authz.Authorizer{Open: true}})
+	if status, text, _ := postPlan(without, authz.Caller{}, "", strings.NewReader(route("shop"))); status != http.StatusNotFound {
+		t.Errorf("without role xds: %d %s", status, text)
+	}
+}
+
+// A client that does not send its body holds the turn of nobody else, and of its tenant a bounded number of places.
+func TestSlowPlanBodies(t *testing.T) {
+	p := replicaOf(t, shopService, "shop")
+	var slow []*io.PipeWriter
+	ended := make(chan int)
+	for range maxPlanBodies {
+		in, out := io.Pipe()
+		slow = append(slow, out)
+		go func() {
+			status, _, _ := postPlan(p, tenantOf("shop"), "", in)
+			ended <- status
+		}()
+		_, _ = out.Write([]byte("#")) // returns once the request is being read
+	}
+	if status, text, _ := postPlan(p, tenantOf("shop"), "", strings.NewReader(route("shop"))); status != http.StatusTooManyRequests {
+		t.Errorf("more of the tenant: %d %s", status, text)
+	}
+	if status, text, _ := postPlan(p, authz.Caller{Name: "system"}, "", strings.NewReader(route("shop"))); status != http.StatusOK {
+		t.Errorf("somebody else: %d %s", status, text)
+	}
+	for _, out := range slow {
+		_ = out.Close()
+		if status := <-ended; status != http.StatusBadRequest {
+			t.Errorf("an empty body: %d", status)
+		}
+	}
+}
+
+// A change for which the process has no memory is not planned. The caller learns which object is too heavy.
+func TestPlanTooHeavy(t *testing.T) {
+	p := smallReplicaOf(t, 2000, shopService, "shop")
+	var b strings.Builder
+	b.WriteString("{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: big, namespace: shop}, spec: {resolution: DNS, hosts: [")
+	for i := range 256 {
+		fmt.Fprintf(&b, "h%d.example.com, ", i)
+	}
+	b.WriteString("], ports: [")
+	for i := range 256 {
+		fmt.Fprintf(&b, "{name: p%d, number: %d, protocol: HTTP}, ", i, 8000+i)
+	}
+	b.WriteString("]}}")
+	status, text, _ := postPlan(p, tenantOf("shop"), "", strings.NewReader(b.String()))
+	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "no memory for the change") || !strings.Contains(text, "shop/big") {
+		t.Errorf("%d %.300s", status, text)
+	}
+	if status, text, _ := postPlan(p, tenantOf("shop"), "", strings.NewReader(route("shop"))); status != http.StatusOK {
+		t.Errorf("a light one: %d %.300s", status, text)
+	}
+}

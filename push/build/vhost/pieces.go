@@ -1,0 +1,192 @@
+package vhost
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// The field numbers of Route that the matches of patches read.
+const (
+	fieldRoute          = 2
+	fieldRedirect       = 3
+	fieldDirectResponse = 7
+	fieldName           = 14
+)
+
+// encodedHost is a virtual host whose routes are encoded.
+type encodedHost struct {
+	head   *routev3.VirtualHost // without the encoded routes
+	routes [][]byte             // fields of VirtualHost, each with its tag
+}
+
+// split decodes a virtual host except for its routes. The error is a fragment that does not decode.
+func split(f *xds.Fragment) (encodedHost, error) {
+	fail := func(err error) (encodedHost, error) {
+		return encodedHost{}, fmt.Errorf("virtual host %s: %w", f.Name, err)
+	}
+	_, _, tag := protowire.ConsumeTag(f.Bytes)
+	if tag < 0 {
+		return fail(protowire.ParseError(tag))
+	}
+	b, n := protowire.ConsumeBytes(f.Bytes[tag:])
+	if n < 0 {
+		return fail(protowire.ParseError(n))
+	}
+	var head []byte
+	out := encodedHost{head: &routev3.VirtualHost{}}
+	for len(b) > 0 {
+		field, _, n := protowire.ConsumeField(b)
+		switch {
+		case n < 0:
+			return fail(protowire.ParseError(n))
+		case field == fieldRoutes:
+			out.routes = append(out.routes, b[:n:n])
+		default:
+			head = append(head, b[:n]...)
+		}
+		b = b[n:]
+	}
+	if err := proto.Unmarshal(head, out.head); err != nil {
+		return fail(err)
+	}
+	return out, nil
+}
+
+// outline returns the name and the kind of action of an encoded route, in a route without other fields.
+func outline(field []byte) *routev3.Route {
+	out := &routev3.Route{}
+	b := content(field)
+	for len(b) > 0 {
+		n, _, length := protowire.ConsumeField(b)
+		if length < 0 {
+			break
+		}
+		switch n {
+		case fieldName:
+			out.Name = string(content(b[:length]))
+		case fieldRoute:
+			out.Action = &routev3.Route_Route{}
+		case fieldRedirect:
+			out.Action = &routev3.Route_Redirect{}
+		case fieldDirectResponse:
+			out.Action = &routev3.Route_DirectResponse{}
+		}
+		b = b[length:]
+	}
+	return out
+}
+
+// content returns the bytes of a field behind its tag and length.
+func content(field []byte) []byte {
+	_, _, tag := protowire.ConsumeTag(field)
+	b, _ := protowire.ConsumeBytes(field[max(tag, 0):])
+	return b
+}
+
+// patchEncoded applies the patches to a virtual host and encodes the result: without bytes if a patch removes the
+// virtual host. A route is decoded only if a patch matches it. pause is called after each changed or added route. The
+// error is a constraint of Envoy's API that the result violates.
+func patchEncoded(f *xds.Fragment, patches intern.List[model.Patch], pause func()) (*xds.Fragment, error) {
+	of, err := split(f)
+	if err != nil {
+		return nil, err
+	}
+	head, keeps := patch.HeadOf(of.head, patches.All())
+	if head == nil {
+		return removed(f.Name), nil
+	}
+	added := head.Routes
+	head.Routes = nil
+	if err := head.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("virtual host %s: %w", f.Name, err)
+	}
+	e := routeEncoder{patches: patch.RoutesOf(head, patches.All()), fields: map[*routev3.Route][]byte{}, pause: pause}
+	if keeps {
+		for _, field := range of.routes {
+			if err := e.encoded(field); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, r := range added {
+		if err := e.change(r); err != nil {
+			return nil, err
+		}
+	}
+	parts, err := e.parts()
+	if err != nil {
+		return nil, err
+	}
+	out, err := xds.JoinFragment(f.Name, fieldVirtualHosts, head, fieldRoutes, parts)
+	if err == nil {
+		out.Parts = f.Parts
+	}
+	return out, err
+}
+
+// removed returns the fragment of a virtual host that a patch removes.
+func removed(name string) *xds.Fragment {
+	sum := sha256.Sum256([]byte("removed " + name))
+	return &xds.Fragment{Name: name, Hash: xds.Hash(sum[:16])}
+}
+
+// routeEncoder patches the routes of a virtual host one after another.
+type routeEncoder struct {
+	patches *patch.RoutePatches
+	routes  []*routev3.Route          // outlines of the encoded routes; the others are whole
+	fields  map[*routev3.Route][]byte // the encoded routes, as fields of VirtualHost
+	pause   func()
+}
+
+// encoded adds an encoded route, patched if a patch matches it. The error is a route that does not decode.
+func (e *routeEncoder) encoded(field []byte) error {
+	of := outline(field)
+	if !e.patches.Matches(of) {
+		e.routes, e.fields[of] = append(e.routes, of), field
+		return nil
+	}
+	r := &routev3.Route{}
+	if err := proto.Unmarshal(content(field), r); err != nil {
+		return fmt.Errorf("route %s: %w", of.GetName(), err)
+	}
+	return e.change(r)
+}
+
+// change adds a route, patched, unless a patch removes it. The error is a string that is not UTF-8.
+func (e *routeEncoder) change(r *routev3.Route) error {
+	defer e.pause()
+	if r = e.patches.Change(r); r == nil {
+		return nil
+	}
+	part, err := xds.EncodePart(r.GetName(), &routev3.VirtualHost{Routes: []*routev3.Route{r}})
+	if err != nil {
+		return err
+	}
+	of := outline(part.Bytes)
+	e.routes, e.fields[of] = append(e.routes, of), part.Bytes
+	return nil
+}
+
+// parts adds the routes that patches add, and returns all routes in order.
+func (e *routeEncoder) parts() (parts []*xds.Fragment, err error) {
+	for _, r := range e.patches.Add(e.routes, e.pause) {
+		part := &xds.Fragment{Bytes: e.fields[r]}
+		if part.Bytes == nil {
+			if part, err = xds.EncodePart(r.GetName(), &routev3.VirtualHost{Routes: []*routev3.Route{r}}); err != nil {
+				return nil, err
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}

@@ -1,0 +1,200 @@
+package gateways
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// Conflict is a server, or hosts of a server, that a router does not serve as the Gateway states it. The problem's key
+// is the loser's Gateway. Its severity is Error where something is lost.
+type Conflict struct {
+	Loser  Server
+	Winner *Server // the server that takes precedence; nil: the reason is no other server
+	model.Problem
+}
+
+// reason states why a server, or a part of it, is not served.
+type reason struct {
+	winner   *Server
+	field    string // below spec.servers[i]; empty: the whole server
+	code     problem.Code
+	analyzer problem.Analyzer
+	severity problem.Severity // empty: Error
+	message  string
+}
+
+// lose appends a conflict. Of one Gateway it keeps the first problem.MostOfObject errors and as many warnings, because
+// lists of problems show no more of one object; omitted states the number of the others.
+func (m *merger) lose(s Server, r reason) {
+	r.severity = cmp.Or(r.severity, problem.Error)
+	m.lost[r.severity]++
+	if m.lost[r.severity] > problem.MostOfObject {
+		m.last = s
+		return
+	}
+	p := model.Problem{Key: s.Gateway.Key, Field: s.field(), Code: r.code, Analyzer: r.analyzer, Severity: r.severity, Message: r.message}
+	if r.field != "" {
+		p.Field += "." + r.field
+	}
+	m.conflicts = append(m.conflicts, Conflict{Loser: s, Winner: r.winner, Problem: p})
+}
+
+// omitted appends a conflict that counts those of a Gateway that lose did not keep, and starts a new count.
+func (m *merger) omitted() {
+	if more := m.lost[problem.Error] - problem.MostOfObject; more > 0 {
+		p := model.Problem{Key: m.last.Gateway.Key, Field: "spec.servers", Code: problem.Duplicate, Severity: problem.Error,
+			Message: fmt.Sprintf("%d more servers, or hosts of servers, are not served, beside those of the first %d problems", more,
+				problem.MostOfObject)}
+		m.conflicts = append(m.conflicts, Conflict{Loser: m.last, Problem: p})
+	}
+	clear(m.lost)
+}
+
+// field returns the path of the server in its Gateway.
+func (s Server) field() string { return fmt.Sprintf("spec.servers[%d]", s.Index) }
+
+// hostField returns the path of a host below the server, as the Gateway states it.
+func (s Server) hostField(h Host) string {
+	index := slices.IndexFunc(s.Spec().GetHosts(), func(text string) bool {
+		return slices.Contains(hostsOf([]string{text}, s.namespace()), h)
+	})
+	return fmt.Sprintf("hosts[%d]", max(index, 0))
+}
+
+// where names a winner in messages.
+func (s Server) where() string { return fmt.Sprintf("Gateway %s (%s)", s.Name(), s.field()) }
+
+// family names the traffic of a server in messages.
+func (s Server) family() string {
+	switch {
+	case s.Passes():
+		return "TLS that is passed through"
+	case s.TLS():
+		return "TLS"
+	case s.plainHTTP():
+		return "HTTP without TLS"
+	}
+	return "TCP without TLS"
+}
+
+// meanwhile states what holds while a server loses to another one.
+const meanwhile = "; this server is not served, and that Gateway is unchanged"
+
+// against returns the reason of a server that loses to another one.
+func against(w *Server, field, format string, args ...any) *reason {
+	return &reason{winner: w, field: field, code: problem.Duplicate, analyzer: problem.ConflictingGateways,
+		message: fmt.Sprintf(format, args...) + meanwhile}
+}
+
+func duplicateHost(s Server, i int, w *Server) *reason {
+	return against(w, s.hostField(s.Hosts[i]), "host %s on port %d belongs to %s, which takes precedence", s.Hosts[i], s.Bound, w.where())
+}
+
+func otherProtocol(s Server, w *Server) *reason {
+	return against(w, "port.protocol", "port %d: %s takes precedence and serves %s, which excludes %s on the same port", s.Bound, w.where(),
+		w.family(), s.family())
+}
+
+func secondPlain(s Server, w *Server) *reason {
+	return against(w, "port.protocol", "port %d: %s takes precedence, and beside servers with TLS one server alone may serve HTTP without TLS",
+		s.Bound, w.where())
+}
+
+func afterTLS(s Server, w *Server) *reason {
+	return against(w, "port.protocol", "port %d: %s takes precedence, and a server without TLS may only be the second one of a port with TLS",
+		s.Bound, w.where())
+}
+
+func sameRoute(s Server, w *Server) *reason {
+	return against(w, "port.name", "the name of the route configuration, %s, belongs to %s, which takes precedence", s.RouteName(), w.where())
+}
+
+func catchAll(s Server, w *Server) *reason {
+	return against(w, "port.protocol", "port %d: %s takes precedence and serves every host name (*), so connections without TLS reach it too",
+		s.Bound, w.where())
+}
+
+func moreSpecific(s Server, w *Server) *reason {
+	return against(w, "bind", "port %d: %s takes precedence and listens at all addresses: a server at %s would take its connections", s.Bound,
+		w.where(), s.Spec().GetBind())
+}
+
+// lostHosts is the reason of hosts whose SNI has a filter chain of another server (w), or is no SNI (w is nil). whole:
+// the server has no other hosts.
+func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
+	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
+	if w != nil {
+		r.message = fmt.Sprintf("%s on port %d: %s takes precedence and has the name already", list(lost), s.Bound, w.where())
+	} else {
+		r.code, r.analyzer = problem.NotSupported, ""
+		r.message = fmt.Sprintf("%s: TLS knows wildcards of whole labels alone (*.example.com)", list(lost))
+	}
+	if whole {
+		r.message += "; this server is not served"
+	} else {
+		r.message += "; the other hosts of this server are served"
+	}
+	return r
+}
+
+// list names hosts in messages: three, and the number of the others.
+func list(hosts []Host) string {
+	const shown = 3
+	var texts []string
+	for _, h := range hosts[:min(shown, len(hosts))] {
+		texts = append(texts, h.String())
+	}
+	text := "host " + strings.Join(texts, ", ")
+	if more := len(hosts) - len(texts); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func badBind(err error) reason {
+	return reason{field: "bind", code: problem.Invalid, message: err.Error() + "; this server is not served"}
+}
+
+func incomplete() reason {
+	return reason{code: problem.Invalid, message: "a server needs a host and a port of 1 to 65535; this server is not served"}
+}
+
+func reservedPort(s Server, use string) reason {
+	return reason{field: "port.number", code: problem.NotAllowed,
+		message: fmt.Sprintf("port %d of the Pod is reserved for %s; this server is not served: choose another port or targetPort", s.Bound, use)}
+}
+
+func privilegedPort(s Server) reason {
+	return reason{field: "port.number", code: problem.NotAllowed,
+		message: fmt.Sprintf("the Pod may not bind port %d, which is below 1024 (UNPRIVILEGED_POD), and no Service translates the port; "+
+			"this server is not served", s.Bound)}
+}
+
+func undefinedPort(s Server) reason {
+	return reason{field: "port.number", code: problem.NotFound, analyzer: problem.GatewayPortNotDefinedOnService, severity: problem.Warning,
+		message: fmt.Sprintf("no Service of the gateway's Pod has port %d: the server is served at the Pod's own address alone", s.Bound)}
+}
+
+// withoutHTTP3 is the reason of a server that asks clients for certificates: it is served by TCP alone.
+func withoutHTTP3(s Server) reason {
+	return reason{field: "tls.mode", code: problem.NotSupported, severity: problem.Warning,
+		message: fmt.Sprintf("mode %v: HTTP/3 asks clients for no certificate, so the server is served over TCP alone",
+			s.Spec().GetTls().GetMode())}
+}
+
+// beyond is the reason of hosts of a Gateway that exceed its bounds: those of s from index keep on, and those of all
+// later servers.
+func beyond(s Server, keep int) reason {
+	r := reason{code: problem.NotAllowed}
+	if keep > 0 {
+		r.field = s.hostField(s.Hosts[keep])
+	}
+	r.message = fmt.Sprintf("a Gateway may have %d servers and %d hosts; hosts and servers from here on are not served", mostServers,
+		mostHosts)
+	return r
+}

@@ -1,0 +1,76 @@
+package gateways
+
+import (
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+)
+
+// The hosts of a listener's servers that others must not serve, and those that are merely elsewhere: of each server
+// with TLS, then of those without, as "GUARDED / OTHERS".
+func TestElsewhere(t *testing.T) {
+	other := first("HTTPS+MUTUAL 443 *.test", "HTTPS+MUTUAL 443 m.test")
+	other.Spec.Servers[0].Tls.CredentialName = "other"
+	for _, c := range []struct {
+		name    string
+		servers []string
+		want    string
+	}{
+		{"a MUTUAL host below all hosts", []string{"HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 m.test"}, "m.test / \n / "},
+		{"below a wildcard", []string{"HTTPS+SIMPLE 443 *.test s.com", "HTTPS+MUTUAL 443 *.m.test"}, "*.m.test / \n / *.test s.com"},
+		{"beside it", []string{"HTTPS+SIMPLE 443 s.test", "HTTPS+MUTUAL 443 m.test"}, " / m.test\n / s.test"},
+		{"the same TLS", []string{"HTTPS+MUTUAL 443 *.test", "HTTPS+MUTUAL 443 m.test"}, " / m.test\n / *.test"},
+		{"other authorities", nil, "m.test / \n / *.test"},
+		{"optional certificates", []string{"HTTPS+SIMPLE 443 *", "HTTPS+OPTIONAL_MUTUAL 443 o.test"}, " / o.test\n / "},
+		{"of the mesh", []string{"HTTPS+SIMPLE 443 *", "HTTPS+ISTIO_MUTUAL 443 i.test"}, "i.test / \n / "},
+		{"passed on", []string{"HTTPS+SIMPLE 443 *", "TLS+PASSTHROUGH 443 p.test"}, " / p.test\n / "},
+		{"between networks", []string{"HTTPS+SIMPLE 443 s.test", "TLS+AUTO_PASSTHROUGH 443 *.local"}, " / \n / s.test"},
+		{"all hosts with a certificate", []string{"HTTPS+MUTUAL 443 *", "HTTPS+SIMPLE 443 s.test"}, " / s.test\n / "},
+		{"without TLS", []string{"HTTPS+MUTUAL 443 m.test *.w.test", "HTTP 443 m.test x.w.test *.test o.com"}, " / \n*.w.test m.test / "},
+		{"no TLS at all", []string{"HTTP 443 *", "HTTP 443 a.test"}, " / "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := other
+			if c.servers != nil {
+				g = first(c.servers...)
+			}
+			listeners, conflicts := Merge(Router{Gateways: []*model.Gateway{g}})
+			if len(listeners) != 1 || len(conflicts) > 0 {
+				t.Fatal(show(listeners, conflicts))
+			}
+			l := listeners[0]
+			owners := l.Owners()
+			var got []string
+			add := func(servers ...Server) {
+				e := owners.Elsewhere(servers)
+				got = append(got, strings.Join(e.Guarded, " ")+" / "+strings.Join(e.Others, " "))
+			}
+			for _, s := range l.TLS {
+				add(s)
+			}
+			if len(l.Plain) > 0 {
+				add(l.Plain...)
+			}
+			if text := strings.Join(got, "\n"); text != c.want {
+				t.Errorf("got\n%s\nwant\n%s", text, c.want)
+			}
+		})
+	}
+}
+
+// A domain is guarded by the server that gets connections with its SNI, if that one requires a certificate.
+func TestGuard(t *testing.T) {
+	listeners, _ := Merge(Router{Gateways: []*model.Gateway{first("HTTPS+SIMPLE 443 *", "HTTPS+MUTUAL 443 *.w.test", "HTTPS+SIMPLE 443 open.w.test")}})
+	l := listeners[0]
+	owners := l.Owners()
+	for domain, want := range map[string]bool{"a.test": false, "*.test": false, "*.w.test": true, "x.w.test": true, "*.x.w.test": true,
+		"open.w.test": false, "w.test": false, "*": false} {
+		if by, got := owners.Guard(l.TLS[:1], domain); got != want || got && by.Index != 1 {
+			t.Errorf("%s: %v by %d", domain, got, by.Index)
+		}
+		if _, got := owners.Guard(l.TLS[1:2], domain); got {
+			t.Errorf("%s is guarded from its own server", domain)
+		}
+	}
+}

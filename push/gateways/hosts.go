@@ -1,0 +1,109 @@
+package gateways
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Host is one host of a server: a name, and the namespaces whose VirtualServices may bind to it.
+type Host struct {
+	Namespace string // empty: all namespaces; "~": no namespace
+	Name      string // lower case: a name, a wildcard "*.example.com", or "*"
+}
+
+// String returns the host as users write it.
+func (h Host) String() string {
+	if h.Namespace == "" {
+		return h.Name
+	}
+	return h.Namespace + "/" + h.Name
+}
+
+// allows reports whether VirtualServices of a namespace may bind to the host.
+func (h Host) allows(namespace string) bool { return h.Namespace == "" || h.Namespace == namespace }
+
+// hostsOf returns the canonical hosts of a server, each once, in the order in which they are stated. "./h" is of the
+// Gateway's own namespace and "*/h" is "h". One "*/*" replaces all hosts of the server by "*", as in istiod.
+func hostsOf(stated []string, namespace string) (hosts []Host) {
+	seen := make(map[Host]bool, len(stated))
+	for _, text := range stated {
+		if text == "*/*" {
+			return []Host{{Name: "*"}}
+		}
+		of, name := model.ServerHost(text, namespace)
+		if h := (Host{of, name}); name != "" && !seen[h] {
+			seen[h] = true
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// Names returns the SNI of the filter chain of a server that ends TLS: the names of its hosts, sorted, each once.
+// Empty: the chain matches every SNI, because one of the hosts is "*".
+func Names(hosts []Host) []string {
+	names := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		if h.Name == "*" {
+			return nil
+		}
+		names = append(names, h.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// partialWildcard reports whether a name has a wildcard that is no whole label. Envoy refuses such names as SNI.
+func partialWildcard(name string) bool {
+	rest, is := strings.CutPrefix(name, "*")
+	return is && rest != "" && rest[0] != '.'
+}
+
+// Intersect returns the domains of a VirtualService's host at a server. A domain is the more specific one of the host
+// and a host of the server that admits the VirtualService's namespace. Domains are in lower case, each once, in the
+// order of the server's hosts.
+func Intersect(serverHosts []Host, namespace string, vsHost string) (domains []string) {
+	vsHost = strings.ToLower(vsHost)
+	var seen map[string]bool
+	for _, h := range serverHosts {
+		domain := h.Name
+		switch {
+		case !h.allows(namespace):
+			continue
+		case h.Name == vsHost, model.Covers(vsHost, h.Name):
+		case model.Covers(h.Name, vsHost):
+			domain = vsHost
+		default:
+			continue
+		}
+		if seen == nil {
+			seen = map[string]bool{}
+		}
+		if !seen[domain] {
+			seen[domain] = true
+			domains = append(domains, domain)
+		}
+	}
+	return domains
+}
+
+// States reports whether the domain itself is a host of the server, for some namespace.
+func (s Server) States(domain string) bool {
+	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain })
+}
+
+// StatesFor reports whether the domain itself is a host of the server for VirtualServices of a namespace.
+func (s Server) StatesFor(namespace, domain string) bool {
+	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain && h.allows(namespace) })
+}
+
+// Allows reports whether VirtualServices of a namespace may serve a domain at the server. A wildcard is allowed if one
+// host of the server covers all of it.
+func (s Server) Allows(namespace, domain string) bool {
+	domain = strings.ToLower(domain)
+	return slices.ContainsFunc(s.Hosts, func(h Host) bool {
+		return h.allows(namespace) && (h.Name == domain || model.Covers(h.Name, domain))
+	})
+}

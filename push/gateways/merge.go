@@ -1,0 +1,287 @@
+package gateways
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// Bounds of one Gateway. An object of Kubernetes has at most 1.5 MB, which is room for 20,000 servers or 60,000 hosts.
+// Each server may be a filter chain of 10 KB and each host a virtual host, on every router that the Gateway selects, so
+// without bounds one tenant's object would be hundreds of megabytes of configuration. The largest Gateways that
+// administrators have reported have some hundred servers and 3,000 hosts.
+const (
+	mostServers = 1024
+	mostHosts   = 8192
+)
+
+// Merge returns the listeners of a router, sorted by port and bind, and the conflicts, in order of precedence. The
+// order of Router.Gateways has no influence.
+func Merge(r Router) ([]Listener, []Conflict) {
+	m := merger{Router: r, ports: map[uint32]*portState{}, sockets: map[socket]*sharing{}, routes: map[string]*Server{},
+		lost: map[problem.Severity]int{}}
+	gateways := slices.Compact(slices.SortedFunc(slices.Values(r.Gateways), Precedes))
+	for _, g := range gateways {
+		m.gateway(g)
+		m.omitted()
+	}
+	listeners := make([]Listener, 0, len(m.sockets))
+	for _, key := range slices.SortedFunc(maps.Keys(m.sockets), socket.compare) {
+		listeners = append(listeners, m.sockets[key].Listener)
+	}
+	return listeners, m.conflicts
+}
+
+func (s socket) compare(o socket) int {
+	return cmp.Or(cmp.Compare(s.port, o.port), cmp.Compare(s.bind, o.bind))
+}
+
+// merger is the state of one Merge.
+type merger struct {
+	Router
+	ports     map[uint32]*portState
+	sockets   map[socket]*sharing
+	routes    map[string]*Server // of HTTPS servers, by name of the route configuration
+	conflicts []Conflict
+	lost      map[problem.Severity]int // conflicts of the Gateway that is merged
+	last      Server                   // of a conflict that is only counted
+}
+
+// portState is istiod's state of one port, common to all binds.
+type portState struct {
+	first Server
+	bind  string // of the first server
+	// joined are the binds of servers that came after a first one with TLS. A bind takes a server without tls only while
+	// it is not there.
+	joined map[string]*Server
+}
+
+// sharing is a listener with the properties by which its servers exclude each other.
+type sharing struct {
+	Listener
+	stated map[Host]*Server   // hosts of servers that state tls, also httpsRedirect alone
+	chains map[string]*Server // names of hosts of servers with TLS; "*": the chain that matches everything
+	// owners are the first server, and the first one of another namespace than the first server's; nil: there is no such.
+	owners [2]*Server
+}
+
+// gateway merges the servers of one Gateway, up to its bounds.
+func (m *merger) gateway(g *model.Gateway) {
+	hosts := 0
+	for i, spec := range g.Spec.GetServers() {
+		s := Server{Gateway: g, Index: i, Hosts: hostsOf(spec.GetHosts(), g.Key.Namespace)}
+		if i == mostServers {
+			m.lose(s, beyond(s, 0))
+			return
+		}
+		if hosts += len(s.Hosts); hosts > mostHosts {
+			keep := len(s.Hosts) - (hosts - mostHosts)
+			m.lose(s, beyond(s, keep))
+			if s.Hosts = s.Hosts[:keep]; keep > 0 {
+				m.server(s)
+			}
+			return
+		}
+		m.server(s)
+	}
+}
+
+// place resolves the port and bind of a server. defined: one of the Services reaches the port. ok is false for a server
+// that no router may bind.
+func (m *merger) place(s *Server) (at socket, defined, ok bool) {
+	bind, err := m.canonicalBind(s.Spec().GetBind())
+	unix := strings.HasPrefix(bind, unixPrefix)
+	if !unix {
+		s.Bound, defined = m.bound(s.Spec().GetPort().GetNumber())
+	}
+	switch use := m.use(s.Bound); {
+	case err != nil:
+		m.lose(*s, badBind(err))
+	case len(s.Hosts) == 0 || !unix && (s.Bound == 0 || s.Bound > 65535):
+		m.lose(*s, incomplete())
+	case unix:
+		return socket{bind, 0}, true, true
+	case use != "":
+		m.lose(*s, reservedPort(*s, use))
+	case m.Unprivileged && s.Bound < lowestUnprivileged:
+		m.lose(*s, privilegedPort(*s))
+	default:
+		return socket{bind, s.Bound}, defined || len(m.Services) == 0, true
+	}
+	return at, false, false
+}
+
+// server merges one server.
+func (m *merger) server(s Server) {
+	at, defined, ok := m.place(&s)
+	if !ok {
+		return
+	}
+	port, on := m.ports[at.port], m.sockets[at]
+	if refused := m.refusal(s, at, port, on); refused != nil {
+		m.lose(s, *refused)
+		return
+	}
+	if on == nil {
+		on = &sharing{stated: map[Host]*Server{}, chains: map[string]*Server{}}
+		on.Listener = Listener{Bind: bindText(s.Spec().GetBind()), Port: s.Bound}
+	}
+	if s.TLS() && !m.keepHosts(&s, on) {
+		return
+	}
+	if m.QUIC && s.HTTP() && s.Ends() && m.hasUDP(s.Spec().GetPort().GetNumber()) {
+		if s.QUIC = s.Spec().GetTls().GetMode() == networkingv1.ServerTLSSettings_SIMPLE; !s.QUIC {
+			m.lose(s, withoutHTTP3(s))
+		}
+		on.QUIC = on.QUIC || s.QUIC
+	}
+	if !defined {
+		m.lose(s, undefinedPort(s))
+	}
+	m.sockets[at] = on
+	m.join(s, at, port, on)
+}
+
+// join adds a server that is kept to its listener, and remembers what it excludes.
+func (m *merger) join(s Server, at socket, port *portState, on *sharing) {
+	switch {
+	case port == nil:
+		m.ports[at.port] = &portState{first: s, bind: at.bind, joined: map[string]*Server{}}
+	case port.first.TLS() && port.joined[at.bind] == nil:
+		port.joined[at.bind] = &s
+	}
+	if s.Spec().GetTls() != nil {
+		for _, h := range s.Hosts {
+			on.stated[h] = &s
+		}
+	}
+	if s.TLS() {
+		on.TLS = append(on.TLS, s)
+		auto, passes := s.Auto(), s.Passes()
+		for _, h := range s.Hosts {
+			if !auto && !(passes && h.Name == "*") {
+				on.chains[h.Name] = cmp.Or(on.chains[h.Name], &s)
+			}
+		}
+	} else {
+		on.Plain = append(on.Plain, s)
+		on.chains["*"] = cmp.Or(on.chains["*"], &s)
+	}
+	if name := s.RouteName(); name != "" && s.TLS() {
+		m.routes[name] = &s
+	}
+	if on.owners[0] == nil {
+		on.owners[0] = &s
+	} else if on.owners[1] == nil && s.namespace() != on.owners[0].namespace() {
+		on.owners[1] = &s
+	}
+}
+
+// refusal returns why a server as a whole is not served beside those kept so far; nil: it is.
+func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *reason {
+	if s.Spec().GetTls() != nil && on != nil {
+		for i, h := range s.Hosts {
+			if w := on.stated[h]; w != nil {
+				return duplicateHost(s, i, w)
+			}
+		}
+	}
+	if port != nil {
+		if refused := port.refusal(s, at, on); refused != nil {
+			return refused
+		}
+	}
+	if w := m.routes[s.RouteName()]; w != nil && s.TLS() {
+		return sameRoute(s, w)
+	}
+	if on != nil && !s.TLS() {
+		switch w := on.chains["*"]; {
+		case w == nil, w.plainHTTP() && s.plainHTTP():
+		case w.TLS():
+			return catchAll(s, w)
+		default:
+			return otherProtocol(s, w)
+		}
+	}
+	return m.takesOver(s, at)
+}
+
+// refusal returns why istiod does not merge a server with those of its port; nil: it does.
+func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
+	first := &p.first
+	switch {
+	case !first.TLS() && p.bind == at.bind && !(first.plainHTTP() && s.plainHTTP()):
+		return otherProtocol(s, first)
+	case !first.TLS():
+	case s.plainHTTP() && on != nil && len(on.Plain) > 0:
+		return secondPlain(s, &on.Plain[0])
+	case s.Spec().GetTls() == nil && p.joined[at.bind] != nil:
+		return afterTLS(s, p.joined[at.bind])
+	}
+	return nil
+}
+
+// takesOver refuses a server that is bound to one address of a port on which another namespace's server listens at all
+// addresses: the kernel would hand all connections to that address to the newcomer, whatever host they are for.
+func (m *merger) takesOver(s Server, at socket) *reason {
+	if at.bind == "" || at.loopback() {
+		return nil
+	}
+	family := "0.0.0.0"
+	if strings.Contains(at.bind, ":") {
+		family = "::"
+	}
+	for _, bind := range []string{"", family} {
+		all := m.sockets[socket{bind, at.port}]
+		if all == nil || bind == at.bind {
+			continue
+		}
+		for _, w := range all.owners {
+			if w != nil && w.namespace() != s.namespace() {
+				return moreSpecific(s, w)
+			}
+		}
+	}
+	return nil
+}
+
+// keepHosts removes the hosts of a server with TLS for which Envoy would refuse its filter chain: their SNI has a chain
+// already, or is no SNI. It is false if no host is left.
+func (m *merger) keepHosts(s *Server, on *sharing) bool {
+	all := slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == "*" && on.owner(*s, h) == nil })
+	ends, lost := s.Ends(), map[*Server][]Host{} // by winner
+	var kept []Host
+	var winners []*Server
+	for _, h := range s.Hosts {
+		w := on.owner(*s, h)
+		if noSNI := ends && !all && partialWildcard(h.Name); w == nil && !noSNI {
+			kept = append(kept, h)
+			continue
+		}
+		if lost[w] == nil {
+			winners = append(winners, w)
+		}
+		lost[w] = append(lost[w], h)
+	}
+	for _, w := range winners {
+		m.lose(*s, lostHosts(*s, lost[w], w, len(kept) == 0))
+	}
+	s.Hosts = kept
+	return len(kept) > 0
+}
+
+// owner returns the server whose filter chain Envoy cannot tell from the chain of a host of s; nil: there is no such.
+// Chains of passed TLS have the SNI of VirtualServices: they do not exclude each other, and "*" excludes none of them.
+func (on *sharing) owner(s Server, h Host) *Server {
+	w := on.chains[h.Name]
+	if w == nil || s.Auto() || s.Passes() && (w.Passes() || h.Name == "*") {
+		return nil
+	}
+	return w
+}

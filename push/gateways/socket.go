@@ -1,0 +1,141 @@
+package gateways
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+)
+
+const (
+	unixPrefix = "unix://"
+	// longestPath is Envoy's limit: sun_path has 108 bytes with the final zero.
+	longestPath = 107
+	// tunnelPort is HBONE's. Nothing of a router's Pod binds it, and Istio's east-west gateways may.
+	tunnelPort = 15008
+	// lowestUnprivileged is the first port that a process without CAP_NET_BIND_SERVICE may bind.
+	lowestUnprivileged = 1024
+)
+
+// agentFolders hold the sockets of the agent and the tokens of the Pod. Envoy removes the file at the path of a Unix
+// socket before it binds, so a server there would take over the agent's XDS or SDS.
+var agentFolders = []string{"/etc/istio", "/var/run/secrets", "/run/secrets", "/var/lib/istio", "/proc", "/sys", "/dev"}
+
+// socket identifies a listener: servers of one socket share it.
+type socket struct {
+	bind string // canonical; empty: all addresses of the Pod
+	port uint32
+}
+
+// loopback reports whether only the Pod itself reaches the socket.
+func (s socket) loopback() bool {
+	addr, err := netip.ParseAddr(s.bind)
+	return strings.HasPrefix(s.bind, unixPrefix) || err == nil && addr.IsLoopback()
+}
+
+// canonicalBind returns the text that equal binds have in common. Envoy refuses two listeners at one address, whatever
+// their texts are. Errors: the text is neither an IP address nor a Unix socket that Envoy may bind.
+func (r Router) canonicalBind(stated string) (string, error) {
+	if file, is := strings.CutPrefix(stated, unixPrefix); is {
+		return canonicalPath(file)
+	}
+	if stated == "" {
+		return "", nil
+	}
+	addr, err := netip.ParseAddr(stated)
+	if err != nil {
+		return "", fmt.Errorf("%q is neither an IP address nor %s and a path", stated, unixPrefix)
+	}
+	text := addr.Unmap().String()
+	if len(r.Wildcards) == 0 && addr.Unmap().IsUnspecified() || slices.Contains(r.Wildcards, text) {
+		return "", nil
+	}
+	return text, nil
+}
+
+func canonicalPath(file string) (string, error) {
+	switch {
+	case len(file) > longestPath:
+		return "", fmt.Errorf("the path has %d bytes: want at most %d", len(file), longestPath)
+	case strings.HasPrefix(file, "@"): // an abstract socket has no file
+		return unixPrefix + file, nil
+	case !strings.HasPrefix(file, "/"):
+		return "", fmt.Errorf("%q is no absolute path", file)
+	}
+	file = path.Clean(file)
+	for _, folder := range agentFolders {
+		if file == folder || strings.HasPrefix(file, folder+"/") {
+			return "", fmt.Errorf("%s is a folder of the agent or of the system", folder)
+		}
+	}
+	return unixPrefix + file, nil
+}
+
+// bindText returns the bind of a listener: as its first server states it. An IPv4 address that is mapped into IPv6 is
+// written as IPv4, because Envoy cannot bind the mapped form.
+func bindText(stated string) string {
+	if addr, err := netip.ParseAddr(stated); err == nil && addr.Is4In6() {
+		return addr.Unmap().String()
+	}
+	return stated
+}
+
+// bound translates the port of a server to a port of the Pod: the target of the first Service that has the port. TCP
+// ports go before UDP ports. Without such a Service the port is bound as it is stated. defined: one of the Services
+// reaches the port that is bound (istio: resolvePorts).
+func (r Router) bound(stated uint32) (port uint32, defined bool) {
+	udp := uint32(0)
+	for _, svc := range r.Services {
+		for _, p := range svc.Spec.GetPorts() {
+			target := r.target(svc, p)
+			defined = defined || target == stated || target == 0 && p.GetNumber() == stated
+			if p.GetNumber() != stated || svc.Spec.GetUntranslatedPorts() || target == 0 {
+				continue
+			}
+			if p.GetProtocol() != model.Protocol_PROTOCOL_UDP {
+				return target, true
+			}
+			udp = cmp.Or(udp, target)
+		}
+	}
+	if udp != 0 {
+		return udp, true
+	}
+	return stated, defined
+}
+
+func (r Router) target(svc *model.Service, p *model.ServicePort) uint32 {
+	switch {
+	case r.Target != nil:
+		return r.Target(svc, p)
+	case p.GetTargetNumber() != 0:
+		return p.GetTargetNumber()
+	case p.GetTargetName() != "":
+		return 0
+	}
+	return p.GetNumber()
+}
+
+// hasUDP reports whether a Service has a UDP port of the number.
+func (r Router) hasUDP(stated uint32) bool {
+	return slices.ContainsFunc(r.Services, func(svc *model.Service) bool {
+		return slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool {
+			return p.GetNumber() == stated && p.GetProtocol() == model.Protocol_PROTOCOL_UDP
+		})
+	})
+}
+
+// use returns what the Pod itself uses a port for; empty: servers may bind the port.
+func (r Router) use(port uint32) string {
+	if own := OwnPort(port); own != "" {
+		return own
+	}
+	if slices.Contains(r.Reserved, port) {
+		return "the agent or Envoy itself"
+	}
+	return ""
+}

@@ -1,0 +1,257 @@
+// Package ledger records for each published plan the proxies whose configuration it changed, and when they acknowledged
+// it. It answers when a change of the store was delivered, and which proxies still owe an acknowledgement.
+//
+// Owns: the newest changes of this replica, within bounds, and the counts of their acknowledgements.
+// Reads: nothing; the plan loop begins and seals changes, and streams pay their debts.
+// Never: names a proxy (streams know whether they owe); writes to etcd; blocks the plan loop or a stream.
+//
+// # One change
+//
+// A Change is one publication of the plan loop: the edits of several revisions of the store may be in one. Begin is
+// called before the streams are notified. Each stream that is notified takes a debt at the part of its namespace. Once
+// the client is up to date the stream pays all debts that it had before it read its newest set. Seal is called when all
+// streams are notified. A publication of endpoints that changes no proxy is not recorded.
+//
+// The cost for a stream is one append and one payment for each change of its view, without a shared lock. Parts are
+// made by namespace, because a tenant sees only the counts of its own namespaces.
+package ledger
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Lane tells changes of configuration from those of endpoints alone. Each lane has its own bounds, so that endpoints do
+// not displace configuration.
+type Lane uint8
+
+// The lanes.
+const (
+	Config Lane = iota
+	Endpoints
+	numLanes
+)
+
+// String returns the lane's name, as in the API.
+func (l Lane) String() string {
+	if l == Endpoints {
+		return "endpoints"
+	}
+	return "config"
+}
+
+// Bounds of the changes of one lane.
+const (
+	maxChanges = 256
+	maxBytes   = 4 << 20 // estimated
+	maxObjects = 16      // listed of one namespace
+	maxSpaces  = 64      // namespaces with listed objects
+)
+
+// Plan describes a publication of the plan loop.
+type Plan struct {
+	Lane Lane
+	// First and Last are the store's revisions of the first and the last edit in it.
+	First, Last int64
+	// Since is when the first edit was committed; zero: unknown.
+	Since time.Time
+	// Objects has the objects of the edits, sorted.
+	Objects []model.Key
+	// Views counts the changed views by the namespace of their proxies.
+	Views map[string]int
+}
+
+// Change is one recorded publication.
+type Change struct {
+	lane        Lane
+	first, last int64
+	since       time.Time
+	objects     []objects // at most maxSpaces
+	others      int       // objects of namespaces that are not listed
+	parts       map[string]*Part
+	bytes       int
+	left        atomic.Int64 // debts that are not paid, and one more until the change is sealed
+	sealed      atomic.Bool  // all streams are notified
+	evicted     atomic.Bool
+	of          *Ledger
+}
+
+// objects are the changed objects of one namespace.
+type objects struct {
+	Namespace string
+	Keys      []model.Key // at most maxObjects
+	More      int         // further objects of the namespace
+}
+
+// First returns the store's revision of the first edit.
+func (c *Change) First() int64 { return c.first }
+
+// Part is the share of one namespace in a change.
+type Part struct {
+	change    *Change
+	namespace string
+	views     int
+	affected  atomic.Int64
+	refused   atomic.Int64
+	gone      atomic.Int64
+	took      histogram
+}
+
+// Ledger has the newest changes. Any goroutine may call its methods, except Begin and Seal, which the plan loop calls.
+type Ledger struct {
+	current  atomic.Pointer[Change] // being published; nil between publications
+	notified atomic.Int64
+	watched  atomic.Bool
+
+	mu      sync.Mutex // a leaf: guards the fields below
+	lanes   [numLanes]lane
+	changed chan struct{}
+}
+
+// lane has the changes of one lane, oldest first.
+type lane struct {
+	changes []*Change
+	bytes   int
+}
+
+// New returns an empty ledger.
+func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
+
+// Begin records a publication, before its streams are notified. A nil ledger records nothing.
+func (l *Ledger) Begin(p Plan) {
+	if l == nil || p.Lane == Endpoints && len(p.Views) == 0 {
+		return
+	}
+	c := newChange(l, p)
+	l.mu.Lock()
+	own := &l.lanes[p.Lane]
+	if n := len(own.changes); n > 0 && own.changes[n-1].last > c.last { // etcd was restored: revisions begin again
+		own.clear()
+	}
+	own.add(c)
+	l.mu.Unlock()
+	l.current.Store(c)
+}
+
+// newChange returns the change of a publication.
+func newChange(l *Ledger, p Plan) *Change {
+	c := &Change{lane: p.Lane, first: p.First, last: p.Last, since: p.Since, parts: make(map[string]*Part, len(p.Views)), of: l}
+	if now := time.Now(); c.since.IsZero() || c.since.After(now) {
+		c.since = now
+	}
+	c.left.Store(1)
+	for namespace, views := range p.Views {
+		c.parts[namespace] = &Part{change: c, namespace: namespace, views: views}
+	}
+	c.list(p.Objects)
+	c.bytes = 256 + 384*len(c.parts)
+	for _, o := range c.objects {
+		c.bytes += 128 + 160*len(o.Keys)
+	}
+	return c
+}
+
+// list groups sorted objects by namespace, within the bounds.
+func (c *Change) list(all []model.Key) {
+	at := map[string]int{}
+	for _, key := range all {
+		i, known := at[key.Namespace]
+		if !known {
+			if len(c.objects) == maxSpaces {
+				c.others++
+				continue
+			}
+			i = len(c.objects)
+			at[key.Namespace] = i
+			c.objects = append(c.objects, objects{Namespace: key.Namespace})
+		}
+		if o := &c.objects[i]; len(o.Keys) < maxObjects {
+			o.Keys = append(o.Keys, key)
+		} else {
+			o.More++
+		}
+	}
+}
+
+// add appends a change, and evicts the oldest ones above the bounds.
+func (l *lane) add(c *Change) {
+	l.changes, l.bytes = append(l.changes, c), l.bytes+c.bytes
+	n := 0
+	for n < len(l.changes)-1 && (len(l.changes)-n > maxChanges || l.bytes > maxBytes) {
+		l.changes[n].evicted.Store(true)
+		l.bytes -= l.changes[n].bytes
+		n++
+	}
+	l.changes = slices.Delete(l.changes, 0, n)
+}
+
+// clear evicts all changes.
+func (l *lane) clear() {
+	for _, c := range l.changes {
+		c.evicted.Store(true)
+	}
+	*l = lane{}
+}
+
+// Seal ends the publication that Begin began, if there is one. Every stream has been notified up to a revision of the
+// store.
+func (l *Ledger) Seal(revision int64) {
+	if l == nil {
+		return
+	}
+	c := l.current.Swap(nil)
+	if c != nil {
+		c.sealed.Store(true)
+		c.left.Add(-1)
+	}
+	if l.notified.Swap(revision) != revision || c != nil {
+		l.announce()
+	}
+}
+
+// Debt returns the part at which a notified stream of a namespace takes a debt; nil: no change is being published, or
+// it changes no view of the namespace.
+func (l *Ledger) Debt(namespace string) *Part {
+	if l == nil {
+		return nil
+	}
+	if c := l.current.Load(); c != nil {
+		return c.parts[namespace]
+	}
+	return nil
+}
+
+// Notified returns the store's revision up to which all streams are notified; 0 before the first plan.
+func (l *Ledger) Notified() int64 { return l.notified.Load() }
+
+// Changed returns a channel that is closed at the next event that may end a wait: a change is acknowledged by all, or
+// streams are notified of a newer revision.
+func (l *Ledger) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watched.Store(true)
+	return l.changed
+}
+
+// announce closes the channel of Changed, if a caller has it.
+func (l *Ledger) announce() {
+	if !l.watched.Load() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watched.Store(false)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// settled ends one debt.
+func (p *Part) settled() {
+	if p.change.left.Add(-1) == 0 {
+		p.change.of.announce()
+	}
+}

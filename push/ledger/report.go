@@ -1,0 +1,152 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Report describes one change for a caller, with the namespaces that it may see.
+type Report struct {
+	Lane        Lane
+	First, Last int64 // revisions of the store
+	Since       time.Time
+	Objects     []string // as model.Key.String returns them
+	More        int      // further objects, as far as the caller may know of them
+	Counts
+}
+
+// Counts are the numbers of proxies and views of a change.
+type Counts struct {
+	Views    int `json:"views"`
+	Affected int `json:"affected"`
+	Refused  int `json:"refused,omitempty"` // clients that refuse a version of the change
+	Gone     int `json:"gone,omitempty"`    // streams that ended before their client acknowledged
+	Took     Took
+}
+
+// Acknowledged returns the number of clients that have acknowledged the change.
+func (c Counts) Acknowledged() int { return c.Took.total() }
+
+// Pending returns the number of connected clients that have not answered.
+func (c Counts) Pending() int { return c.Affected - c.Acknowledged() - c.Refused - c.Gone }
+
+// Plus returns the sum of two counts.
+func (c Counts) Plus(o Counts) Counts {
+	return Counts{Views: c.Views + o.Views, Affected: c.Affected + o.Affected, Refused: c.Refused + o.Refused, Gone: c.Gone + o.Gone,
+		Took: c.Took.plus(o.Took)}
+}
+
+// Until returns the time after which a share of the clients had acknowledged: those that are affected and have not
+// gone. False: they have not yet.
+func (c Counts) Until(share float64) (time.Duration, bool) {
+	return c.Took.until(share, c.Affected-c.Gone)
+}
+
+// counts returns the counts of the visible namespaces. The number of payments is read before that of debts, so that
+// Pending is never negative.
+func (c *Change) counts(sees func(namespace string) bool) (sum Counts) {
+	for namespace, p := range c.parts {
+		if !sees(namespace) {
+			continue
+		}
+		one := Counts{Views: p.views, Took: p.took.read(), Refused: int(p.refused.Load()), Gone: int(p.gone.Load())}
+		one.Affected = int(p.affected.Load())
+		sum = sum.Plus(one)
+	}
+	return sum
+}
+
+// paid reports whether all clients of the visible namespaces have acknowledged or refused the change, or are gone.
+func (c *Change) paid(sees func(namespace string) bool) bool {
+	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees).Pending() == 0
+}
+
+// report returns what a caller sees of a change; false: nothing. A caller that does not see all is not shown a change
+// without a visible object or view.
+func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, visible bool) {
+	r = Report{Lane: c.lane, First: c.first, Last: c.last, Since: c.since, Counts: c.counts(sees)}
+	for _, o := range c.objects {
+		if sees(o.Namespace) {
+			for _, key := range o.Keys {
+				r.Objects = append(r.Objects, key.String())
+			}
+			r.More += o.More
+		}
+	}
+	if all {
+		r.More += c.others
+	}
+	return r, all || len(r.Objects) > 0 || r.Views > 0
+}
+
+// Changes returns the recorded changes of both lanes, newest first. sees selects the namespaces; all: the caller sees
+// everything.
+func (l *Ledger) Changes(sees func(namespace string) bool, all bool) (out []Report) {
+	for _, c := range l.recorded() {
+		if r, visible := c.report(sees, all); visible {
+			out = append(out, r)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Report) int {
+		return cmp.Or(-cmp.Compare(a.Last, b.Last), cmp.Compare(a.Lane, b.Lane), -cmp.Compare(a.First, b.First))
+	})
+	return out
+}
+
+// recorded returns the changes of both lanes.
+func (l *Ledger) recorded() []*Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append(slices.Clone(l.lanes[Config].changes), l.lanes[Endpoints].changes...)
+}
+
+// Target is the part of the ledger that a wait is for.
+type Target struct {
+	Counts Counts
+	// Exact: the object's newest change is known, and nothing else counts. Otherwise every change up to the revision
+	// counts.
+	Exact   bool
+	Changes []Report // to which Counts refers; empty: no recorded change is of the revision
+	// Of selects the changes whose debts delay the target.
+	Of func(*Change) bool
+	// Paid: all recorded changes that Of selects are acknowledged, refused or gone.
+	Paid bool
+}
+
+// Find returns the target of a wait. With an object it is the newest change that contains the object, up to the
+// revision. Without one (nil), or if no recorded change has it, the target is everything up to the revision.
+func (l *Ledger) Find(revision int64, object func(model.Key) bool, sees func(namespace string) bool, all bool) Target {
+	changes := l.recorded()
+	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}
+	var newest *Change
+	for _, c := range changes {
+		if object != nil && c.first <= revision && (newest == nil || c.last > newest.last) && c.has(object) {
+			newest = c
+		}
+	}
+	if newest != nil {
+		t.Exact, t.Of = true, func(c *Change) bool { return c == newest }
+	}
+	for _, c := range changes {
+		if !t.Of(c) {
+			continue
+		}
+		t.Paid = t.Paid && c.paid(sees)
+		if !t.Exact && c.last < revision {
+			continue
+		}
+		if r, visible := c.report(sees, all); visible {
+			t.Counts = t.Counts.Plus(r.Counts)
+			t.Changes = append(t.Changes, r)
+		}
+	}
+	return t
+}
+
+// has reports whether a selected object is listed in a change.
+func (c *Change) has(object func(model.Key) bool) bool {
+	return slices.ContainsFunc(c.objects, func(o objects) bool { return slices.ContainsFunc(o.Keys, object) })
+}

@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// numBuckets bounds the times of a histogram: bucket i ends at 1 ms * 2^(i/2), the last one at about 12 minutes.
+const numBuckets = 40
+
+// end returns the end of a bucket.
+func end(i int) time.Duration {
+	return time.Duration(float64(time.Millisecond) * math.Pow(2, float64(i)/2))
+}
+
+// ends are the ends of all buckets.
+var ends = func() (all [numBuckets]time.Duration) {
+	for i := range all {
+		all[i] = end(i)
+	}
+	return all
+}()
+
+// bucket returns the bucket of a time.
+func bucket(d time.Duration) int {
+	for i, e := range ends {
+		if d <= e {
+			return i
+		}
+	}
+	return numBuckets - 1
+}
+
+// histogram counts the times of acknowledgements.
+type histogram struct {
+	counts  [numBuckets]atomic.Uint32
+	longest atomic.Int64 // nanoseconds
+}
+
+// add counts a time. The longest time is exact.
+func (h *histogram) add(d time.Duration) {
+	d = max(d, 0)
+	for was := h.longest.Load(); int64(d) > was && !h.longest.CompareAndSwap(was, int64(d)); was = h.longest.Load() {
+	}
+	h.counts[bucket(d)].Add(1)
+}
+
+// read returns the present content.
+func (h *histogram) read() (t Took) {
+	for i := range h.counts {
+		if n := h.counts[i].Load(); n > 0 {
+			for len(t.Counts) <= i {
+				t.Counts = append(t.Counts, 0)
+			}
+			t.Counts[i] = int(n)
+		}
+	}
+	t.Longest = time.Duration(h.longest.Load())
+	return t
+}
+
+// Took is a histogram of the times from the commit of a change to acknowledgements. Histograms of several replicas can
+// be added.
+type Took struct {
+	Counts  []int         `json:"counts,omitempty"` // by bucket, without trailing zeros
+	Longest time.Duration `json:"longest_ns,omitempty"`
+}
+
+// total returns the number of acknowledgements.
+func (t Took) total() (n int) {
+	for _, c := range t.Counts {
+		n += c
+	}
+	return n
+}
+
+// plus returns the sum of two histograms.
+func (t Took) plus(o Took) Took {
+	if len(t.Counts) < len(o.Counts) {
+		t, o = o, t
+	}
+	sum := Took{Counts: append([]int(nil), t.Counts...), Longest: max(t.Longest, o.Longest)}
+	for i, n := range o.Counts {
+		sum.Counts[i] += n
+	}
+	return sum
+}
+
+// until returns the time after which a share of `of` clients had acknowledged; false: not that many have. Times below
+// the longest are the end of their bucket, 41 % too long at most.
+func (t Took) until(share float64, of int) (time.Duration, bool) {
+	want := int(math.Ceil(share * float64(of)))
+	if want <= 0 || t.total() < want {
+		return 0, false
+	}
+	seen := 0
+	for i, n := range t.Counts {
+		if seen += n; seen >= want && seen < t.total() && i < numBuckets {
+			return min(ends[i], t.Longest), true
+		}
+	}
+	return t.Longest, true
+}

@@ -1,0 +1,214 @@
+package meaning
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// place is a locality of one priority.
+type place struct {
+	locality string // region/zone/sub-zone
+	priority uint32
+}
+
+// socket is an endpoint within an assignment.
+type socket struct {
+	place
+	address string
+}
+
+// assignment is the model of an assignment.
+type assignment struct {
+	endpoints map[socket]*endpointv3.LbEndpoint
+	usable    map[string]int   // endpoints that may receive requests, by locality
+	weights   map[place]string // of localities
+	rest      *endpointv3.ClusterLoadAssignment
+}
+
+// receives reports whether Envoy sends requests to an endpoint of this health.
+func receives(h corev3.HealthStatus) bool {
+	return h == corev3.HealthStatus_UNKNOWN || h == corev3.HealthStatus_HEALTHY || h == corev3.HealthStatus_DEGRADED
+}
+
+// usableIn counts the endpoints of an assignment that may receive requests.
+func usableIn(m *endpointv3.ClusterLoadAssignment) (n int) {
+	for _, l := range m.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			if receives(e.GetHealthStatus()) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// usable counts the endpoints of a cluster in a set that may receive requests.
+func usable(set Set, c *clusterv3.Cluster) int {
+	if c.GetType() != clusterv3.Cluster_EDS {
+		return usableIn(c.GetLoadAssignment())
+	}
+	name := cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())
+	return usableIn(as[*endpointv3.ClusterLoadAssignment](set.Message(xds.Endpoint, name)))
+}
+
+// assignmentOf returns the model of an assignment; nil is empty.
+func assignmentOf(m *endpointv3.ClusterLoadAssignment) assignment {
+	a := assignment{endpoints: map[socket]*endpointv3.LbEndpoint{}, usable: map[string]int{}, weights: map[place]string{}}
+	a.rest = &endpointv3.ClusterLoadAssignment{}
+	if m != nil {
+		a.rest = proto.Clone(m).(*endpointv3.ClusterLoadAssignment)
+	}
+	for _, l := range a.rest.GetEndpoints() {
+		at := place{localityText(l.GetLocality()), l.GetPriority()}
+		a.weights[at] = strconv.FormatUint(uint64(l.GetLoadBalancingWeight().GetValue()), 10)
+		for _, e := range l.GetLbEndpoints() {
+			a.endpoints[socket{at, addressText(e.GetEndpoint().GetAddress())}] = e
+			if receives(e.GetHealthStatus()) {
+				a.usable[at.locality]++
+			}
+		}
+	}
+	a.rest.Endpoints = nil
+	return a
+}
+
+// localityText returns region/zone/sub-zone.
+func localityText(l *corev3.Locality) string {
+	return strings.TrimRight(l.GetRegion()+"/"+l.GetZone()+"/"+l.GetSubZone(), "/")
+}
+
+// addressText returns host:port, or the path of a Unix socket.
+func addressText(a *corev3.Address) string {
+	if s := a.GetSocketAddress(); s != nil {
+		return net.JoinHostPort(s.GetAddress(), strconv.FormatUint(uint64(s.GetPortValue()), 10))
+	}
+	if p := a.GetPipe(); p != nil {
+		return "unix://" + p.GetPath()
+	}
+	return brief(a)
+}
+
+// assignmentFacts compares two assignments; nil: it is new, or gone.
+func assignmentFacts(old, new *endpointv3.ClusterLoadAssignment) []Fact {
+	name := cmp.Or(new.GetClusterName(), old.GetClusterName())
+	f := Fact{Area: Endpoints, Subject: "cluster " + shortCluster(name)}
+	switch {
+	case old == nil:
+		f.Text = "new: " + plural(usableIn(new), "endpoint")
+	case new == nil:
+		f.Text = "gone"
+	default:
+		f.Text = change(assignmentChange(old, new)).String()
+	}
+	if f.Text == "" {
+		return nil
+	}
+	return []Fact{f}
+}
+
+// assignmentChange returns the differences of two assignments.
+func assignmentChange(old, new *endpointv3.ClusterLoadAssignment) (c change) {
+	a, b := assignmentOf(old), assignmentOf(new)
+	c.compare("endpoints", strconv.Itoa(usableIn(old)), strconv.Itoa(usableIn(new)))
+	for _, l := range bothKeys(a.usable, b.usable) {
+		if len(a.usable)+len(b.usable) > 2 {
+			c.compare("in "+orNone(l), strconv.Itoa(a.usable[l]), strconv.Itoa(b.usable[l]))
+		}
+	}
+	c = append(c, endpointChange(a, b)...)
+	for _, at := range slices.SortedFunc(maps.Keys(a.weights), func(x, y place) int {
+		return cmp.Or(cmp.Compare(x.locality, y.locality), cmp.Compare(x.priority, y.priority))
+	}) {
+		was, is := a.weights[at], b.weights[at]
+		if _, both := b.weights[at]; both && was != is && !followsEndpoints(a, b, at) {
+			c.compare("weight of "+orNone(at.locality), was, is)
+		}
+	}
+	c.others(a.rest, b.rest)
+	return c
+}
+
+// followsEndpoints reports whether the weight of a locality is the sum of its endpoints, before and after.
+func followsEndpoints(a, b assignment, at place) bool {
+	sum := func(of assignment) string {
+		var n uint64
+		for s, e := range of.endpoints {
+			if s.place == at {
+				n += uint64(e.GetLoadBalancingWeight().GetValue())
+			}
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	return sum(a) == a.weights[at] && sum(b) == b.weights[at]
+}
+
+// endpointChange returns which endpoints are new, gone or changed.
+func endpointChange(a, b assignment) (c change) {
+	var gone, added []string
+	changed := map[string]int{}
+	for _, s := range slices.SortedFunc(maps.Keys(a.endpoints), bySocket) {
+		e, is := b.endpoints[s]
+		if !is {
+			gone = append(gone, s.text())
+			continue
+		}
+		for _, part := range differences(a.endpoints[s], e) {
+			changed[part]++
+		}
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(b.endpoints), bySocket) {
+		if a.endpoints[s] == nil {
+			added = append(added, s.text())
+		}
+	}
+	if len(gone) > 0 {
+		c = append(c, "gone: "+list(gone))
+	}
+	if len(added) > 0 {
+		c = append(c, "new: "+list(added))
+	}
+	for _, part := range slices.Sorted(maps.Keys(changed)) {
+		c = append(c, fmt.Sprintf("%s of %s", part, plural(changed[part], "endpoint")))
+	}
+	return c
+}
+
+// text returns the address with its place, if it has one.
+func (s socket) text() string {
+	out := s.address
+	if s.locality != "" {
+		out += " in " + s.locality
+	}
+	if s.priority > 0 {
+		out += fmt.Sprintf(" at priority %d", s.priority)
+	}
+	return out
+}
+
+// bySocket orders endpoints by address, then by place.
+func bySocket(x, y socket) int {
+	return cmp.Or(cmp.Compare(x.address, y.address), cmp.Compare(x.locality, y.locality), cmp.Compare(x.priority, y.priority))
+}
+
+// bothKeys returns the keys of two maps, sorted.
+func bothKeys[V any](a, b map[string]V) []string {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]V{}
+	}
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}

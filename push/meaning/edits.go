@@ -1,0 +1,79 @@
+package meaning
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	commonfaultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// takeHeaders returns the headers that a route changes, in order, and clears them.
+func takeHeaders(r *routev3.Route) string {
+	var parts []string
+	take := func(of string, add *[]*corev3.HeaderValueOption, remove *[]string) {
+		for _, h := range *add {
+			verb := "adds"
+			if h.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+				verb = "sets"
+			}
+			text := fmt.Sprintf("%s %s=%s", verb, h.GetHeader().GetKey(), h.GetHeader().GetValue())
+			simple := &corev3.HeaderValueOption{AppendAction: h.GetAppendAction(),
+				Header: &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: h.GetHeader().GetValue()}}
+			if verb == "adds" {
+				simple.AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+			}
+			if !proto.Equal(h, simple) { // with further settings
+				text = digest(h.ProtoReflect(), maxDepth)
+			}
+			parts = append(parts, of+" "+text)
+		}
+		for _, name := range *remove {
+			parts = append(parts, of+" removes "+name)
+		}
+		*add, *remove = nil, nil
+	}
+	take("request", &r.RequestHeadersToAdd, &r.RequestHeadersToRemove)
+	take("response", &r.ResponseHeadersToAdd, &r.ResponseHeadersToRemove)
+	return strings.Join(parts, ", ")
+}
+
+// takeFault returns the faults that a route injects, and clears them. Faults of another form stay in the route.
+func takeFault(r *routev3.Route) string {
+	packed, f := r.GetTypedPerFilterConfig()[xds.FaultFilter], &faultv3.HTTPFault{}
+	if packed == nil || packed.UnmarshalTo(f) != nil {
+		return ""
+	}
+	var parts []string
+	simple := &faultv3.HTTPFault{}
+	if d := f.GetDelay(); d.GetFixedDelay() != nil {
+		parts = append(parts, fmt.Sprintf("delay %v of %s", d.GetFixedDelay().AsDuration(), fractionText(d.GetPercentage())))
+		simple.Delay = &commonfaultv3.FaultDelay{Percentage: d.GetPercentage(),
+			FaultDelaySecifier: &commonfaultv3.FaultDelay_FixedDelay{FixedDelay: d.GetFixedDelay()}}
+	}
+	if a := f.GetAbort(); a.GetHttpStatus() != 0 {
+		parts = append(parts, fmt.Sprintf("abort %d of %s", a.GetHttpStatus(), fractionText(a.GetPercentage())))
+		simple.Abort = &faultv3.FaultAbort{Percentage: a.GetPercentage(),
+			ErrorType: &faultv3.FaultAbort_HttpStatus{HttpStatus: a.GetHttpStatus()}}
+	}
+	if !proto.Equal(f, simple) {
+		return ""
+	}
+	delete(r.TypedPerFilterConfig, xds.FaultFilter)
+	return strings.Join(parts, ", ")
+}
+
+// fractionText returns a part of the requests in percent.
+func fractionText(f *typev3.FractionalPercent) string {
+	per := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1,
+		typev3.FractionalPercent_TEN_THOUSAND: 100, typev3.FractionalPercent_MILLION: 10000}[f.GetDenominator()]
+	return strconv.FormatFloat(float64(f.GetNumerator())/per, 'g', -1, 64) + "%"
+}

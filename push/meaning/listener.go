@@ -1,0 +1,228 @@
+package meaning
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// listenerFacts compares two listeners; nil: it is new, or gone.
+func listenerFacts(old, new *listenerv3.Listener) []Fact {
+	name := nameOf(old, new)
+	f := Fact{Area: Listeners, Subject: "listener " + short(name)}
+	switch {
+	case old == nil:
+		f.Text = "new: " + listenerText(new)
+		return []Fact{f}
+	case new == nil:
+		f.Text = "gone: " + listenerText(old)
+		return []Fact{f}
+	case proto.Equal(old, new):
+		return nil
+	}
+	all := chainFacts(chainsOf(old), chainsOf(new), name, isInbound(new))
+	if f.Text = headChange(old, new).String(); f.Text != "" {
+		all = append(all, f)
+	}
+	return all
+}
+
+// isInbound reports whether a listener is for connections to the workload.
+func isInbound(l *listenerv3.Listener) bool {
+	return l.GetTrafficDirection() == corev3.TrafficDirection_INBOUND
+}
+
+// listenerText describes a new listener: its address and the destinations of its chains.
+func listenerText(l *listenerv3.Listener) string {
+	var to []string
+	for _, c := range chainsOf(l) {
+		if text := c.to(); !slices.Contains(to, text) {
+			to = append(to, text)
+		}
+	}
+	return addressText(l.GetAddress()) + " to " + orNone(list(to))
+}
+
+// head returns a listener without its filter chains.
+func head(l *listenerv3.Listener) *listenerv3.Listener {
+	out := &listenerv3.Listener{}
+	l.ProtoReflect().Range(copyInto(out.ProtoReflect(), "filter_chains", "default_filter_chain"))
+	return out
+}
+
+// headChange returns the differences of two listeners outside of their filter chains.
+func headChange(old, new *listenerv3.Listener) (c change) {
+	c.others(head(old), head(new))
+	return c
+}
+
+// replaces reports whether Envoy replaces a listener and drains all of its connections. Envoy updates the listener in
+// place if only the filter chains differ, or the order of lists (TestEnvoyReplacesListeners).
+func replaces(old, new *listenerv3.Listener) bool {
+	d := digester{sets: true}
+	return d.message(head(old).ProtoReflect(), maxDepth) != d.message(head(new).ProtoReflect(), maxDepth)
+}
+
+// group is the part of a listener that facts have in common: the port of an inbound listener, or the whole listener.
+type group struct {
+	port    uint32 // of the destination; 0: any
+	subject string
+	chains  map[string]chain // by match
+}
+
+// groupsOf groups the chains of a listener. Chains that only protect the listener's own port are left out: they follow
+// from its address.
+func groupsOf(chains []chain, name string, inbound bool) map[string]group {
+	all := map[string]group{}
+	for _, c := range chains {
+		g := group{subject: "listener " + short(name)}
+		if inbound {
+			g.port = c.port
+			g.subject = fmt.Sprintf("inbound port %d", c.port)
+			if c.port == 0 {
+				g.subject = "inbound, other ports"
+			}
+			if name != xds.VirtualInbound {
+				g.subject += " of " + short(name)
+			}
+		}
+		if known, is := all[g.subject]; is {
+			g = known
+		} else {
+			g.chains = map[string]chain{}
+		}
+		key := c.match
+		if !inbound && c.port != 0 {
+			key = fmt.Sprintf("port %d %s", c.port, key)
+		}
+		g.chains[unusedKey(key, c.deflt, g.chains)] = c
+		all[g.subject] = g
+	}
+	return all
+}
+
+// chainFacts compares the chains of two listeners.
+func chainFacts(old, new []chain, name string, inbound bool) (all []Fact) {
+	before, after := groupsOf(old, name, inbound), groupsOf(new, name, inbound)
+	area := map[bool]Area{false: Listeners, true: Inbound}[inbound]
+	for _, subject := range bothKeys(before, after) {
+		a, was := before[subject]
+		b, is := after[subject]
+		f := Fact{Area: area, Subject: subject}
+		switch {
+		case !was:
+			f.Text = "new: " + b.text()
+		case !is:
+			f.Text = "gone: " + a.text()
+		case inbound && a.mode() != b.mode():
+			f.Text = "mTLS " + a.mode() + " -> " + b.mode()
+		}
+		if f.Text != "" {
+			all = append(all, f)
+		}
+		if was && is {
+			all = append(all, groupFacts(a, b, f.Text != "", name, inbound)...)
+		}
+	}
+	return all
+}
+
+// text describes a new group.
+func (g group) text() string {
+	var to []string
+	for _, key := range bothKeys(g.chains, nil) {
+		if text := g.chains[key].to(); !slices.Contains(to, text) {
+			to = append(to, text)
+		}
+	}
+	return "mTLS " + g.mode() + ", to " + list(to)
+}
+
+// Modes of mTLS of an inbound port.
+const (
+	strict     = "STRICT"
+	permissive = "PERMISSIVE"
+	disabled   = "DISABLE"
+)
+
+// mode returns the mTLS of an inbound port by its chains: the mesh's certificate, plain text, or both; for TLS of its
+// own the mode and the certificate.
+func (g group) mode() string {
+	var mesh, plain bool
+	var own []string
+	for _, c := range g.chains {
+		switch c.tls.mode {
+		case meshMutual:
+			mesh = true
+		case plainText:
+			plain = true
+		default:
+			own = append(own, c.tls.mode+" "+c.tls.certificates)
+		}
+	}
+	slices.Sort(own)
+	switch {
+	case len(own) > 0:
+		return strings.Join(slices.Compact(own), ", ")
+	case mesh && plain:
+		return permissive
+	case mesh:
+		return strict
+	}
+	return disabled
+}
+
+// groupFacts compares the chains of a group by their matches. With another mode of mTLS the matches differ of
+// themselves.
+func groupFacts(a, b group, moded bool, listener string, inbound bool) (all []Fact) {
+	area, subject := map[bool]Area{false: Listeners, true: Inbound}[inbound], b.subject
+	aspects := map[string][]string{} // the chains with one difference
+	var order []string
+	for _, key := range bothKeys(a.chains, b.chains) {
+		old, was := a.chains[key]
+		now, is := b.chains[key]
+		text := ""
+		switch {
+		case !was && moded || !is && moded:
+		case !was:
+			text = "new: " + now.to()
+		case !is:
+			text = "gone: " + old.to()
+		default:
+			var c change
+			if moded {
+				old.tls = now.tls
+			}
+			for _, f := range old.compare(&c, now) {
+				f.Subject = subject
+				if f.Area == Policies {
+					f.Subject = policySubject(listener, inbound)
+				}
+				all = append(all, f)
+			}
+			text = c.String()
+		}
+		if text == "" {
+			continue
+		}
+		if aspects[text] == nil {
+			order = append(order, text)
+		}
+		aspects[text] = append(aspects[text], key)
+	}
+	for _, text := range order {
+		f := Fact{Area: area, Subject: subject, Aspect: list(aspects[text]), Text: text}
+		if len(aspects[text]) == len(b.chains) {
+			f.Aspect = "" // all chains
+		}
+		all = append(all, f)
+	}
+	return all
+}

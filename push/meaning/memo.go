@@ -1,0 +1,106 @@
+package meaning
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// maxKnown is the number of pairs whose facts and models a memo remembers.
+const maxKnown = 20_000
+
+// known identifies a pair by its versions.
+type known struct {
+	t        xds.Type
+	name     string
+	versions [2]string
+}
+
+// memo remembers facts and models of pairs that several views have in common. Pairs without versions are not
+// remembered.
+type memo struct {
+	facts  map[known][]Fact
+	models map[known]any // *routesChange, *listenerChange or *clusterChange
+}
+
+func newMemo() *memo { return &memo{facts: map[known][]Fact{}, models: map[known]any{}} }
+
+// compare is the function compare that remembers its result.
+func (m *memo) compare(p Pair) []Fact {
+	return remember(m.facts, p, func() []Fact { return compare(p) })
+}
+
+// remember returns the value of a pair, which it makes and stores at the first call.
+func remember[V any](in map[known]V, p Pair, compute func() V) V {
+	key := known{p.Type, p.Name, p.Versions}
+	if p.Versions == [2]string{} {
+		return compute()
+	}
+	v, is := in[key]
+	if !is {
+		if v = compute(); len(in) < maxKnown {
+			in[key] = v
+		}
+	}
+	return v
+}
+
+// routesChange is the model of a pair of route configurations.
+type routesChange struct {
+	changed []hostPair // virtual hosts that are new or differ
+	served  map[string]served
+}
+
+// routes returns the model of a pair of route configurations.
+func (m *memo) routes(p Pair) *routesChange {
+	return remember(m.models, p, func() any {
+		old, new := routesOf(p.Old), routesOf(p.New)
+		c, before := &routesChange{served: servedHTTP(old, new)}, hostsOf(old)
+		for _, vh := range new.GetVirtualHosts() {
+			was := before[vh.GetName()]
+			if was != nil && proto.Equal(was, vh) {
+				continue
+			}
+			pair := hostPair{configuration: p.Name, subject: hostSubject(p.Name, vh.GetName()), old: was, new: vh, a: rulesOf(was), b: rulesOf(vh)}
+			pair.pairs = pairRules(pair.a, pair.b)
+			c.changed = append(c.changed, pair)
+		}
+		return c
+	}).(*routesChange)
+}
+
+// listenerChange is the model of a pair of listeners.
+type listenerChange struct {
+	before, after []chain
+	old, new      map[string]group
+	inbound       bool
+	replaced      string // the differences for which Envoy replaces the listener, or an empty text
+	served        map[string]served
+}
+
+// listener returns the model of a pair of listeners.
+func (m *memo) listener(p Pair) *listenerChange {
+	return remember(m.models, p, func() any {
+		old, new := as[*listenerv3.Listener](p.Old), as[*listenerv3.Listener](p.New)
+		c := &listenerChange{before: chainsOf(old), after: chainsOf(new), inbound: isInbound(new)}
+		c.old, c.new = groupsOf(c.before, p.Name, c.inbound), groupsOf(c.after, p.Name, c.inbound)
+		c.served = servedTCP(c.before, c.after)
+		if old != nil && new != nil && replaces(old, new) {
+			c.replaced = headChange(old, new).String()
+		}
+		return c
+	}).(*listenerChange)
+}
+
+// clusterChange is the model of a pair of clusters that exist before and after.
+type clusterChange struct{ old, new cluster }
+
+// cluster returns the model of a pair of clusters.
+func (m *memo) cluster(p Pair) *clusterChange {
+	return remember(m.models, p, func() any {
+		return &clusterChange{clusterOf(as[*clusterv3.Cluster](p.Old)), clusterOf(as[*clusterv3.Cluster](p.New))}
+	}).(*clusterChange)
+}

@@ -1,0 +1,227 @@
+package meaning
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+)
+
+const (
+	maxLines    = 1000 // the most facts that Over keeps, and the most risks
+	maxSubjects = 5    // the most subjects of a line that are named
+)
+
+// Count tells how many views and proxies a fact or a risk is about.
+type Count struct {
+	Views, Proxies int
+	// Example is the label of the first of the views.
+	Example string
+	last    int    // the last view that was counted
+	sum     uint64 // of the views, so that equal sets of views are recognised
+}
+
+// add counts a view, once.
+func (c *Count) add(number int, v View) {
+	if c.last == number {
+		return
+	}
+	if c.last = number; c.Views == 0 {
+		c.Example = v.Label
+	}
+	c.Views++
+	c.Proxies += v.Proxies
+	c.sum = (c.sum ^ uint64(number)) * 1099511628211 // FNV-1a
+}
+
+// Subjects names the subjects that a line joins.
+type Subjects struct {
+	Named  []string // the first few
+	Others int      // the number of the others
+}
+
+// add adds a subject.
+func (s *Subjects) add(subject string) {
+	if len(s.Named) < maxSubjects {
+		s.Named = append(s.Named, subject)
+	} else {
+		s.Others++
+	}
+}
+
+// FactLine is one fact, or facts of several subjects with the same text in the same views. Fact.Subject is the first.
+type FactLine struct {
+	Fact
+	Subjects
+	Count
+}
+
+// RiskLine is one risk, or risks of several subjects with the same text in the same views. Risk.Subject is the first.
+type RiskLine struct {
+	Risk
+	Subjects
+	Count
+}
+
+// Summary holds the facts and risks of several views.
+type Summary struct {
+	Facts []FactLine // by area and subject
+	Risks []RiskLine // the most severe first
+	// MoreFacts and MoreRisks count those beyond the limits.
+	MoreFacts, MoreRisks int
+	Views, Proxies       int
+}
+
+// Highest returns the level of the most severe risk, or 0 without risks.
+func (s Summary) Highest() Level {
+	if len(s.Risks) == 0 {
+		return 0
+	}
+	return s.Risks[0].Level
+}
+
+// Unchanged lists the areas without facts.
+func (s Summary) Unchanged() (all []Area) {
+	for area := range NumAreas {
+		if !slices.ContainsFunc(s.Facts, func(f FactLine) bool { return f.Area == area }) {
+			all = append(all, area)
+		}
+	}
+	return all
+}
+
+// summing is a summary under way.
+type summing struct {
+	Summary
+	facts map[Fact]*FactLine
+	risks map[riskKey]*RiskLine
+	memo  *memo
+}
+
+// Over returns the facts and risks of several views, each once. Pairs of equal versions are compared once. The views
+// are read one after the other, so that an iterator may make each when it is needed, and may end early. Risks of reach
+// are those of r.
+func Over(views iter.Seq[View], r Reach) Summary {
+	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo()}
+	for v := range views {
+		s.add(v)
+	}
+	for _, risk := range r.Risks() {
+		s.addRisk(risk, View{}).Count = Count{Views: s.Views, Proxies: r.Proxies}
+	}
+	return s.result()
+}
+
+// add adds a view.
+func (s *summing) add(v View) {
+	s.Views++
+	s.Proxies += v.Proxies
+	for _, f := range facts(v, s.memo.compare) {
+		line := s.facts[f]
+		switch {
+		case line == nil && len(s.facts) >= maxLines:
+			s.MoreFacts++
+			continue
+		case line == nil:
+			line = &FactLine{Fact: f}
+			s.facts[f] = line
+			s.Facts = append(s.Facts, FactLine{Fact: f})
+		}
+		line.Count.add(s.Views, v)
+	}
+	for _, risk := range risks(v, s.memo) {
+		s.addRisk(risk, v)
+	}
+}
+
+// addRisk counts a risk, and returns its line.
+func (s *summing) addRisk(risk Risk, v View) *RiskLine {
+	line := s.risks[risk.key()]
+	switch {
+	case line == nil && len(s.risks) >= maxLines:
+		s.MoreRisks++
+		return &RiskLine{}
+	case line == nil:
+		line = &RiskLine{Risk: risk}
+		s.risks[risk.key()] = line
+	default:
+		line.Objects = slices.Compact(slices.Sorted(slices.Values(slices.Concat(line.Objects, risk.Objects))))
+		line.Objects = line.Objects[:min(len(line.Objects), maxSubjects)]
+	}
+	line.Count.add(s.Views, v)
+	return line
+}
+
+// result joins the lines with the same text in the same views, and sorts them.
+func (s *summing) result() Summary {
+	out, at := s.Summary, map[string]int{}
+	out.Facts = nil
+	for _, f := range s.Facts {
+		line := s.facts[f.Fact]
+		key := fmt.Sprintf("%d %q %q %d", f.Area, f.Aspect, f.Text, line.sum)
+		i, is := at[key]
+		if !is {
+			i, at[key], out.Facts = len(out.Facts), len(out.Facts), append(out.Facts, *line)
+		}
+		out.Facts[i].Subjects.add(f.Subject)
+	}
+	slices.SortStableFunc(out.Facts, func(a, b FactLine) int {
+		return cmp.Or(cmp.Compare(a.Area, b.Area), cmp.Compare(a.Subject, b.Subject))
+	})
+	risks := slices.SortedFunc(maps.Values(s.risks), func(a, b *RiskLine) int { return compareRisks(a.Risk, b.Risk) })
+	for _, line := range risks {
+		key := fmt.Sprintf("%s %d %q %q %d", line.Code, line.Level, line.Text, line.Objects, line.sum)
+		i, is := at[key]
+		if !is {
+			i, at[key], out.Risks = len(out.Risks), len(out.Risks), append(out.Risks, *line)
+		}
+		out.Risks[i].Subjects.add(line.Subject)
+	}
+	return out
+}
+
+// Reach has the figures of a change as a whole. Zero figures are unknown, and are no risk.
+type Reach struct {
+	// MeshWide are the objects of the change that apply to the whole mesh, as "Kind namespace/name".
+	MeshWide []string
+	// Proxies get something else, of All.
+	Proxies, All int
+	// Views are the numbers of views before and after the change.
+	Views [2]int
+	// Bytes are the sizes of the configuration of one proxy before and after the change, for the view in which they grow
+	// the most.
+	Bytes [2]int64
+}
+
+// The limits of reach, in percent.
+const (
+	manyProxies = 10
+	mostProxies = 50
+	muchGrowth  = 20
+)
+
+// Risks returns the risks of reach.
+func (r Reach) Risks() (all []Risk) {
+	for _, object := range r.MeshWide {
+		all = append(all, Risk{Code: MeshWide, Level: Medium, Subject: clip(object), Objects: []string{object},
+			Text: "the object applies to the whole mesh"})
+	}
+	if r.Proxies*100 > r.All*manyProxies {
+		level := Medium
+		if r.Proxies*100 > r.All*mostProxies {
+			level = High
+		}
+		all = append(all, Risk{Code: ManyProxies, Level: level, Subject: "reach",
+			Text: fmt.Sprintf("%d of %d proxies get something else (%s)", r.Proxies, r.All, percent(uint64(r.Proxies), uint64(r.All)))})
+	}
+	if r.Views[0] > 0 && r.Views[1] > 2*r.Views[0] {
+		all = append(all, Risk{Code: ViewsMultiply, Level: Medium, Subject: "reach",
+			Text: fmt.Sprintf("views %d -> %d", r.Views[0], r.Views[1])})
+	}
+	if r.Bytes[0] > 0 && (r.Bytes[1]-r.Bytes[0])*100 > r.Bytes[0]*muchGrowth {
+		all = append(all, Risk{Code: BytesGrow, Level: Medium, Subject: "reach",
+			Text: fmt.Sprintf("bytes per proxy %d -> %d", r.Bytes[0], r.Bytes[1])})
+	}
+	return all
+}

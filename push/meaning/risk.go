@@ -1,0 +1,265 @@
+package meaning
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Level is the severity of a risk; a higher level is more severe.
+type Level uint8
+
+// The levels.
+const (
+	Medium Level = iota + 1
+	High
+)
+
+// String returns the level as flags and JSON have it: medium, high.
+func (l Level) String() string { return map[Level]string{Medium: "medium", High: "high"}[l] }
+
+// Code names a kind of risk. Codes never change their meaning.
+type Code string
+
+// The codes that this package decides.
+const (
+	ClusterGone       Code = "NP101"
+	EndpointsFall     Code = "NP102"
+	TLSMode           Code = "NP110"
+	PeerNames         Code = "NP111"
+	ProtectionGone    Code = "NP112"
+	SessionsMove      Code = "NP113"
+	SubsetEmpty       Code = "NP114"
+	HostGone          Code = "NP201"
+	RouteGone         Code = "NP210"
+	RuleShadowed      Code = "NP211"
+	WeightsMove       Code = "NP212"
+	LessTime          Code = "NP213"
+	CatchAllFirst     Code = "NP214"
+	OtherObjectWins   Code = "NP215"
+	ListenerReplaced  Code = "NP301"
+	ProtocolChanges   Code = "NP302"
+	ChainMatchChanges Code = "NP303"
+	PlainRefused      Code = "NP401"
+	AccessWidens      Code = "NP402"
+	AllowAppears      Code = "NP403"
+	Unenforceable     Code = "NP405"
+	SecretRefused     Code = "NP406"
+	MeshWide          Code = "NP501"
+	ManyProxies       Code = "NP502"
+	ViewsMultiply     Code = "NP503"
+	BytesGrow         Code = "NP504"
+)
+
+// Titles has the meaning of each code, for tables and for SARIF.
+var Titles = map[Code]string{
+	ClusterGone:       "a cluster that routes use disappears",
+	EndpointsFall:     "endpoints of a cluster fall by more than 10 %",
+	TLSMode:           "the TLS mode of a cluster changes",
+	PeerNames:         "the names that a server's certificate may have, or the SNI, change",
+	ProtectionGone:    "outlier detection or limits of a cluster are gone",
+	SessionsMove:      "the key or the ring of a consistent hash changes, so sessions move",
+	SubsetEmpty:       "a subset has no endpoints",
+	HostGone:          "a host vanishes from proxies",
+	RouteGone:         "requests lose their last route",
+	RuleShadowed:      "a rule is never reached, because an earlier one matches its requests",
+	WeightsMove:       "weights move by more than 20 points",
+	LessTime:          "a timeout is shorter, or retries are more",
+	CatchAllFirst:     "a rule that matches everything now stands before others",
+	OtherObjectWins:   "two objects claim a host, and the other one wins now",
+	ListenerReplaced:  "a listener is replaced, and its connections drain",
+	ProtocolChanges:   "a port changes its protocol",
+	ChainMatchChanges: "the matches of inbound filter chains change",
+	PlainRefused:      "mTLS becomes STRICT where workloads call in plain text",
+	AccessWidens:      "PERMISSIVE or DISABLE widens access",
+	AllowAppears:      "an ALLOW policy appears where there was none, so all else is denied",
+	Unenforceable:     "traffic is refused because a setting cannot be enforced",
+	SecretRefused:     "a Secret is named that the proxies may not have",
+	MeshWide:          "an object applies to the whole mesh",
+	ManyProxies:       "more than 10 % of the proxies get something else",
+	ViewsMultiply:     "views multiply by more than 2",
+	BytesGrow:         "bytes per proxy grow by more than 20 %",
+}
+
+// Risk is a dangerous difference. Its texts contain names of objects, so printers escape them.
+type Risk struct {
+	Code  Code
+	Level Level
+	// Subject is the object of traffic, as in Fact.
+	Subject string
+	Text    string
+	// Objects are the objects that decide, as "Kind namespace/name", sorted. They may be unknown.
+	Objects []string
+}
+
+// assessment collects the risks of one view.
+type assessment struct {
+	View
+	*memo
+	risks         []Risk
+	before, after uses // computed at the first use
+}
+
+// Risks returns the risks of a view, the most severe first, then by code and subject.
+func Risks(v View) []Risk { return risks(v, newMemo()) }
+
+// risks is Risks with a memo.
+func risks(v View, m *memo) []Risk {
+	a := &assessment{View: v, memo: m}
+	for _, p := range v.Pairs {
+		switch p.Type {
+		case xds.Cluster:
+			a.assessCluster(p)
+		case xds.Endpoint:
+			a.assessAssignment(as[*endpointv3.ClusterLoadAssignment](p.Old), as[*endpointv3.ClusterLoadAssignment](p.New))
+		case xds.Route:
+			for _, h := range a.routes(p).changed {
+				a.assessHost(h)
+			}
+		case xds.Listener:
+			if p.New != nil {
+				a.assessListener(p.Name, p.Old != nil, a.listener(p))
+			}
+		case xds.Secret, xds.Extension, xds.NumTypes:
+		}
+	}
+	a.assessHosts()
+	a.assessSubsets()
+	return sortedRisks(a.risks)
+}
+
+// sortedRisks sorts risks, and removes repetitions.
+func sortedRisks(all []Risk) []Risk {
+	slices.SortStableFunc(all, compareRisks)
+	return slices.CompactFunc(all, func(a, b Risk) bool { return a.key() == b.key() })
+}
+
+// compareRisks orders risks: the most severe first, then by code and subject.
+func compareRisks(a, b Risk) int {
+	return cmp.Or(-cmp.Compare(a.Level, b.Level), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Text, b.Text))
+}
+
+// riskKey has the fields by which risks are equal.
+type riskKey struct {
+	code          Code
+	level         Level
+	subject, text string
+}
+
+func (r Risk) key() riskKey { return riskKey{r.Code, r.Level, r.Subject, r.Text} }
+
+// add adds a risk of a resource. objects are those that the messages name, with their kind.
+func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject string, objects []string, format string, args ...any) {
+	objects = slices.Clone(objects)
+	if len(objects) == 0 && a.Objects != nil {
+		objects = append(objects, a.Objects(t, resource)...)
+	}
+	slices.Sort(objects)
+	a.risks = append(a.risks, Risk{Code: code, Level: level, Subject: clip(subject), Text: clip(fmt.Sprintf(format, args...)),
+		Objects: slices.Compact(objects)})
+}
+
+// object returns an object of a kind, or nothing for an empty name.
+func object(kind, name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{kind + " " + name}
+}
+
+// exists reports whether an object exists after the change.
+func (a *assessment) exists(object string) bool { return a.Exists == nil || a.Exists(object) }
+
+// use is one place from which requests or connections go to a cluster.
+type use struct {
+	subject string
+	label   string
+	tcp     bool
+	shares  []share
+	objects []string
+}
+
+// uses maps clusters to the first few places that use them.
+type uses map[string][]use
+
+// maxUses is the number of places that are kept for each cluster.
+const maxUses = 16
+
+// usesOf returns the uses of a set: one pass over its routes and listeners.
+func usesOf(s Set) uses {
+	all := uses{}
+	for m := range s.All(xds.Route) {
+		rc := as[*routev3.RouteConfiguration](m)
+		all.addRoutes(rc, func(host string) string { return hostSubject(rc.GetName(), host) })
+	}
+	for m := range s.All(xds.Listener) {
+		all.addListener(as[*listenerv3.Listener](m))
+	}
+	return all
+}
+
+// addRoutes adds the uses of a route configuration. subject returns that of a virtual host.
+func (u uses) addRoutes(rc *routev3.RouteConfiguration, subject func(host string) string) {
+	for _, vh := range rc.GetVirtualHosts() {
+		u.addHost(vh, subject(vh.GetName()))
+	}
+}
+
+// addHost adds the uses of a virtual host.
+func (u uses) addHost(vh *routev3.VirtualHost, subject string) {
+	for _, r := range vh.GetRoutes() {
+		shares, _ := sharesOf(r.GetRoute())
+		u.add(use{subject: subject, label: rule{name: r.GetName(), match: matchText(r.GetMatch())}.label(), shares: shares,
+			objects: object("VirtualService", configIn(r.GetMetadata()))})
+	}
+}
+
+// add adds a use to each of its clusters that receives something.
+func (u uses) add(one use) {
+	for _, s := range one.shares {
+		if s.weight > 0 && len(u[s.cluster]) < maxUses {
+			u[s.cluster] = append(u[s.cluster], one)
+		}
+	}
+}
+
+// addListener adds the uses of the TCP chains and of the inline routes of a listener.
+func (u uses) addListener(l *listenerv3.Listener) {
+	name := "listener " + short(l.GetName())
+	for _, c := range chainsOf(l) {
+		if c.inline != nil {
+			u.addRoutes(c.inline, func(string) string { return name })
+		}
+		if c.http == nil {
+			u.add(use{subject: name, label: "chain " + c.match, tcp: true, shares: c.shares.shares})
+		}
+	}
+}
+
+// usesBefore and usesAfter return the uses of the two sets.
+func (a *assessment) usesBefore() uses {
+	if a.before == nil {
+		a.before = usesOf(a.Before)
+	}
+	return a.before
+}
+
+func (a *assessment) usesAfter() uses {
+	if a.after == nil {
+		a.after = usesOf(a.After)
+	}
+	return a.after
+}
+
+// special reports whether a cluster is one that every proxy has.
+func special(cluster string) bool {
+	return slices.Contains([]string{xds.BlackHole, xds.Passthrough, xds.InboundPassthrough, xds.AllowAnyDynamic, ""}, cluster) ||
+		strings.HasPrefix(cluster, "inbound|")
+}

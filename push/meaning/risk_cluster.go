@@ -1,0 +1,155 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// The falls of endpoints that are risks, in percent.
+const (
+	someFall = 10
+	deepFall = 50
+)
+
+// assessCluster assesses a changed or a removed cluster.
+func (a *assessment) assessCluster(p Pair) {
+	name := p.Name
+	switch {
+	case p.New == nil:
+		for _, u := range a.usesAfter()[name] {
+			a.add(ClusterGone, High, xds.Cluster, name, u.subject, u.objects, "%s leads to cluster %s, which disappears: 503 (NC)",
+				u.label, shortCluster(name))
+		}
+		return
+	case p.Old == nil:
+		return
+	}
+	of := a.cluster(p)
+	b, c := of.old, of.new
+	risk := func(code Code, level Level, format string, args ...any) {
+		a.add(code, level, xds.Cluster, name, "cluster "+shortCluster(name), object("DestinationRule", c.rule), format, args...)
+	}
+	switch {
+	case b.tls.mode != c.tls.mode && b.tls.mode != plainText && strings.TrimPrefix(c.tls.mode, proxyPrefix) == plainText:
+		risk(TLSMode, High, "TLS %s -> %s: requests are sent in the clear", b.tls.mode, c.tls.mode)
+	case b.tls.mode != c.tls.mode:
+		risk(TLSMode, Medium, "TLS %s -> %s", b.tls.mode, c.tls.mode)
+	case b.tls.names != c.tls.names:
+		risk(PeerNames, Medium, "the server's certificate has to have other names: %s -> %s", orNone(b.tls.names), orNone(c.tls.names))
+	case b.tls.sni != c.tls.sni:
+		risk(PeerNames, Medium, "SNI %s -> %s", orNone(b.tls.sni), orNone(c.tls.sni))
+	}
+	if b.ejection != nil && c.ejection == nil {
+		risk(ProtectionGone, Medium, "failing endpoints are no longer ejected")
+	}
+	for i, name := range limitNames {
+		if b.limits[i] != unlimited && c.limits[i] == unlimited {
+			risk(ProtectionGone, Medium, "%s: %s -> unlimited", name, orDefault(b.limits[i]))
+		}
+	}
+	if b.hashes && b.balancing != c.balancing {
+		risk(SessionsMove, Medium, "balancing %s -> %s: sessions move to other endpoints", b.balancing, c.balancing)
+	}
+	if b.rule != "" && c.rule != "" && b.rule != c.rule && a.exists("DestinationRule "+b.rule) {
+		risk(OtherObjectWins, Medium, "DestinationRule %s applies now, and no longer %s", c.rule, b.rule)
+	}
+	if closedCluster(c) && !closedCluster(b) && !special(name) {
+		risk(Unenforceable, High, "the cluster has no endpoints any more, because its settings cannot be enforced: 503 (UH)")
+	}
+	a.fall("cluster "+shortCluster(name), xds.Cluster, name, usableIn(b.endpoints), usableIn(c.endpoints))
+	a.refusedSecrets("cluster "+shortCluster(name), xds.Cluster, name, b.tls.secrets, c.tls.secrets)
+}
+
+// closedCluster reports whether a cluster is static and has no endpoints: the form of one that is closed.
+func closedCluster(c cluster) bool {
+	return c.rest.GetType() == clusterv3.Cluster_STATIC && c.rest.GetClusterType() == nil && usableIn(c.endpoints) == 0
+}
+
+// assessAssignment assesses a changed assignment.
+func (a *assessment) assessAssignment(old, new *endpointv3.ClusterLoadAssignment) {
+	if old == nil || new == nil {
+		return
+	}
+	name := new.GetClusterName()
+	a.fall("cluster "+shortCluster(name), xds.Endpoint, name, usableIn(old), usableIn(new))
+}
+
+// fall assesses the numbers of a cluster's usable endpoints.
+func (a *assessment) fall(subject string, t xds.Type, resource string, before, after int) {
+	lost := before - after
+	switch {
+	case lost*100 > before*deepFall:
+		a.add(EndpointsFall, High, t, resource, subject, nil, "endpoints %d -> %d", before, after)
+	case lost*100 > before*someFall:
+		a.add(EndpointsFall, Medium, t, resource, subject, nil, "endpoints %d -> %d", before, after)
+	}
+}
+
+// assessSubsets assesses the subsets without endpoints: new subsets, subsets whose endpoints changed, and subsets to
+// which changed routes lead.
+func (a *assessment) assessSubsets() {
+	candidates := map[string]bool{}
+	for _, p := range a.Pairs {
+		switch p.Type {
+		case xds.Cluster, xds.Endpoint:
+			candidates[p.Name] = candidates[p.Name] || p.New != nil
+		case xds.Route:
+			of := uses{}
+			for _, h := range a.routes(p).changed {
+				of.addHost(h.new, h.subject)
+			}
+			for name := range of {
+				candidates[name] = true
+			}
+		default:
+		}
+	}
+	for _, name := range bothKeys(candidates, nil) {
+		if _, _, subset, ok := hostPort(name); !ok || subset == "" || !candidates[name] {
+			continue
+		}
+		now := as[*clusterv3.Cluster](a.After.Message(xds.Cluster, name))
+		if now == nil || !balanced(now) || usable(a.After, now) > 0 {
+			continue
+		}
+		level, u := a.emptiness(a.After, a.usesAfter(), name)
+		was := Level(0)
+		if old := as[*clusterv3.Cluster](a.Before.Message(xds.Cluster, name)); old != nil && usable(a.Before, old) == 0 {
+			was, _ = a.emptiness(a.Before, a.usesBefore(), name)
+		}
+		if level <= was {
+			continue
+		}
+		text := "the subset selects no endpoint"
+		if level == High {
+			text += ", and " + u.label + " of " + u.subject + " leads nowhere else: 503 (UH)"
+		}
+		a.add(SubsetEmpty, level, xds.Cluster, name, "cluster "+shortCluster(name),
+			object("DestinationRule", configIn(now.GetMetadata())), "%s", text)
+	}
+}
+
+// balanced reports whether a cluster selects among endpoints that it is told.
+func balanced(c *clusterv3.Cluster) bool {
+	return c.GetClusterType() == nil && c.GetType() != clusterv3.Cluster_ORIGINAL_DST
+}
+
+// emptiness returns how severe it is that a subset has no endpoints: high if a rule leads to it and to no cluster with
+// endpoints.
+func (a *assessment) emptiness(s Set, of uses, name string) (Level, use) {
+	for _, u := range of[name] {
+		others := slices.ContainsFunc(u.shares, func(o share) bool {
+			c := as[*clusterv3.Cluster](s.Message(xds.Cluster, o.cluster))
+			return o.weight > 0 && c != nil && (!balanced(c) || usable(s, c) > 0)
+		})
+		if !others {
+			return High, u
+		}
+	}
+	return Medium, use{}
+}

@@ -1,0 +1,194 @@
+package meaning
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// assessListener assesses a changed or a new listener.
+func (a *assessment) assessListener(name string, existed bool, c *listenerChange) {
+	a.refusedSecrets("listener "+short(name), xds.Listener, name, secretsOf(c.before), secretsOf(c.after))
+	if !existed {
+		return
+	}
+	if c.replaced != "" {
+		a.add(ListenerReplaced, Medium, xds.Listener, name, "listener "+short(name), nil,
+			"it is replaced, and its connections drain: %s", c.replaced)
+	}
+	for _, subject := range bothKeys(c.old, c.new) {
+		old, was := c.old[subject]
+		new, is := c.new[subject]
+		if was && is {
+			a.chains(name, subject, c.inbound, old, new)
+		}
+	}
+	if c.inbound {
+		a.modes(name, c.old, c.new)
+	}
+	a.allow(name, c.inbound, c.before, c.after)
+	a.closes(name, c.inbound, c.old, c.new)
+}
+
+// chains assesses the chains of one port, or of one listener.
+func (a *assessment) chains(name, subject string, inbound bool, old, new group) {
+	if inbound {
+		if b, c := protocolOf(old), protocolOf(new); b != c {
+			a.add(ProtocolChanges, High, xds.Listener, name, subject, nil, "protocol %s -> %s", b, c)
+		}
+		if name == xds.VirtualInbound && !slices.Equal(bothKeys(old.chains, nil), bothKeys(new.chains, nil)) {
+			gone, added := onlyIn(old.chains, new.chains), onlyIn(new.chains, old.chains)
+			a.add(ChainMatchChanges, Medium, xds.Listener, name, subject, nil, "filter chains match other connections: %s -> %s",
+				orNone(list(gone)), orNone(list(added)))
+		}
+		return
+	}
+	for _, key := range bothKeys(old.chains, nil) {
+		b, c := old.chains[key], new.chains[key]
+		if _, is := new.chains[key]; is && b.kind() != c.kind() && b.name != xds.PassthroughChain && c.name != xds.PassthroughChain {
+			a.add(ProtocolChanges, High, xds.Listener, name, subject, nil, "%s: protocol %s -> %s", key, b.kind(), c.kind())
+		}
+	}
+}
+
+// protocolOf returns the protocol of an inbound port: HTTP, TCP, or detected. Chains that pass TLS of applications on
+// do not count.
+func protocolOf(g group) string {
+	var http, tcp bool
+	for _, c := range g.chains {
+		passed := strings.HasPrefix(c.match, "TLS") && c.tls.mode == plainText
+		http, tcp = http || c.http != nil, tcp || c.http == nil && !passed
+	}
+	switch {
+	case http && tcp:
+		return "detected"
+	case http:
+		return "HTTP"
+	}
+	return "TCP"
+}
+
+// onlyIn returns the keys of a map that another does not have, sorted.
+func onlyIn(a, b map[string]chain) (keys []string) {
+	for _, key := range bothKeys(a, nil) {
+		if _, is := b[key]; !is {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// strictness orders the modes of mTLS; -1: TLS of its own.
+func strictness(mode string) int { return slices.Index([]string{disabled, permissive, strict}, mode) }
+
+// modes assesses the mTLS of the inbound ports of a listener. A port that had no chains of its own had the mode of the
+// other ports.
+func (a *assessment) modes(name string, old, new map[string]group) {
+	var stricter, wider []string
+	rest, hasRest := old["inbound, other ports"]
+	for _, subject := range bothKeys(new, nil) {
+		was, is := old[subject]
+		if !is && hasRest {
+			was, is = rest, true
+		}
+		if !is {
+			continue
+		}
+		b, c := strictness(was.mode()), strictness(new[subject].mode())
+		port := strings.TrimPrefix(strings.TrimPrefix(subject, "inbound "), "inbound, ")
+		switch {
+		case b < 0 || c < 0 || b == c:
+		case new[subject].mode() == strict:
+			stricter = append(stricter, port)
+		case c < b:
+			wider = append(wider, port+" "+was.mode()+" -> "+new[subject].mode())
+		}
+	}
+	if len(stricter) > 0 && len(a.PlainCallers) > 0 {
+		callers := slices.Sorted(slices.Values(a.PlainCallers))
+		a.add(PlainRefused, High, xds.Listener, name, "inbound", nil, "mTLS becomes STRICT for %s, and these workloads call in plain text: %s",
+			list(stricter), list(callers))
+	}
+	if len(wider) > 0 {
+		a.add(AccessWidens, Medium, xds.Listener, name, "inbound", nil, "callers without mTLS get access: mTLS of %s", list(wider))
+	}
+}
+
+// policySubject names the traffic of a listener's policies.
+func policySubject(name string, inbound bool) string {
+	if inbound && name == xds.VirtualInbound {
+		return "inbound"
+	}
+	return "listener " + short(name)
+}
+
+// allow assesses an ALLOW filter where there was none.
+func (a *assessment) allow(name string, inbound bool, old, new []chain) {
+	allows := func(all []chain) (rules []string, is bool) {
+		for _, c := range all {
+			for _, f := range c.filters {
+				if f.policies.allows() && !f.policies.closes() {
+					is, rules = true, append(rules, f.policies.rules()...)
+				}
+			}
+		}
+		return rules, is
+	}
+	if _, was := allows(old); was {
+		return
+	}
+	if rules, is := allows(new); is {
+		a.add(AllowAppears, High, xds.Listener, name, policySubject(name, inbound), policyObjects(rules),
+			"an ALLOW policy appears where there was none: requests that no policy allows are denied (403)")
+	}
+}
+
+// closes assesses chains that refuse traffic because something cannot be enforced.
+func (a *assessment) closes(name string, inbound bool, old, new map[string]group) {
+	closed := func(c chain) (rules []string, is bool) {
+		for _, f := range c.filters {
+			if f.policies.closes() {
+				return f.policies.unenforced(), true
+			}
+		}
+		return nil, len(c.shares.shares) == 1 && c.shares.shares[0].cluster == xds.BlackHole
+	}
+	for _, subject := range bothKeys(new, nil) {
+		for _, key := range bothKeys(new[subject].chains, nil) {
+			was, is := old[subject].chains[key]
+			if _, before := closed(was); !is || before {
+				continue
+			}
+			if rules, now := closed(new[subject].chains[key]); now {
+				a.add(Unenforceable, High, xds.Listener, name, policySubject(name, inbound), policyObjects(rules),
+					"traffic is refused, because a policy or a setting cannot be enforced")
+				return
+			}
+		}
+	}
+}
+
+// secretsOf returns the Secrets of the chains.
+func secretsOf(all []chain) (names []string) {
+	for _, c := range all {
+		names = append(names, c.tls.secrets...)
+	}
+	return names
+}
+
+// refusedSecrets assesses the Secrets that a resource newly names.
+func (a *assessment) refusedSecrets(subject string, t xds.Type, resource string, old, new []string) {
+	if a.Refused == nil {
+		return
+	}
+	slices.Sort(new)
+	for _, secret := range slices.Compact(new) {
+		if slices.Contains(old, secret) {
+			continue
+		}
+		if why := a.Refused(secret); why != "" {
+			a.add(SecretRefused, High, t, resource, subject, nil, "Secret %s: %s", secret, why)
+		}
+	}
+}

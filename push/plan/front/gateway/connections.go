@@ -1,0 +1,218 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/front/envoy"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+// owner is a chain's server, and the VirtualService that names the SNI; nil: the server's own hosts do.
+type owner struct {
+	server gateways.Server
+	vs     *model.VirtualService
+}
+
+func (o owner) String() string {
+	if o.vs != nil {
+		return o.vs.Key.String()
+	}
+	return o.server.Gateway.Key.String()
+}
+
+// claim takes SNI names for a chain, those that no older chain of the listener has; without names, all connections that
+// no name leads to another chain. Lost names are problems of the younger owner. False: nothing is left.
+func (c *chaining) claim(names []string, by owner) (left []string, free bool) {
+	wanted := names
+	if len(names) == 0 {
+		wanted = []string{""}
+	}
+	for _, name := range wanted {
+		if older, lost := c.owners[name]; lost {
+			c.lose(name, by, older)
+			continue
+		}
+		c.owners[name] = by
+		left = append(left, name)
+	}
+	if len(names) == 0 {
+		return nil, len(left) > 0
+	}
+	return left, len(left) > 0
+}
+
+// lose reports that an SNI name belongs to an older chain.
+func (c *chaining) lose(name string, by, older owner) {
+	key, field, what := by.server.Gateway.Key, fmt.Sprintf("spec.servers[%d]", by.server.Index), "connections with SNI "+name
+	if name == "" {
+		what = "connections that no SNI leads elsewhere"
+	}
+	if by.vs != nil {
+		key, field = by.vs.Key, "spec.tls"
+	}
+	c.report(key, field, what, older)
+}
+
+// report adds a problem of an object that claims the connections of another one, which takes precedence.
+func (c *chaining) report(key model.Key, field, what string, older any) {
+	*c.found = append(*c.found, input.Problem{Key: key, Field: field, Code: problem.Duplicate,
+		Analyzer: problem.ConflictingGateways, Severity: problem.Error,
+		Message: fmt.Sprintf("%s at port %d of gateway workloads in namespace %s belong to %v, which takes precedence and stays in effect",
+			what, c.Port, c.Key.Namespace, older)})
+}
+
+// connected adds the chain of a server whose connections Envoy hands on as TCP: the first tcp rule that fits decides,
+// of the VirtualServices in order of precedence (istio: pilot/pkg/networking/core/gateway.go,
+// buildGatewayNetworkFiltersFromTCPRoutes). Without a rule there is no chain. VirtualServices after the first one with
+// such a rule are problems.
+func (c *chaining) connected(server gateways.Server) {
+	var names []string
+	if server.TLS() {
+		names = gateways.Names(server.Hosts)
+	}
+	var first *model.VirtualService
+	for _, vs := range c.boundConnecting(server) {
+		i := slices.IndexFunc(vs.Spec.GetTcp(), func(r *networkingv1.TCPRoute) bool { return c.applies(vs, server, matchesOf(r.GetMatch())) })
+		switch {
+		case i < 0:
+		case first != nil:
+			c.report(vs.Key, "spec.tcp", "connections to server "+server.Name(), first.Key)
+		default:
+			first = vs
+			if left, free := c.claim(names, owner{server: server}); free {
+				c.connect(drawn{servers: []gateways.Server{server}, names: left, rule: placeOf(vs, "spec.tcp", i)}, vs, vs.Spec.Tcp[i].GetRoute())
+			}
+		}
+	}
+}
+
+// passed adds the chains of a server with mode PASSTHROUGH: one for each match of a tls rule, and tcp rules for the
+// server's own hosts.
+func (c *chaining) passed(server gateways.Server) {
+	for _, vs := range c.boundConnecting(server) {
+		for i, r := range vs.Spec.GetTls() {
+			for _, m := range r.GetMatch() {
+				if !c.applies(vs, server, []host.SourceMatch{m}) {
+					continue
+				}
+				names, some := c.allowed(vs, server, m.GetSniHosts())
+				if !some {
+					continue
+				}
+				if names, free := c.claim(names, owner{server, vs}); free {
+					c.connect(drawn{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tls", i)}, vs, r.GetRoute())
+				}
+			}
+		}
+	}
+	c.connected(server)
+}
+
+// allowed lists the SNI names of a VirtualService that a server has for its namespace, as Envoy matches them: nil
+// stands for all. False: the server allows none of these names.
+func (c *chaining) allowed(vs *model.VirtualService, server gateways.Server, stated []string) (names []string, some bool) {
+	var hosts []gateways.Host
+	for _, name := range stated {
+		if server.Allows(vs.Key.Namespace, name) {
+			hosts = append(hosts, gateways.Host{Name: name})
+		}
+	}
+	return gateways.Names(hosts), len(hosts) > 0
+}
+
+func matchesOf(matches []*networkingv1.L4MatchAttributes) (out []host.SourceMatch) {
+	for _, m := range matches {
+		out = append(out, m)
+	}
+	return out
+}
+
+// applies reports whether one of the matches of a rule is for the server and the router; a rule without matches is.
+func (c *chaining) applies(vs *model.VirtualService, server gateways.Server, matches []host.SourceMatch) bool {
+	by := host.Arrival{Gateway: server.Name(), Port: server.Spec().GetPort().GetNumber()}
+	return len(matches) == 0 || slices.ContainsFunc(matches, func(m host.SourceMatch) bool {
+		return c.hosts.Applies(vs, m, by, view.Inputs{Labels: c.Key.Edge.Value().Labels})
+	})
+}
+
+// placeOf names a rule of a VirtualService.
+func placeOf(vs *model.VirtualService, rules string, index int) model.Place {
+	return model.Place{Key: vs.Key, Field: fmt.Sprintf("%s[%d]", rules, index)}
+}
+
+// connect adds a chain to the destinations of a rule of a VirtualService.
+func (c *chaining) connect(d drawn, vs *model.VirtualService, to []*networkingv1.RouteDestination) {
+	server := d.servers[0]
+	chain, as, port := c.chain(server, d.names), c.hosts.WithoutInputs(), server.Spec().GetPort().GetNumber()
+	var rules host.Rules // of several destinations those of the first count
+	if len(to) > 0 {
+		d := to[0].GetDestination()
+		if first, _ := as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), port); first.Known != nil {
+			rules = first.Known.Rules
+		}
+	}
+	names := d.names
+	if len(names) == 0 {
+		names = []string{"*"}
+	}
+	chain.TCP = envoy.Connection(c.hosts, as, to, envoy.Several{Rules: rules, Names: names,
+		Port: port, StatPrefix: vs.Key.Name + "." + vs.Key.Namespace, Protocol: server.Protocol()})
+	c.add(d, chain)
+}
+
+// boundConnecting lists, in order of precedence, the VirtualServices with tcp or tls rules that have a host at a
+// server.
+func (c *chaining) boundConnecting(server gateways.Server) (out []*model.VirtualService) {
+	for _, vs := range c.connectingAt(server.Name()) {
+		if slices.ContainsFunc(vs.Spec.GetHosts(), func(host string) bool {
+			return len(gateways.Intersect(server.Hosts, vs.Key.Namespace, host)) > 0
+		}) {
+			out = append(out, vs)
+		}
+	}
+	return out
+}
+
+// connectingAt lists, in order of precedence, the VirtualServices with tcp or tls rules that are bound to a Gateway.
+// It notes the hosts by which the chains of the Gateway's servers may change.
+func (c *chaining) connectingAt(gateway string) []*model.VirtualService {
+	all, known := c.bound[gateway]
+	if known {
+		return all
+	}
+	all = c.hosts.BoundConnecting(gateway)
+	c.bound[gateway] = all
+	for _, vs := range all {
+		for _, h := range vs.Spec.GetHosts() {
+			c.connecting[h] = true
+		}
+		for h := range virtualservice.Hosts(vs) {
+			c.connecting[h] = true
+		}
+	}
+	return all
+}
+
+// connects reports whether a host may decide chains: by VirtualServices that were, or are, bound to a Gateway of the
+// scope.
+func (f *Front) connects(name string) bool {
+	if f.connecting[name] {
+		return true
+	}
+	for r := range f.In.ByHost(model.KindVirtualService, name) {
+		vs := r.(*model.VirtualService)
+		if virtualservice.Connects(vs) && slices.ContainsFunc(f.hosts.Form().Gateways, func(g string) bool { return virtualservice.For(vs, g) }) {
+			return true
+		}
+	}
+	return false
+}

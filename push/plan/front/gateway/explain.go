@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Chain names the objects that decided a filter chain of a listener.
+type Chain struct {
+	Names          intern.List[string]      // SNI; none: connections that no SNI leads to another chain
+	Servers        intern.List[model.Place] // servers of Gateways, in order of precedence
+	VirtualService model.Place              // the tcp or tls rule that decides the destination; zero: none does
+	Service        *model.Service           // the service behind AUTO_PASSTHROUGH; nil with other modes
+	Route          string                   // the route configuration; empty: the chain is not HTTP
+	Secrets        intern.List[string]      // of the certificates, and of the authorities of clients
+}
+
+// Naming returns the servers of the chain if it needs a secret of this name.
+func (c Chain) Naming(secret string) []model.Place {
+	if !slices.Contains(c.Secrets.All(), secret) {
+		return nil
+	}
+	return c.Servers.All()
+}
+
+// ServedHost is the Spec of a virtual host, with the servers of Gateways that it belongs to.
+type ServedHost struct {
+	vhost.Spec
+	Servers intern.List[model.Place] // in order of precedence
+}
+
+var places intern.Table[model.Place]
+
+// Explain implements front.Front. After the Spec of a listener follows a Chain for each filter chain, in order. After
+// the Spec of a route configuration follow those of its virtual hosts, as ServedHosts. Listeners that EnvoyFilters add
+// are explained by the layer.
+func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
+	if of.Type == xds.Route {
+		return f.served(of.Name, f.routes.Explain(of.Name, v))
+	}
+	for _, s := range f.sockets {
+		if of.Type == xds.Listener && s.name == of.Name && s.Res != nil {
+			return append([]any{s.Unit.Spec}, f.chainsOf(s)...)
+		}
+	}
+	return nil
+}
+
+// chainsOf returns the Chains of a listener, in order.
+func (f *Front) chainsOf(s *socket) (out []any) {
+	for _, d := range s.drawn {
+		out = append(out, d.explain())
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.bySNI)) {
+		h := f.hosts.Get(name)
+		if h == nil || h.Service == nil {
+			continue
+		}
+		var auto []gateways.Server
+		for _, server := range s.TLS {
+			if server.Auto() && server.Allows(h.Service.Key.Namespace, name) {
+				auto = append(auto, server)
+			}
+		}
+		for _, chain := range s.bySNI[name] {
+			_, sni, _ := strings.Cut(chain.Name, " for ") // listener.ServerChain
+			out = append(out, Chain{Names: strs.List(sni), Servers: placesOf(auto), Service: h.Service})
+		}
+	}
+	return out
+}
+
+// served adds to the Specs of a route configuration the servers that have each virtual host.
+func (f *Front) served(name string, specs []any) []any {
+	c := f.configs[name]
+	if c == nil {
+		return specs
+	}
+	for i, spec := range specs {
+		if vh, is := spec.(vhost.Spec); is {
+			servers := c.serversOf(vh.Host)
+			if vh.Host == blackhole {
+				servers = c.servers
+			}
+			specs[i] = ServedHost{Spec: vh, Servers: placesOf(servers)}
+		}
+	}
+	return specs
+}
+
+// drawn is the origin of a filter chain.
+type drawn struct {
+	servers []gateways.Server
+	names   []string
+	rule    model.Place // zero: no tcp or tls rule
+	route   string
+	tls     listener.ServerTLS
+}
+
+func (d drawn) explain() Chain {
+	var own []string
+	for _, s := range append(slices.Clone(d.tls.Secrets.All()), d.tls.Trust) {
+		if s.Name != "" {
+			own = append(own, s.Name)
+		}
+	}
+	return Chain{Names: strs.List(d.names...), Servers: placesOf(d.servers), VirtualService: d.rule, Route: d.route,
+		Secrets: strs.List(own...)}
+}
+
+// placesOf names servers by their Gateway and their field in it.
+func placesOf(servers []gateways.Server) intern.List[model.Place] {
+	var out []model.Place
+	for _, s := range servers {
+		out = append(out, model.Place{Key: s.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d]", s.Index)})
+	}
+	return places.List(out...)
+}
+
+// Describe implements front.Front.
+func (f *Front) Describe(line func(format string, args ...any)) {
+	for _, s := range f.sockets {
+		line("listener %s: %v %p", s.name, s.Unit.Spec, s.Res)
+	}
+	line("reports: %v", f.edge.Reports.Spec)
+	f.routes.Describe(line)
+}

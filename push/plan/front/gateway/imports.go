@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"google.golang.org/protobuf/types/known/structpb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+)
+
+// importsOf returns the hosts that a scope sees: all that are exported to it; or, where the control plane filters the
+// clusters of gateways, the destinations of VirtualServices that are bound to its Gateways, the services of extension
+// providers, and the clusters that its EnvoyFilters name (istio: pilot/pkg/model/push_context.go,
+// GatewayServices). At a gateway between networks all are destinations.
+func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Imports {
+	if !key.Edge.Value().Routed || passesBySNI(in, key) {
+		return host.ImportAll()
+	}
+	hosts := providers(in.Mesh.Spec)
+	for _, p := range patches {
+		clusters(structpb.NewStructValue(p.Config().GetPatch().GetValue()), func(name string) { hosts = append(hosts, name) })
+	}
+	return host.ImportRouted(hosts)
+}
+
+// providers lists the services of extension providers, as MeshConfig states them.
+func providers(mesh *meshv1.MeshConfig) (hosts []string) {
+	for _, p := range mesh.GetExtensionProviders() {
+		m := p.ProtoReflect()
+		kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
+		if kind == nil {
+			continue
+		}
+		if of, is := m.Get(kind).Message().Interface().(interface{ GetService() string }); is && of.GetService() != "" {
+			hosts = append(hosts, of.GetService())
+		}
+	}
+	return hosts
+}
+
+// clusters calls found with the host of each text that is the name of a cluster, outbound|PORT|SUBSET|HOST.
+func clusters(v *structpb.Value, found func(host string)) {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		if _, _, _, name, ok := xds.ParseCluster(k.StringValue); ok && name != "" {
+			found(name)
+		}
+	case *structpb.Value_StructValue:
+		for _, field := range k.StructValue.GetFields() {
+			clusters(field, found)
+		}
+	case *structpb.Value_ListValue:
+		for _, one := range k.ListValue.GetValues() {
+			clusters(one, found)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+var fragments intern.Table[*xds.Fragment]
+
+// socket is one listener of the scope.
+type socket struct {
+	layer.Unit
+	gateways.Listener
+	name  string
+	bind  string
+	quic  bool // the UDP listener of HTTP/3
+	stale bool // to be planned in this step
+	// drawn has the origins of its chains, without those of AUTO_PASSTHROUGH servers.
+	drawn []drawn
+	// bySNI has the chains of AUTO_PASSTHROUGH servers, by host.
+	bySNI map[string][]*xds.Fragment
+}
+
+// open merges the servers of the scope's Gateways into listeners and route configurations. Servers that lose are
+// problems.
+func (f *Front) open(found *[]input.Problem) {
+	edge := f.Key.Edge.Value()
+	router := gateways.Router{Services: f.edge.Services, Target: f.edge.Target, Unprivileged: edge.Unprivileged, QUIC: edge.QUIC,
+		Wildcards: []string{f.wildcard()}}
+	for _, key := range f.Key.Gateways.All() {
+		if r, ok := f.In.Get(key); ok {
+			router.Gateways = append(router.Gateways, r.(*model.Gateway))
+		}
+	}
+	merged, conflicts := gateways.Merge(router)
+	for _, c := range conflicts {
+		*found = append(*found, c.Problem)
+	}
+	f.configs = map[string]*config{}
+	for _, l := range merged {
+		f.openListener(l, found)
+	}
+	f.stating = newStating(f.configs)
+}
+
+// wildcard is the address that an empty bind stands for.
+func (f *Front) wildcard() string { return f.Key.Listening.Families.Wildcard() }
+
+// openListener adds one listener, and the route configurations of its servers.
+func (f *Front) openListener(l gateways.Listener, found *[]input.Problem) {
+	s := &socket{Listener: l, name: l.Name(f.wildcard()), bind: cmp.Or(l.Bind, f.wildcard()), stale: true}
+	f.sockets = append(f.sockets, s)
+	if l.QUIC {
+		udp := *s
+		udp.quic, udp.name = true, "udp_"+s.name
+		f.sockets = append(f.sockets, &udp)
+	}
+	owners, left := l.Owners(), 0
+	add := func(name string, servers []gateways.Server) {
+		if name == "" {
+			return
+		}
+		c := newConfig(name, l.Port, servers, owners)
+		left = max(left, c.elsewhere.Left)
+		f.noteElsewhere(c, found)
+		f.configs[name] = c
+	}
+	name, _ := l.PlainRoute()
+	add(name, l.Plain)
+	for _, server := range l.TLS {
+		add(server.RouteName(), []gateways.Server{server})
+	}
+	if left > 0 && !f.Key.Edge.Value().Misdirected404 {
+		*found = append(*found, manyElsewhere(l, left))
+	}
+}
+
+// plan plans a listener again from its servers.
+func (f *Front) plan(s *socket) {
+	was := s.Unit
+	s.Unit, s.stale = layer.Unit{}, false
+	var found []input.Problem
+	if !f.Patches.RemovesListener(s.name, s.Port, side) {
+		if chains := f.chains(s, &found); len(chains) > 0 {
+			spec := listener.Servers{Common: f.common(s), Name: s.name, Bind: s.bind, Port: s.Port, QUIC: s.quic,
+				Opaque: len(s.TLS) == 0 && !s.Plain[0].HTTP(), Chains: fragments.List(chains...)}
+			spec.Patches = f.Patches.Matching(func(p model.Patch) bool { return patch.ListenerMatches(p, side, s.name, s.Port) })
+			s.Unit, _ = f.In.Make(spec, model.MeshKey, &found)
+		}
+	}
+	f.problems.Set("listener "+s.name, found)
+	if was.Res == s.Res {
+		return
+	}
+	f.Layer.Drop(was.Res)
+	f.Layer.Put(s.Res)
+	f.useRoutes(was.Res, -1)
+	f.useRoutes(s.Res, 1)
+}
+
+// useRoutes adds `by` to the users of the route configurations that a listener asks for, by its Spec or by an
+// EnvoyFilter.
+func (f *Front) useRoutes(r *xds.Resource, by int) {
+	if r == nil {
+		return
+	}
+	for _, ref := range r.Needs {
+		if ref.Type == xds.Route {
+			f.routes.Use(f.configNamed(ref.Name), by)
+		}
+	}
+}
+
+// common has the common inputs of a listener and of its chains, without patches.
+func (f *Front) common(s *socket) listener.Common {
+	key := f.Key.Edge.Value()
+	c := f.In.Common(key.Caps, key.Workload.Listening, nil, s.name, s.Port, side)
+	c.Telemetry, c.Extensions = f.edge.Reports.Spec, f.edge.Extensions
+	c.Proxy, c.HeaderCase = key.Workload.Listeners.Or(f.In.Defaults.Listeners), key.HeaderCase
+	return c
+}
+
+// chains draws the filter chains of a listener: those of servers with TLS in order of precedence, then the one for all
+// other connections.
+func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) {
+	passes := false
+	s.drawn = nil
+	c := chaining{Front: f, socket: s, found: found, owners: map[string]owner{}, bound: map[string][]*model.VirtualService{}}
+	for _, server := range s.TLS {
+		switch {
+		case s.quic && !server.QUIC:
+		case server.Auto():
+			passes = true
+		case server.Passes():
+			c.passed(server)
+		case server.HTTP():
+			c.http([]gateways.Server{server}, server.RouteName())
+		default:
+			c.connected(server)
+		}
+	}
+	if name, _ := s.PlainRoute(); name != "" && !s.quic {
+		c.http(s.Plain, name)
+	} else if len(s.Plain) > 0 && !s.quic {
+		c.connected(s.Plain[0])
+	}
+	if passes && !s.quic {
+		for _, name := range slices.Sorted(maps.Keys(s.bySNI)) {
+			c.out = append(c.out, s.bySNI[name]...)
+		}
+	}
+	return c.out
+}
+
+// connects reports whether chains of the listener depend on tcp or tls rules, or on services.
+func (s *socket) connects() bool {
+	connected := func(server gateways.Server) bool { return !server.HTTP() }
+	return slices.ContainsFunc(s.TLS, connected) || slices.ContainsFunc(s.Plain, connected)
+}
+
+// chaining collects the chains of one listener.
+type chaining struct {
+	*Front
+	*socket
+	found  *[]input.Problem
+	owners map[string]owner                   // of SNI names; "" stands for all connections that no name leads to another chain
+	bound  map[string][]*model.VirtualService // by Gateway: see connectingAt
+	out    []*xds.Fragment
+}
+
+// chain returns the Spec of a chain of a server, without what it leads to.
+func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChain {
+	chain := listener.ServerChain{Common: c.common(c.socket), Port: c.Port, QUIC: c.quic, Names: strs.List(names...),
+		Closed: c.Key.Edge.Value().Closed, Policies: c.edge.Policies, Authentications: c.edge.Authentications, Authorizers: c.edge.Authorizers}
+	if of.Ends() {
+		chain.TLS = serverTLS(of.Spec(), c.In.Mesh.Spec, servesNone)
+	}
+	return chain
+}
+
+// add draws a chain; an error becomes a problem of the first server's Gateway.
+func (c *chaining) add(d drawn, chain listener.ServerChain) {
+	of := d.servers[0]
+	at := fmt.Sprintf("spec.servers[%d]", of.Index)
+	fault := chain.Fault()
+	if fault != nil && c.quic {
+		return // the chain over TCP has the problem
+	}
+	if fault != nil { // the chain is there, and closes its connections
+		*c.found = append(*c.found, input.Problem{Key: of.Gateway.Key, Field: at, Code: problem.Invalid, Severity: problem.Error,
+			Message: fault.Error()})
+	}
+	f, err := c.In.Pool.Fragment(chain)
+	if err != nil {
+		*c.found = append(*c.found, model.ProblemOf(model.Fault(of.Gateway.Key, problem.Invalid, at, err), of.Gateway.Key))
+		return
+	}
+	d.tls = chain.TLS
+	c.out, c.drawn = append(c.out, f), append(c.drawn, d)
+}
+
+// http adds the chain of HTTP servers that share a route configuration.
+func (c *chaining) http(servers []gateways.Server, route string) {
+	first := servers[0]
+	var names []string
+	prefix := "outbound_" + c.name
+	if first.TLS() {
+		names = gateways.Names(first.Hosts)
+		prefix = cmp.Or(first.Spec().GetName(), prefix)
+	}
+	names, free := c.claim(names, owner{server: first})
+	if !free {
+		return
+	}
+	chain := c.chain(first, names)
+	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: slices.ContainsFunc(servers, func(s gateways.Server) bool {
+		return s.Protocol() == model.Protocol_PROTOCOL_GRPC_WEB
+	})}
+	c.add(drawn{servers: servers, names: names, route: route}, chain)
+}
+
+// servesNone is for names of external secrets: no SDS server beside the mesh is known to the plan.
+func servesNone(string) (cluster string) { return "" }

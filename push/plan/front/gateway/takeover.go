@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// takenUnit names a virtual host as a unit of input.Problems.
+func takenUnit(c *config, domain string) string { return "taken " + c.Name + " " + domain }
+
+// takenOver reports the VirtualServices of a virtual host that take requests from an older one of another namespace,
+// and the older ones. A younger one has its matches before an older one's match of all requests. It has all its matches
+// before the older one's, if it is bound to an older Gateway, or precedes by exportTo. Paths are compared, other
+// conditions are not. The work is linear in the matches and their paths.
+func (f *Front) takenOver(c *config, domain string, of intern.List[vhost.Rule]) []input.Problem {
+	rules := of.All()
+	if !slices.ContainsFunc(rules, func(r vhost.Rule) bool {
+		return r.VirtualService.Key.Namespace != rules[0].VirtualService.Key.Namespace
+	}) {
+		return nil
+	}
+	t := taking{host: domain, named: map[[2]*model.VirtualService]bool{}, taken: map[*model.VirtualService]bool{}}
+	var all []claim
+	for _, r := range f.hosts.BoundOrder(of, c.port, view.Inputs{Labels: f.Key.Edge.Value().Labels}) {
+		all = append(all, claimsOf(r)...)
+	}
+	t.compare(all, func(before, after *claim) {
+		t.takes(before.vs, after.vs, after.path)
+		after.dead = after.dead || before.alone
+	})
+	all = slices.DeleteFunc(all, func(c claim) bool { return c.dead })
+	slices.Reverse(all)
+	t.compare(all, func(before, after *claim) { t.takes(after.vs, before.vs, after.path) })
+	return t.found
+}
+
+// claim is a path that a VirtualService has a match for.
+type claim struct {
+	vs     *model.VirtualService
+	path   string
+	prefix bool // for all paths that begin so
+	regex  bool // the path is a regular expression
+	alone  bool // without other conditions
+	dead   bool // an earlier one gets all its requests
+}
+
+// claimsOf lists the claims of a rule's matches that apply. A rule without matches, or with one of all requests, claims
+// all paths.
+func claimsOf(r vhost.Rule) (out []claim) {
+	if len(r.HTTP().GetMatch()) == 0 {
+		return []claim{{vs: r.VirtualService, prefix: true, alone: true}}
+	}
+	excluded := r.Excluded.All()
+	for i, m := range r.HTTP().GetMatch() {
+		if len(excluded) > 0 && excluded[0] == i {
+			excluded = excluded[1:]
+			continue
+		}
+		out = append(out, claimOf(r.VirtualService, m))
+	}
+	return out
+}
+
+// claimOf is the claim of a match. A match without a path claims all paths.
+func claimOf(vs *model.VirtualService, m *networkingv1.HTTPMatchRequest) claim {
+	c := claim{vs: vs, alone: virtualservice.CatchesAll(&networkingv1.HTTPMatchRequest{Headers: m.GetHeaders(),
+		WithoutHeaders: m.GetWithoutHeaders(), QueryParams: m.GetQueryParams(), Method: m.GetMethod(),
+		Authority: m.GetAuthority(), Scheme: m.GetScheme()})}
+	switch u := m.GetUri().GetMatchType().(type) {
+	case *networkingv1.StringMatch_Exact:
+		c.path = u.Exact
+	case *networkingv1.StringMatch_Prefix:
+		c.path, c.prefix = u.Prefix, true
+	case *networkingv1.StringMatch_Regex:
+		if c.prefix = virtualservice.CatchesAll(m); !c.prefix {
+			c.path, c.regex = u.Regex, true
+		}
+	default:
+		c.prefix = true
+	}
+	return c
+}
+
+// taking collects what VirtualServices of one virtual host take from each other.
+type taking struct {
+	host  string
+	named map[[2]*model.VirtualService]bool
+	taken map[*model.VirtualService]bool // older ones that have their problem
+	found []input.Problem
+}
+
+// compare calls meets for each claim with the claims before it that cover it. Of several claims before it of one
+// prefix, the last one counts.
+func (t *taking) compare(all []claim, meets func(before, after *claim)) {
+	prefixes, others := map[uint64]*claim{}, map[claim]*claim{}
+	for i := range all {
+		c := &all[i]
+		if alike := (claim{path: c.path, regex: c.regex}); !c.prefix {
+			if before := others[alike]; before != nil {
+				meets(before, c)
+			}
+			others[alike] = c
+		}
+		if c.regex {
+			continue
+		}
+		// The hash of each beginning of the path follows from that of the one before (FNV-1a).
+		hash := uint64(14695981039346656037)
+		for n := 0; ; n++ {
+			if before := prefixes[hash]; before != nil && before.path == c.path[:n] {
+				meets(before, c)
+			}
+			if n == len(c.path) {
+				break
+			}
+			hash = (hash ^ uint64(c.path[n])) * 1099511628211
+		}
+		if c.prefix {
+			prefixes[hash] = c
+		}
+	}
+}
+
+// takes reports that a VirtualService takes a path from another one, if it is younger and of another namespace. The
+// older one is named of the first one alone.
+func (t *taking) takes(by, from *model.VirtualService, path string) {
+	pair := [2]*model.VirtualService{by, from}
+	if by.Key.Namespace == from.Key.Namespace || by.Older(&from.Head) < 0 || t.named[pair] {
+		return
+	}
+	t.named[pair] = true
+	if path == "" {
+		path = "/"
+	}
+	t.found = append(t.found, input.Warning(by.Key, problem.Duplicate, "spec.http",
+		fmt.Sprintf("takes requests for %s%s at gateways from %v, which is older and of another namespace", t.host, path, from.Key)))
+	if !t.taken[from] {
+		t.taken[from] = true
+		t.found = append(t.found, input.Warning(from.Key, problem.Duplicate, "spec.http",
+			fmt.Sprintf("requests for %s%s at gateways go to %v, which is younger and of another namespace", t.host, path, by.Key)))
+	}
+}

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"strings"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// mostCertificates is the number of certificates of a server, which have keys of different kinds.
+const mostCertificates = 2
+
+var (
+	texts   intern.Table[string]
+	secrets intern.Table[listener.Secret]
+)
+
+// serverTLS returns the TLS that a server ends; the zero ServerTLS where it ends none (PASSTHROUGH, AUTO_PASSTHROUGH,
+// no tls). A credential has precedence over files. serves returns the cluster that serves an external secret, by the
+// part of its name after sds://. With an empty cluster the control plane answers that the secret is absent.
+func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name string) (cluster string)) listener.ServerTLS {
+	tls := s.GetTls()
+	switch tls.GetMode() {
+	case networkingv1.ServerTLSSettings_PASSTHROUGH, networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH:
+		return listener.ServerTLS{}
+	}
+	out := input.ServerTLS(tls, mesh)
+	if len(tls.GetEcdhCurves()) > 0 {
+		out.Curves = texts.List(tls.GetEcdhCurves()...)
+	}
+	out.ALPN = texts.List(tls.GetAlpnProtocols()...)
+	clients := tls.GetMode() != networkingv1.ServerTLSSettings_SIMPLE
+	if clients {
+		out.Clients = texts.List(tls.GetSubjectAltNames()...)
+	}
+	if tls.GetMode() == networkingv1.ServerTLSSettings_ISTIO_MUTUAL {
+		return out
+	}
+	names := tls.GetCredentialNames()
+	if len(names) == 0 && tls.GetCredentialName() != "" {
+		names = []string{tls.GetCredentialName()}
+	}
+	if len(names) > 0 {
+		var own []listener.Secret
+		for _, name := range names[:min(len(names), mostCertificates)] {
+			if strings.HasPrefix(name, model.ConfigMapCredential) { // has no private key
+				own = append(own, listener.Secret{Name: model.PairResource(name)})
+				continue
+			}
+			own = append(own, secretOf(name, name, serves))
+		}
+		out.Secrets = secrets.List(own...)
+	} else {
+		setFiles(&out, tls)
+	}
+	if !clients {
+		return out
+	}
+	out.Keys, out.Hashes = texts.List(tls.GetVerifyCertificateSpki()...), texts.List(tls.GetVerifyCertificateHash()...)
+	out.Unverified = tls.GetInsecureSkipVerify().GetValue()
+	switch {
+	case tls.GetCaCertCredentialName() != "":
+		out.Trust = secretOf(tls.GetCaCertCredentialName(), tls.GetCaCertCredentialName(), serves)
+	case len(names) > 0:
+		out.Trust = secretOf(names[0], names[0]+model.AuthoritiesSuffix, serves)
+	default:
+		out.Authorities, out.Revoked = tls.GetCaCertificates(), tls.GetCaCrl()
+	}
+	return out
+}
+
+// setFiles sets the certificates of a server that are files of the proxy.
+func setFiles(out *listener.ServerTLS, tls *networkingv1.ServerTLSSettings) {
+	out.Certificate, out.Key = tls.GetServerCertificate(), tls.GetPrivateKey()
+	for i, pair := range tls.GetTlsCertificates() {
+		switch i {
+		case 0:
+			out.Certificate, out.Key = pair.GetServerCertificate(), pair.GetPrivateKey()
+		case 1:
+			out.Certificate2, out.Key2 = pair.GetServerCertificate(), pair.GetPrivateKey()
+		}
+	}
+}
+
+// secretOf returns the secret of a credential: name is the credential's, and resource the secret's, with the suffix of
+// authorities where it is theirs.
+func secretOf(name, resource string, serves func(string) string) listener.Secret {
+	if name == model.BuiltInCredential {
+		if resource != name {
+			return listener.Secret{Name: xds.SDSRoot, Cluster: xds.SDSCluster}
+		}
+		return listener.Secret{Name: xds.SDSDefault, Cluster: xds.SDSCluster}
+	}
+	if of, is := strings.CutPrefix(name, model.ExternalCredential); is {
+		return listener.Secret{Name: resource, Cluster: serves(of)}
+	}
+	return listener.Secret{Name: model.SecretResource(resource)}
+}

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/routes"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+var (
+	strs    intern.Table[string]
+	numbers intern.Table[uint32]
+	rules   intern.Table[vhost.Rule]
+)
+
+// A route configuration without other virtual hosts has one without routes. Its id is no host that a VirtualService can
+// have.
+const (
+	blackhole   = "blackhole" // its host
+	blackholeID = ":" + blackhole
+)
+
+// decide decides the virtual host of a domain in a route configuration: the http rules of the VirtualServices that are
+// bound to it, server by server, and whether requests without TLS are redirected.
+func (f *Front) decide(c *config, domain string) {
+	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
+	var all []vhost.Rule
+	var reads []string
+	seen := map[vhost.Rule]bool{} // two servers may be of one Gateway
+	if _, guarded := c.owners.Guard(c.servers, domain); guarded {
+		f.leave(c, domain)
+		return
+	}
+	for _, s := range c.serversOf(domain) {
+		own := s.States(domain)
+		bound := false
+		for _, vs := range f.boundTo(s, domain, own) {
+			bound = true
+			for _, r := range host.RulesFor(vs, s.Name()).All() {
+				if !seen[r] {
+					seen[r] = true
+					all = append(all, r)
+				}
+			}
+			reads = append(reads, virtualservice.RequestLabelKeys(vs, s.Name())...)
+		}
+		if s.QUIC {
+			vh.HTTP3 = s.Spec().GetPort().GetNumber()
+		}
+		vh.TLSOnly = vh.TLSOnly || s.Spec().GetTls().GetHttpsRedirect() && (own || bound)
+	}
+	vh.Kept = vh.TLSOnly
+	vh.Rules, vh.Reads = rules.List(all...), view.Reads{}.With(reads).Labels
+	f.problems.Set(takenUnit(c, domain), f.takenOver(c, domain, vh.Rules))
+	if len(all) == 0 && !vh.TLSOnly {
+		f.leave(c, domain)
+		return
+	}
+	if !f.routes.Has(c.Config, domain) {
+		f.misdirect(c, domain)
+	}
+	f.routes.Enter(c.Config, vh)
+	f.decideBlackhole(c)
+}
+
+// leave removes the virtual host of a domain from a route configuration.
+func (f *Front) leave(c *config, domain string) {
+	f.problems.Set(takenUnit(c, domain), nil)
+	if f.routes.Has(c.Config, domain) {
+		f.routes.Leave(c.Config, domain)
+		f.misdirect(c, domain)
+	}
+	f.decideBlackhole(c)
+}
+
+// boundTo lists, in order of precedence, the VirtualServices that have a domain at a server: those that name it, where
+// the server has it or a wildcard that covers it, and those with a wildcard that covers it, where the server states it.
+func (f *Front) boundTo(s gateways.Server, domain string, own bool) []*model.VirtualService {
+	all := f.hosts.BoundTo
+	if own {
+		all = f.hosts.BoundOver
+	}
+	return slices.DeleteFunc(all(s.Name(), domain), func(vs *model.VirtualService) bool {
+		namespace := vs.Key.Namespace
+		return !s.StatesFor(namespace, domain) && !(s.Allows(namespace, domain) && slices.Contains(vs.Spec.GetHosts(), domain))
+	})
+}
+
+// decideFixed decides the virtual hosts that a route configuration has without any VirtualService.
+func (f *Front) decideFixed(c *config) {
+	for domain, servers := range c.stated {
+		if slices.ContainsFunc(servers, func(i int) bool { return c.servers[i].Spec().GetTls().GetHttpsRedirect() }) {
+			f.decide(c, domain)
+		}
+	}
+	f.decideBlackhole(c)
+}
+
+// decideBlackhole has a route configuration without other virtual hosts answer 404 by name, as istiod's does.
+func (f *Front) decideBlackhole(c *config) {
+	others, has := f.routes.Len(c.Config), f.routes.Has(c.Config, blackholeID)
+	for _, fixed := range []string{blackholeID, misdirectedID} {
+		if f.routes.Has(c.Config, fixed) {
+			others--
+		}
+	}
+	switch {
+	case others == 0 && !has:
+		f.routes.Enter(c.Config, routes.VirtualHost{ID: blackholeID, Host: blackhole, Port: c.port,
+			Domains: strs.List("*"), Bound: true, Kept: true})
+	case others > 0 && has:
+		f.routes.Leave(c.Config, blackholeID)
+	}
+}
+
+// CatchAll implements routes.Names: a name that no server has is answered 404.
+func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
+	if f.configs[c.Name] != nil {
+		return vhost.CatchAll{}, false
+	}
+	return f.Outbound.CatchAll(c)
+}
+
+// Rivals implements routes.Names: each domain belongs to one virtual host.
+func (f *Front) Rivals(_ routes.Config, _ *routes.VirtualHost, _ string, ids []string) []string {
+	return ids
+}
+
+// SameRank implements routes.Names.
+func (f *Front) SameRank(_, _ *routes.VirtualHost) bool { return true }
+
+// Yields implements routes.Names.
+func (f *Front) Yields(_, _ *routes.VirtualHost) (yields, reported bool) { return false, false }
+
+// Blame implements routes.Names: the VirtualService of the first rule.
+func (f *Front) Blame(vh *routes.VirtualHost) model.Key {
+	if rules := vh.Rules.All(); len(rules) > 0 {
+		return rules[0].VirtualService.Key
+	}
+	return model.Key{}
+}

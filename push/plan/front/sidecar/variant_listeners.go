@@ -1,0 +1,148 @@
+package sidecar
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/xds"
+)
+
+// variedListeners plans the listeners of a variation that differ from the scope's. A listener may differ because the
+// traffic of its hosts differs, because it reports other telemetry, because it has filters of extensions, or because
+// the proxy's own ProxyConfig states headers or connections.
+type variedListeners struct {
+	*Front
+	of      *host.Variation
+	reports telemetry.Spec
+	all     bool                 // all listeners differ, by one of the last three reasons
+	hosts   map[string]bool      // hosts whose traffic may differ
+	traffic map[string][]traffic // cache of trafficOf
+}
+
+// variedListeners returns the plan of a variation's listeners. hosts are those that the variation reroutes. The method
+// adds the hosts whose tcp or tls rules read the variation's inputs.
+func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *variedListeners {
+	ls := &variedListeners{Front: f, of: v, reports: f.reportsOf(v.Inputs), hosts: hosts, traffic: map[string][]traffic{}}
+	ls.all = ls.reports != f.reports.spec || v.Inputs.Extensions.Len() > 0 || v.Inputs.Listeners.Stated
+	for name := range f.reading {
+		if labelsRead(v.Inputs, f.entries.Get(name).reads).Len() > 0 {
+			ls.hosts[name] = true
+		}
+	}
+	return ls
+}
+
+// plan plans the listeners that the step may have changed. With each it plans all listeners that may differ.
+func (ls *variedListeners) plan(each bool, yield func()) {
+	planned := map[string]bool{}
+	plan := func(name string) {
+		if _, again := planned[name]; !again {
+			planned[name] = ls.planOne(name)
+			yield()
+		}
+	}
+	for name := range ls.listeners.changed {
+		plan(name)
+	}
+	for name := range ls.listeners.touched {
+		plan(name)
+	}
+	if !each {
+		return
+	}
+	for name := range ls.hosts {
+		for _, t := range ls.entriesOf(name).traffic {
+			plan(t.listener)
+		}
+	}
+	if ls.all {
+		for name := range ls.listeners.table.All() {
+			plan(name)
+		}
+	}
+	planned[xds.VirtualOutbound] = ls.planVirtual()
+	ls.of.Layer.Retain(xds.Listener, planned)
+}
+
+// planOne plans one listener. It reports whether the variation has its own version of the listener.
+func (ls *variedListeners) planOne(name string) bool {
+	l := ls.listeners.table.Get(name)
+	if l != nil {
+		if u, ok := ls.varied(l); ok && u.Res != l.Res && !ls.layer.Reserved(u.Res) {
+			ls.of.Layer.Add(u)
+			return true
+		}
+	}
+	ls.of.Layer.Remove(xds.Listener, name)
+	return false
+}
+
+// varied builds the variation's version of a listener. The result is false if no reason makes it differ from the
+// scope's, or if the listener does not exist.
+func (ls *variedListeners) varied(l *outbound) (layer.Unit, bool) {
+	var found []input.Problem // equal to the scope's, which are reported
+	of, other := ls.with(l)
+	if !other && !ls.all {
+		return layer.Unit{}, false
+	}
+	spec, _, ok := ls.listeners.spec(of, &found)
+	if !ok {
+		return layer.Unit{}, false
+	}
+	spec = reporting(spec, ls.reports)
+	spec.Extensions, spec.Proxy = ls.of.Inputs.Extensions, ls.of.Inputs.Listeners.Or(spec.Proxy)
+	return ls.in.Make(spec, ls.in.Mesh.Key, &found)
+}
+
+// with returns a listener with the variation's traffic, and reports whether that differs from l. Inputs of proxies only
+// change chains: they never add or remove a host or plain HTTP.
+func (ls *variedListeners) with(l *outbound) (of *outbound, other bool) {
+	of = l
+	for i, b := range l.rest {
+		if !ls.hosts[b.host] {
+			continue
+		}
+		for _, t := range ls.trafficOf(b.host) {
+			if t.listener != l.name || t.egress != b.egress || t.from != b.from || t == b.traffic {
+				continue
+			}
+			if of == l {
+				of = &outbound{Unit: l.Unit, name: l.name, http: l.http, rest: slices.Clone(l.rest)}
+			}
+			of.rest[i].traffic = t
+		}
+	}
+	return of, of != l
+}
+
+// trafficOf returns the traffic of a host in the variation, from the cache if possible.
+func (ls *variedListeners) trafficOf(name string) []traffic {
+	known, ok := ls.traffic[name]
+	if !ok {
+		known, _, _ = ls.scope.trafficOf(ls.of.Get(name), ls.Front.hosts.Of(ls.of))
+		ls.traffic[name] = known
+	}
+	return known
+}
+
+// planVirtual plans the listener that receives redirected connections, and reports whether it differs from the scope's.
+func (ls *variedListeners) planVirtual() bool {
+	spec, ok := ls.listeners.virtual(ls.reports)
+	spec.Proxy = ls.of.Inputs.Listeners.Or(spec.Proxy)
+	if spec.ByName {
+		spec.Extensions = ls.of.Inputs.Extensions
+	}
+	if !ok || spec == ls.layer.Spec(xds.Ref{Type: xds.Listener, Name: xds.VirtualOutbound}) {
+		return false
+	}
+	var found []input.Problem // equal to the scope's, which are reported
+	u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found)
+	if !ok || ls.layer.Reserved(u.Res) {
+		return false
+	}
+	ls.of.Layer.Add(u)
+	return true
+}

@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	securityv1 "istio.io/api/security/v1beta1"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// A server whose TLS cannot be served as it is stated closes its own connections, and its Gateway has a problem that
+// names the server. Servers that lose a port to an older Gateway have a problem that names the winner.
+func TestProblemsOfServers(t *testing.T) {
+	gateway := func(name, servers string) model.Record {
+		return rec(t, model.KindGateway, name, "{selector: {app: gw}, servers: ["+servers+"]}")
+	}
+	router := node("shop", "gw-0", "app=gw")
+	router.Kind = view.Router
+	p := New(Settings{Snapshot: snapshot(
+		gateway("shop/first@1", "{port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.test], tls: {mode: SIMPLE}}, "+
+			"{port: {number: 9000, name: b, protocol: TCP}, hosts: ['*']}"),
+		gateway("other/second@2", "{port: {number: 9000, name: c, protocol: TCP}, hosts: ['*']}"))})
+	p.Join(router)
+	var all []string
+	for _, one := range p.Problems() {
+		all = append(all, one.Error())
+	}
+	for _, want := range []string{
+		"Gateway shop/first: spec.servers[0]: tls.serverCertificate: a certificate or its key is missing; connections are closed",
+		"Gateway other/second: spec.servers[0]",
+		"shop/first",
+	} {
+		if !strings.Contains(strings.Join(all, "\n"), want) {
+			t.Errorf("no problem %q in\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+}
+
+// HTTPS with HTTP/3 beside it whose TLS cannot be ended has one problem, and no UDP listener.
+func TestProblemOfHTTP3(t *testing.T) {
+	router := routerOf("edge", "gw")
+	router.Routers.QUIC = true
+	p := New(Settings{Snapshot: snapshot(svc(t, "edge/gw", "10.96.0.1", "https:443:HTTPS", "h3:443:UDP"),
+		eps(t, "edge/gw-1", "{name: https, number: 443}", "10.1.0.1"),
+		rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: ["+
+			"{port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.test], tls: {mode: SIMPLE}}]}"))})
+	gw := p.Join(router)
+	var all []string
+	for _, one := range p.Problems() {
+		all = append(all, one.Error())
+	}
+	if len(all) != 1 || !strings.Contains(all[0], "a certificate or its key is missing") {
+		t.Errorf("problems %q, want one", all)
+	}
+	if names := names(gw.Set(), xds.Listener); strings.Contains(names, "udp_") {
+		t.Errorf("listeners %s", names)
+	}
+}
+
+// A CUSTOM policy at a gateway whose provider does not exist has a problem, from the gateway alone.
+func TestProblemsOfProviders(t *testing.T) {
+	p, _, _ := gatewayPlanner(
+		rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
+		security(t, model.KindAuthorizationPolicy, "edge/asks", "{action: CUSTOM, provider: {name: nobody}, rules: [{}]}", &securityv1.AuthorizationPolicy{}))
+	var all []string
+	for _, one := range p.Problems() {
+		all = append(all, one.Error())
+	}
+	if got := strings.Join(all, "\n"); !strings.Contains(got, `AuthorizationPolicy edge/asks: spec.provider.name: "nobody" cannot be asked`) {
+		t.Errorf("the policy has no problem of its provider in\n%s", got)
+	}
+}

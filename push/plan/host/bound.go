@@ -1,0 +1,113 @@
+package host
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// BoundTo lists, in order of precedence, the VirtualServices with http rules that name this very host or wildcard, are
+// bound to a gateway (namespace/name) and are exported to the scope.
+func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
+	for r := range t.in.ByHost(model.KindVirtualService, host) {
+		if vs := r.(*model.VirtualService); len(vs.Spec.GetHttp()) > 0 && t.sees(vs, gateway) {
+			all = append(all, vs)
+		}
+	}
+	return t.ordered(all)
+}
+
+// BoundOver is BoundTo for the host and all wildcards that cover it.
+func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
+	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
+		all = append(all, t.BoundTo(gateway, pattern)...)
+		return true
+	})
+	return t.ordered(all)
+}
+
+// BoundConnecting lists, in order of precedence, the VirtualServices with tcp or tls rules that are bound to a gateway
+// and exported to the scope.
+func (t *Table) BoundConnecting(gateway string) (all []*model.VirtualService) {
+	for _, vs := range t.in.BoundConnecting(gateway) {
+		if t.sees(vs, gateway) {
+			all = append(all, vs)
+		}
+	}
+	return t.ordered(all)
+}
+
+// ordered sorts VirtualServices by precedence, each once.
+func (t *Table) ordered(all []*model.VirtualService) []*model.VirtualService {
+	slices.SortFunc(all, t.precedes)
+	return slices.Compact(all)
+}
+
+// BoundRoutes fills in how requests to a host at a gateway are routed: by the http rules of all VirtualServices that
+// are bound to the host there, in order of precedence. Rules that match all requests go last, and end their own
+// VirtualService (istio: pilot/pkg/networking/core/route, SortVHostRoutes). False: no rule is for the proxies; the
+// virtual host has no routes then.
+func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
+	applying, applies := t.applying(rules, spec.Port, as.Inputs)
+	if applies {
+		t.resolve(spec, ruleLists.List(catchAllsLast(applying.All())...), as, found)
+	}
+	return applies
+}
+
+// BoundOrder returns the rules of BoundRoutes, in the order of their routes.
+func (t *Table) BoundOrder(rules intern.List[vhost.Rule], port uint32, inputs view.Inputs) []vhost.Rule {
+	applying, _ := t.applying(rules, port, inputs)
+	return catchAllsLast(applying.All())
+}
+
+// catchAllsLast moves matches of all requests behind the others. Rules of a VirtualService behind its own such match
+// are unreachable and left out.
+func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
+	var specific, last []vhost.Rule
+	ended := map[*model.VirtualService]bool{}
+	for _, r := range rules {
+		if !r.Applies() || ended[r.VirtualService] {
+			continue
+		}
+		before, all := split(r)
+		specific, last = append(specific, before...), append(last, all...)
+		ended[r.VirtualService] = len(all) > 0
+	}
+	return append(specific, last...)
+}
+
+// split divides a rule at its first match of all requests: into the matches before it, and this match. Each part is
+// one rule, or missing.
+func split(r vhost.Rule) (before, all []vhost.Rule) {
+	matches := r.HTTP().GetMatch()
+	if len(matches) == 0 {
+		return nil, []vhost.Rule{r}
+	}
+	for i, m := range matches {
+		if slices.Contains(r.Excluded.All(), i) || !virtualservice.CatchesAll(m) {
+			continue
+		}
+		var behind, others []int
+		for j := range matches {
+			if j >= i || slices.Contains(r.Excluded.All(), j) {
+				behind = append(behind, j)
+			}
+			if j != i {
+				others = append(others, j)
+			}
+		}
+		part := r
+		if part.Excluded = indices.List(behind...); part.Applies() {
+			before = []vhost.Rule{part}
+		}
+		part.Excluded = indices.List(others...)
+		return before, []vhost.Rule{part}
+	}
+	return []vhost.Rule{r}, nil
+}

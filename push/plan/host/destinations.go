@@ -1,0 +1,232 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/gateways"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// guard keeps endpoints that lead to a router's own Pod or Node out of its clusters: who may write a ServiceEntry could
+// publish Envoy's administration otherwise. It refuses what gateways.Local refuses, and the ports of the agent and
+// Envoy at the addresses of the router's Pods. These are the endpoints of the Services over its Pod (view.Edge), and
+// the addresses of the Services. The router's own namespace may state such ports: its Service has the readiness port.
+type guard struct {
+	services []*model.Service // over the router's Pod
+	hosts    map[string]bool  // of these services; immutable
+	// reserved are the hosts of other namespaces whose endpoints depend on own: some have a port of the agent or of Envoy,
+	// or had one when the host was last planned as a whole.
+	reserved map[string]bool
+
+	in  *input.Input // that own is of
+	own map[netip.Addr]bool
+}
+
+func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
+	g := &guard{hosts: map[string]bool{}, reserved: map[string]bool{}}
+	for _, key := range over.All() {
+		r, _ := in.Get(key)
+		if svc, is := r.(*model.Service); is {
+			g.services = append(g.services, svc)
+			for _, name := range svc.Spec.GetHosts() {
+				g.hosts[name] = true
+			}
+		}
+	}
+	return g
+}
+
+// fork returns an independent copy. A nil guard is its own copy.
+func (g *guard) fork() *guard {
+	if g == nil {
+		return nil
+	}
+	next := *g
+	next.reserved = maps.Clone(g.reserved)
+	return &next
+}
+
+// forget is called before all clusters and assignments of a host are planned.
+func (g *guard) forget(name string) {
+	if g != nil {
+		delete(g.reserved, name)
+	}
+}
+
+// addresses returns the addresses of the router's Pods, from the cache if possible.
+func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
+	if g.in == in {
+		return g.own
+	}
+	g.in, g.own = in, map[netip.Addr]bool{}
+	add := func(text string) {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			g.own[addr.Unmap().WithZone("")] = true
+		}
+	}
+	for _, svc := range g.services {
+		for _, text := range svc.Spec.GetAddresses() {
+			add(text)
+		}
+		for _, name := range svc.Spec.GetHosts() {
+			for slice := range in.SlicesOf(svc, name) {
+				for _, e := range slice.Spec.GetEndpoints() {
+					add(e.GetAddress())
+				}
+			}
+		}
+	}
+	return g.own
+}
+
+// refuses states why a router must not connect to a member of a host; empty: it may.
+func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m model.Member) string {
+	if why := gateways.Local(m.Endpoint.GetAddress()); why != "" {
+		return why
+	}
+	use := gateways.OwnPort(m.Port)
+	if use == "" || q.Service.Key.Namespace == namespace {
+		return ""
+	}
+	g.reserved[q.Host] = true
+	if addr, err := netip.ParseAddr(m.Endpoint.GetAddress()); err == nil && g.addresses(in)[addr.Unmap().WithZone("")] {
+		return "the address is of the gateway's own Pods, and the port is for " + use
+	}
+	return ""
+}
+
+// members lists the members of a cluster that the proxies may connect to. A problem names the first one that is left
+// out.
+func (t *Table) members(q input.Selection, labels map[string]string, found *[]input.Problem) intern.List[model.Member] {
+	all := t.in.Members(q, labels)
+	if t.guard == nil {
+		return all
+	}
+	refused := func(m model.Member) bool { return t.guard.refuses(t.in, q, t.key.Namespace, m) != "" }
+	first := slices.IndexFunc(all.All(), refused)
+	if first < 0 {
+		return all
+	}
+	kept := slices.DeleteFunc(slices.Clone(all.All()), refused)
+	*found = append(*found, t.unreachable(q, all.All()[first], all.Len()-len(kept)-1))
+	return memberLists.List(kept...)
+}
+
+// local reports whether a name that a service states in a field leads to the router's own Pod. Routers do not resolve
+// such names, and the service has a problem.
+func (t *Table) local(svc *model.Service, field, name string, found *[]input.Problem) bool {
+	if t.guard == nil || gateways.Local(name) == "" {
+		return false
+	}
+	*found = append(*found, input.Problem{Key: svc.Key, Field: field, Code: problem.NotAllowed, Severity: problem.Error,
+		Message: fmt.Sprintf("gateways do not connect to host %s: %s; %s", name, gateways.Local(name), allowed)})
+	return true
+}
+
+// Below reports whether routers may resolve the name that a client requests, and send the request there, by a
+// destination: a wildcard host whose names are resolved (Dynamic) is one for names below it alone. Envoy resolves what
+// the request has as its host, and that may be 127.0.0.1 with any port.
+func (t *Table) Below(to *Host, name string) bool {
+	return !t.guards(to) || name == to.Name || model.Covers(to.Name, name)
+}
+
+// guards reports whether routers may connect to some names alone by a destination.
+func (t *Table) guards(to *Host) bool {
+	return t.guard != nil && to != nil && to.Service != nil && Dynamic(to.Service)
+}
+
+// astray reports whether a virtual host, or a rule that sets the host of its requests, leads a router to names that a
+// destination is not for. The rule's VirtualService has a problem.
+func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, found *[]input.Problem) bool {
+	to := hosts.Get(target(hosts, ref.Host))
+	if !t.guards(to) {
+		return false
+	}
+	for _, r := range spec.Rules.All() {
+		if !r.Applies() || !virtualservice.RuleSendsTo(r.HTTP(), ref) {
+			continue
+		}
+		for _, name := range append(virtualservice.SetHosts(r.HTTP()), spec.Host) {
+			if !t.Below(to, name) {
+				*found = append(*found, input.Problem{Key: r.VirtualService.Key, Field: fmt.Sprintf("spec.http[%d]", r.Index),
+					Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf(
+						"gateways connect to names below %s alone by it, and requests to host %s would lead elsewhere: "+
+							"they are answered 503; %s",
+						to.Name, name, allowed)})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allowed names the setting in problems.
+const allowed = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true allows it"
+
+// unreachable returns the problem of an endpoint of a host that routers do not get, and of more such endpoints.
+func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.Problem {
+	p := input.Problem{Code: problem.NotAllowed, Severity: problem.Error}
+	p.Key, p.Field = t.stating(q, m.Endpoint)
+	at := m.Endpoint.GetAddress()
+	if !strings.HasPrefix(at, "unix://") {
+		at = fmt.Sprintf("%s, port %d", at, m.Port)
+	}
+	if more > 0 {
+		at += fmt.Sprintf(" (and %d more)", more)
+	}
+	p.Message = fmt.Sprintf("host %s: gateways do not get the endpoint %s: %s; %s", q.Host, at,
+		t.guard.refuses(t.in, q, t.key.Namespace, m), allowed)
+	return p
+}
+
+// stating returns the object that states an endpoint of a host, and the field.
+func (t *Table) stating(q input.Selection, e *model.Endpoint) (model.Key, string) {
+	svc := q.Service
+	if len(svc.Spec.GetSelector()) > 0 {
+		for r := range t.in.In(model.KindWorkload, svc.Key.Namespace) {
+			w := r.(*model.Workload)
+			if w.Spec.FromEntry() && w.Spec.GetEndpoint().GetAddress() == e.GetAddress() {
+				return w.Key, "spec.address"
+			}
+		}
+	}
+	if svc.Key.Kind == model.KindService {
+		for slice := range t.in.SlicesOf(svc, q.Host) {
+			if slices.Contains(slice.Spec.GetEndpoints(), e) {
+				return slice.Key, "endpoints"
+			}
+		}
+	}
+	return svc.Key, "spec.endpoints"
+}
+
+// OwnsAny reports whether one of the names is a host of a service over the router's own Pod. It is false without
+// Form.Guarded.
+func (t *Table) OwnsAny(names map[string]bool) bool {
+	if t.guard != nil {
+		for name := range names {
+			if t.guard.hosts[name] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// OwnedOtherwise lists the hosts whose endpoints depend on the addresses of the router's own Pods, if OwnsAny holds for
+// the names. It is nil if there are no such hosts.
+func (t *Table) OwnedOtherwise(names map[string]bool) (dependent []string) {
+	if t.guard == nil || len(t.guard.reserved) == 0 || !t.OwnsAny(names) {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(t.guard.reserved))
+}

@@ -1,0 +1,87 @@
+package host
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// PassedBySNI reports whether clients pass mTLS of others on to a port of a service, by SNI: services of the mesh, and
+// no UDP.
+func (t *Table) PassedBySNI(svc *model.Service, port *model.ServicePort) bool {
+	return t.form.BySNI && !svc.Spec.GetExternal() && port.GetProtocol() != model.Protocol_PROTOCOL_UDP &&
+		svc.Spec.GetAliasFor() == ""
+}
+
+// Reached reports whether other networks may reach a port of a service: the service is not for its cluster alone, and
+// an endpoint of the subset ("": any endpoint) accepts mTLS.
+func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName string) bool {
+	if t.in.ClusterLocal(h.Name, t.key.Domain) {
+		return false
+	}
+	sub, _ := h.Rules.subset(subsetName)
+	return takeMTLS(t.in, t.selection(svc, h.Name, port, sub), sub.GetLabels())
+}
+
+// ReachedOtherwise reports whether endpoints of a host in another input change which of its ports and subsets other
+// networks may reach. It is false for unknown hosts, and always without Form.BySNI.
+func (t *Table) ReachedOtherwise(in *input.Input, name string) bool {
+	h := t.Get(name)
+	return t.form.BySNI && h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
+		q := c.selection
+		q.NotReady = false
+		return c.bySNI && c.reached != takeMTLS(in, q, c.labels)
+	})
+}
+
+func takeMTLS(in *input.Input, q input.Selection, labels map[string]string) bool {
+	return slices.ContainsFunc(in.Members(q, labels).All(), takesMTLS)
+}
+
+func takesMTLS(m model.Member) bool { return m.Endpoint.GetMtls() }
+
+// Subsets lists the names of the subsets that the host's rules define, in order.
+func (h *Host) Subsets() (names []string) {
+	for _, s := range h.Rules.subsets {
+		names = append(names, s.GetName())
+	}
+	return names
+}
+
+var memberLists intern.Table[model.Member]
+
+// bySNI plans the cluster of one port and subset to which mTLS of others is passed on, and appends it to the host's
+// clusters.
+func (p *clusterPlan) bySNI(svc *model.Service, port uint32, sub subset) {
+	h, name := p.host, xds.SNICluster(port, sub.GetName(), p.host.Name)
+	c, spec, policy := p.begin(name, svc, port, sub)
+	if p.patches.RemovesCluster(p.Side(), name) || spec.Discovery == traffic.Dynamic {
+		return
+	}
+	c.bySNI, c.reached = true, takeMTLS(p.in, c.selection, c.labels)
+	c.selection.NotReady = policy.Outlier.GetMinHealthPercent() <= 0
+	p.place.Network = p.place.Network || p.in.Gateways.Len() > 0
+	spec.BySNI, spec.Caps = true, p.key.Caps&xds.CapSelfDiscovery
+	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
+		spec.Members, spec.Balance = passable(p.members(c.selection, c.labels, p.found), p.inputs), p.balance(c.setting, p.inputs)
+		spec.Families, h.placed = p.key.Listening.Families, true
+	}
+	if u, ok := p.in.Make(p.form.Cluster(spec), svc.Key, p.found); ok {
+		c.Unit = u
+		h.clusters = append(h.clusters, c)
+	}
+}
+
+// passable lists the members to which mTLS of others is passed on: those with mTLS, of the router's own network where
+// both networks are known (istio: pilot/pkg/xds/endpoints, endpoint_builder.go).
+func passable(members intern.List[model.Member], inputs view.Inputs) intern.List[model.Member] {
+	return memberLists.List(slices.DeleteFunc(slices.Clone(members.All()), func(m model.Member) bool {
+		network := m.Endpoint.GetNetwork()
+		return !takesMTLS(m) || network != "" && inputs.Network != "" && network != inputs.Network
+	})...)
+}

@@ -1,0 +1,47 @@
+package host
+
+import (
+	"maps"
+	"sync"
+	"weak"
+
+	"navarch.io/navarch/push/view"
+)
+
+// versions contains the versions of one host in variations, by the inputs that the versions read. An entry lasts as
+// long as some variation uses it. The variations of all scopes that share the host share the versions, also of scopes
+// that another goroutine has (Table.Fork). The nil versions are empty and store nothing.
+type versions struct {
+	mu    sync.Mutex // a leaf: guards known
+	known map[view.Inputs]weak.Pointer[Host]
+}
+
+// of returns the version for proxies with the given inputs, or nil.
+func (vs *versions) of(inputs view.Inputs) *Host {
+	if vs == nil {
+		return nil
+	}
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.known[inputs].Value()
+}
+
+// share returns the version to store for proxies with the given inputs: an equal one of another variation, or h.
+func (vs *versions) share(h *Host, inputs view.Inputs) *Host {
+	if vs == nil {
+		return h
+	}
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if other := vs.known[inputs].Value(); other != nil && other.equal(h) {
+		return other
+	}
+	if vs.known == nil {
+		vs.known = map[view.Inputs]weak.Pointer[Host]{}
+	}
+	if n := len(vs.known); n&(n-1) == 0 { // at each doubling, entries that no variation uses any more are dropped
+		maps.DeleteFunc(vs.known, func(_ view.Inputs, p weak.Pointer[Host]) bool { return p.Value() == nil })
+	}
+	vs.known[inputs] = weak.Make(h)
+	return h
+}

@@ -1,0 +1,34 @@
+package plan
+
+import (
+	"sync"
+	"time"
+)
+
+// restFactor is the pause before an answer is computed again, as a multiple of the duration of the last computation. So
+// computing answers uses a quarter of a processor at most, however many callers there are and however often the plan
+// changes.
+const restFactor = 3
+
+// memo caches an answer about the whole plan, whose cost grows with the configuration. One caller computes it for all
+// that wait, and it is cached until the plan changes. The zero memo is ready for use by any goroutine.
+type memo[T any] struct {
+	mu        sync.Mutex
+	answer    T
+	edition   int64     // of the plan that the answer is about; 0 without an answer
+	notBefore time.Time // earliest time of the next computation
+}
+
+// get returns the cached answer if it is about the given edition of the plan or a newer one. Otherwise it calls find,
+// which computes an answer and returns its edition.
+func (m *memo[T]) get(edition int64, find func() (T, int64)) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.edition == 0 || m.edition < edition {
+		time.Sleep(time.Until(m.notBefore))
+		began := time.Now()
+		m.answer, m.edition = find()
+		m.notBefore = time.Now().Add(restFactor * time.Since(began))
+	}
+	return m.answer
+}

@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"navarch.io/navarch/push/view"
+)
+
+// call runs f in the loop's goroutine. If f panics, call returns an error and the planner is replaced. Other errors are
+// the context's and errEnded.
+func (l *Loop) call(ctx context.Context, f func()) error {
+	return l.run(ctx, func() (err error) {
+		if err = l.guarded(f); err != nil {
+			l.restore()
+		}
+		return err
+	})
+}
+
+// callFor is call for a request of a client with an identity. After a panic in f, requests of the identity fail with
+// errFaulty for searchEvery, because replacing the planner is work for all proxies.
+func (l *Loop) callFor(ctx context.Context, who view.Identity, f func()) error {
+	return l.run(ctx, func() error {
+		now := time.Now()
+		maps.DeleteFunc(l.faulty, func(_ view.Identity, at time.Time) bool { return now.Sub(at) >= searchEvery })
+		if _, is := l.faulty[who]; is {
+			return errFaulty
+		}
+		err := l.guarded(f)
+		if err != nil {
+			l.faulty[who] = now
+			l.restore()
+		}
+		return err
+	})
+}
+
+// errFaulty is the error of requests by an identity that recently made the planner panic.
+var errFaulty = errors.New("the plan has panicked with what this identity asks for")
+
+// inspect is call for a function that changes nothing. After a panic in f the planner is kept.
+func (l *Loop) inspect(f func()) {
+	_ = l.run(context.Background(), func() error { // errors are logged; the caller uses what f has set before
+		l.unchanged = true
+		return l.guarded(f)
+	})
+}
+
+// run runs f in the loop's goroutine and returns its error, the context's, or errEnded.
+func (l *Loop) run(ctx context.Context, f func() error) (err error) {
+	done := make(chan struct{})
+	select {
+	case l.calls <- func() {
+		defer close(done)
+		if err = f(); !l.unchanged {
+			l.edition.Add(1)
+		}
+	}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.ended:
+		return errEnded
+	}
+	select {
+	case <-done:
+		return err
+	case <-l.ended:
+		return errEnded
+	}
+}

@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"time"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Publication describes a finished plan, before the streams of its changed sets are notified. It is valid during the
+// call of Config.Publishing.
+type Publication struct {
+	Path Path
+	// First and Last are the store's revisions of the first and the last change whose edits were planned. They are 0
+	// for a plan without edits, which only publishes a newer revision.
+	First, Last int64
+	// Since is when the leader wrote the first of these changes, by its clock; zero: unknown.
+	Since time.Time
+	Edits []mirror.Edit
+	Moved []Moved // sorted by view, except for proxies that got another view
+}
+
+// Objects returns the keys of the edits, in the order of the edits.
+func (p Publication) Objects() []model.Key {
+	keys := make([]model.Key, len(p.Edits))
+	for i, e := range p.Edits {
+		keys[i] = e.Key()
+	}
+	return keys
+}
+
+// Views counts the views of the moved proxies, by namespace of the proxies.
+func (p Publication) Views() map[string]int {
+	counts := map[string]int{}
+	var last *planned
+	for _, m := range p.Moved {
+		if of := m.Handle.planned.Load(); of != last {
+			counts[m.Handle.Node.Namespace]++
+			last = of
+		}
+	}
+	return counts
+}
+
+// publishing calls Config.Publishing.
+func (l *Loop) publishing(path Path, of span, edits []mirror.Edit, moved []Moved) {
+	if l.cfg.Publishing != nil {
+		l.watchPlanned.Call(func() {
+			l.cfg.Publishing(Publication{Path: path, First: of.first, Last: of.last, Since: of.since, Edits: edits, Moved: moved})
+		})
+	}
+}
+
+// span is the revisions of the store of waiting edits; zero: no edits wait.
+type span struct {
+	first, last int64
+	since       time.Time
+}
+
+// spanOf returns the span of a change.
+func spanOf(c mirror.Change) span {
+	return span{c.New.Revision(), c.New.Revision(), c.Committed}
+}
+
+// add extends a span by another one.
+func (s *span) add(o span) {
+	switch {
+	case o.last == 0:
+	case s.last == 0:
+		*s = o
+	default:
+		s.first, s.last = min(s.first, o.first), max(s.last, o.last)
+		if s.since.IsZero() || !o.since.IsZero() && o.since.Before(s.since) {
+			s.since = o.since
+		}
+	}
+}
+
+// take returns a span and empties it.
+func (s *span) take() (taken span) {
+	taken, *s = *s, span{}
+	return taken
+}

@@ -1,0 +1,47 @@
+package secret
+
+import (
+	"maps"
+
+	"navarch.io/navarch/push/plan/input"
+)
+
+// Fork returns an independent table with the same subscriptions, rights and opened keys, for another input. Another
+// goroutine may use it. Identities without subscriptions and modules are left out; Of creates them.
+func (t *Table) Fork(in *input.Input) *Table {
+	next := New(in)
+	forks := map[*Subscriptions]*Subscriptions{}
+	for who, subs := range t.identities {
+		if len(subs.names)+len(subs.modules) == 0 {
+			continue
+		}
+		same := *subs
+		same.names, same.modules = copies(subs.names), copies(subs.modules)
+		forks[subs], next.identities[who] = &same, &same
+		next.updateLists(&same)
+	}
+	for key, o := range t.keys {
+		one := *o
+		one.users = map[*Subscriptions]int{}
+		for subs, n := range o.users {
+			if same := forks[subs]; same != nil {
+				one.users[same] = n
+			}
+		}
+		next.keys[key] = &one
+	}
+	return next
+}
+
+// copies returns a map with copies of the values.
+func copies[K comparable, V any](all map[K]*V) map[K]*V {
+	next := make(map[K]*V, len(all))
+	for key, v := range all {
+		one := *v
+		next[key] = &one
+	}
+	return next
+}
+
+// Copy returns an independent copy.
+func (n Names) Copy() Names { return Names{maps.Clone(n.names)} }

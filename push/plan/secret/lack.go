@@ -1,0 +1,103 @@
+package secret
+
+import (
+	"fmt"
+
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Lack is a Secret or ConfigMap that proxies of one identity subscribe to and are not sent.
+type Lack struct {
+	namespace string              // of the proxies
+	resource  string              // its name
+	why       string              // the reason
+	missing   bool                // no Secret or ConfigMap provides the resource
+	labels    []map[string]string // of the identity's workloads
+}
+
+// Lacks lists the lacks of all identities, in no order.
+func (t *Table) Lacks() (all []Lack) {
+	for namespace, identities := range t.subscribed {
+		for subs := range identities {
+			labels := labelsOf(t.in, subs.who)
+			for name, s := range subs.names {
+				if s.cause != "" {
+					all = append(all, Lack{namespace, name, s.reason(namespace, name), s.cause == noSecret, labels()})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// reason returns the text for a subscription without a resource.
+func (s *subscription) reason(namespace, resource string) string {
+	if s.cause == noSecret {
+		return describeAbsence(namespace, resource)
+	}
+	return s.why
+}
+
+// naming is a field of a record that names a Secret or ConfigMap.
+type naming struct {
+	by  model.Record
+	use access.SecretUse
+}
+
+// LackProblems returns a problem for each field of a Gateway or DestinationRule that names a Secret or ConfigMap which
+// workloads of the record lack. root is the root namespace. Any goroutine may call it.
+func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.Problem) {
+	if len(lacks) == 0 {
+		return nil
+	}
+	names := map[string][]naming{} // by the name of the Secret or ConfigMap
+	for _, kind := range []model.Kind{model.KindGateway, model.KindDestinationRule} {
+		for r := range s.All(kind) {
+			for _, use := range access.SecretUses(r, root) {
+				names[use.Name] = append(names[use.Name], naming{r, use})
+			}
+		}
+	}
+	for _, l := range lacks {
+		ref, isMap := access.ConfigMap(l.resource)
+		if !isMap {
+			ref, _ = access.ParseName(l.resource)
+		}
+		for _, n := range names[ref.Name] {
+			if n.use.ConfigMap == isMap && n.of(ref, l) && n.selects(l) {
+				found = append(found, l.problem(n))
+			}
+		}
+	}
+	return found
+}
+
+// of reports whether the field leads to the Secret or ConfigMap of a lack, with the parsed name ref.
+func (n naming) of(ref access.Reference, l Lack) bool {
+	if n.use.ConfigMap {
+		return n.use.Of == ref.Namespace
+	}
+	return n.use.Namespace == "" || n.use.Namespace == l.namespace
+}
+
+// selects reports whether the record selects workloads of the identity.
+func (n naming) selects(l Lack) bool {
+	selectors := access.Selectors(n.by)
+	return access.SelectsAll(selectors) || access.Selected(selectors, l.labels)
+}
+
+// problem returns the problem of a record. Records of other namespaces are not told about rights and references.
+func (l Lack) problem(n naming) input.Problem {
+	key, why := n.by.Meta().Key, l.why
+	if !l.missing && key.Namespace != l.namespace {
+		why = "the Secret may not be used"
+	}
+	effect := fmt.Sprintf("the gateways of namespace %s cannot complete TLS handshakes for this server", l.namespace)
+	if key.Kind == model.KindDestinationRule {
+		effect = fmt.Sprintf("the proxies of namespace %s cannot connect by this rule", l.namespace)
+	}
+	return input.NotFound(key, n.use.Field, why+"; "+effect)
+}

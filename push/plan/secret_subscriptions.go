@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+// Opener opens the private keys of Secrets. It has to be safe for concurrent use. Its errors must not contain private
+// keys.
+type Opener interface {
+	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
+}
+
+// errNoOpener is the reason why private keys are not opened without an Opener.
+var errNoOpener = errors.New("this process has no key encryption key (--kek)")
+
+// The times of opening private keys.
+const (
+	openBudget        = 30 * time.Second       // of one attempt
+	openRetry         = 500 * time.Millisecond // pause after the first failed attempt, doubled after each further one
+	openPause         = time.Minute            // maximum pause
+	subscribePatience = time.Second            // how long SubscribeSecrets waits for queries and keys
+)
+
+// failure counts the consecutive failed attempts to open a private key, with the last error.
+type failure struct {
+	times int
+	err   error
+}
+
+// SubscribeSecrets adds and removes names of Secrets to the proxy's subscriptions. It returns when the proxy's set
+// contains the available Secrets. If the proxy's right or the private keys take longer than subscribePatience, it
+// returns earlier: then these Secrets are pending, and moved is called later.
+func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
+	l := p.loop
+	patience, cancel := context.WithTimeout(ctx, subscribePatience)
+	defer cancel()
+	var decision <-chan struct{}
+	var opening []<-chan struct{}
+	err := l.callFor(ctx, p.Node.Verified, func() {
+		moved := l.planner.SubscribeSecrets(p.Handle, add, drop)
+		l.authorise(time.Now())
+		decision, opening = l.decision(p), l.openingFor(p)
+		if decision == nil {
+			l.reportMissing(p, add)
+		}
+		l.notify(moved)
+	})
+	if err == nil && decision != nil && waitFor(patience, decision) {
+		err = l.call(ctx, func() {
+			opening = l.openingFor(p)
+			l.reportMissing(p, add)
+		})
+	}
+	if errors.Is(err, errFaulty) { // the stream ends, and its client subscribes again on the next one
+		_ = l.call(ctx, func() {
+			p.fault.Store(true)
+			l.notify([]Moved{{p.Handle, Slow}})
+		})
+	}
+	if err != nil {
+		return
+	}
+	for _, done := range opening {
+		if !waitFor(patience, done) {
+			return
+		}
+	}
+}
+
+// waitFor waits until done is closed or the context ends. It reports whether done was closed.
+func waitFor(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// openingFor returns channels that are closed when the pending keys of a proxy were opened, or could not be.
+func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
+	if _, here := l.proxies[p.Handle]; !here {
+		return nil
+	}
+	for _, key := range l.planner.pendingKeys(p.Handle) {
+		if l.opening[key] == nil {
+			l.opening[key] = make(chan struct{})
+		}
+		opening = append(opening, l.opening[key])
+	}
+	return opening
+}
+
+// maxReported is the maximum number of log lines for one request of a proxy.
+const maxReported = 5
+
+// reportMissing logs which of the names the proxy is not sent, and why.
+func (l *Loop) reportMissing(p *Proxy, names []string) {
+	reported := 0
+	for _, name := range names {
+		cause, why := l.planner.missing(p.Handle, name)
+		if cause == "" {
+			continue
+		}
+		if reported++; reported > maxReported {
+			return
+		}
+		l.clients.Warn("a proxy is not sent a Secret that it subscribes to", cause, obs.KeyNode, p.Node.ID,
+			obs.KeyPeer, p.Node.Peer, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
+	}
+}
+
+// open opens the private keys that are needed, each in a goroutine of its own.
+func (l *Loop) open() {
+	for _, record := range l.planner.secrets.Sealed() {
+		go func() {
+			key, err := model.PrivateKey(nil), errNoOpener
+			if l.cfg.Opener != nil {
+				ctx, cancel := context.WithTimeout(context.Background(), openBudget)
+				defer cancel()
+				if fault := l.guarded(func() { key, err = l.cfg.Opener.Open(ctx, record.Key, record.Spec) }); fault != nil {
+					key, err = nil, fault
+				}
+			}
+			_ = l.call(context.Background(), func() { l.opened(record, key, err) }) // fails only after the loop's end
+		}()
+	}
+}
+
+// opened stores an opened private key. After an error the previous version stays in effect, and another attempt
+// follows.
+func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
+	if done := l.opening[record.Key]; done != nil {
+		defer close(done) // after the set has been published
+		delete(l.opening, record.Key)
+	}
+	if err == nil {
+		delete(l.failed, record.Key)
+		l.notify(l.planner.Opened(record, key))
+		return
+	}
+	before := l.failed[record.Key].times
+	pause := min(openRetry<<min(before, 10), openPause)
+	l.failed[record.Key] = failure{before + 1, err}
+	obs.SecretErrors.Inc()
+	l.log.Warn("the private key of a Secret cannot be decrypted: proxies that have the Secret keep it, and those that do not wait",
+		obs.KeyObject, record.Key.String(), obs.KeyError, err, "again_in", pause)
+	time.AfterFunc(pause, func() {
+		_ = l.call(context.Background(), func() {
+			if !l.planner.secrets.Unopened(record) {
+				delete(l.failed, record.Key)
+			}
+			l.open()
+		})
+	})
+}

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// shares returns a VirtualService of a shared host.
+func shares(t testing.TB, name, more string, prefixes ...string) model.Record {
+	var rules []string
+	for _, p := range prefixes {
+		match := ""
+		if p != "" {
+			match = fmt.Sprintf("match: [{uri: {%s}}], ", p)
+		}
+		rules = append(rules, "{"+match+"route: [{destination: {host: s0.a.svc.cluster.local}}]}")
+	}
+	return rec(t, model.KindVirtualService, name, "{hosts: [www.test], gateways: [edge/front]"+more+", http: ["+strings.Join(rules, ", ")+"]}")
+}
+
+// Of VirtualServices of two namespaces that share a host at a gateway, a younger one that takes requests from an older
+// one is named on both objects. A path that stays with the older one is no problem.
+func TestTakenOver(t *testing.T) {
+	const early = ", exportTo: [edge]"
+	for _, c := range []struct {
+		name    string
+		records []model.Record
+		want    string // younger > older: a path
+	}{
+		{"a path before a catch-all", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "prefix: /pay")}, "b/new > a/old: www.test/pay"},
+		{"of one namespace", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "a/new@2", "", "prefix: /pay")}, ""},
+		{"the older one before", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", "", "")}, ""},
+		{"the same path later", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", "", "prefix: /pay/now")}, ""},
+		{"two catch-alls", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "")}, ""},
+		{"exported to the gateway", []model.Record{shares(t, "a/old@1", "", "prefix: /pay/now"), shares(t, "b/new@2", early, "prefix: /pay")},
+			"b/new > a/old: www.test/pay/now"},
+		{"below the older one's path", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", early, "exact: /pay/now")},
+			"b/new > a/old: www.test/pay/now"},
+		{"the same path exactly", []model.Record{shares(t, "a/old@1", "", "exact: /pay"), shares(t, "b/new@2", early, "exact: /pay")}, "b/new > a/old: www.test/pay"},
+		{"the same expression", []model.Record{shares(t, "a/old@1", "", "regex: /p.*"), shares(t, "b/new@2", early, "regex: /p.*")}, "b/new > a/old: www.test/p.*"},
+		{"all requests", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", early, "")}, "b/new > a/old: www.test/"},
+		{"other paths", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", early, "prefix: /play", "exact: /pa")}, ""},
+		{"behind its own catch-all", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "", "prefix: /pay")}, ""},
+		{"another port", []model.Record{shares(t, "a/old@1", "", ""), rec(t, model.KindVirtualService, "b/new@2",
+			"{hosts: [www.test], gateways: [edge/front], http: [{match: [{port: 81, uri: {prefix: /pay}}], route: [{destination: {host: s0.a.svc.cluster.local}}]}]}")}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _, _ := gatewayPlanner(append(c.records, svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"),
+				rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"))...)
+			var younger, older []string
+			for _, one := range p.Problems() {
+				if one.Code != problem.Duplicate {
+					continue
+				}
+				key := one.Key.Namespace + "/" + one.Key.Name
+				if strings.Contains(one.Message, "takes requests") {
+					younger = append(younger, key)
+				} else {
+					older = append(older, key)
+				}
+				if _, path, found := strings.Cut(c.want, ": "); !found || !strings.Contains(one.Message, "for "+path+" at gateways") {
+					t.Errorf("%s: %s", key, one.Message)
+				}
+			}
+			got := strings.TrimSpace(strings.Join(younger, " ") + " > " + strings.Join(older, " "))
+			if want, _, _ := strings.Cut(c.want, ":"); got != want && !(want == "" && got == ">") {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// An edit that takes the path back removes the problems.
+func TestTakenOverNoMore(t *testing.T) {
+	p, _, _ := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "prefix: /pay"),
+		rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"))
+	named := func() int {
+		n := 0
+		for _, one := range p.Problems() {
+			if one.Code == problem.Duplicate {
+				n++
+			}
+		}
+		return n
+	}
+	if n := named(); n != 2 {
+		t.Errorf("%d problems, want 2", n)
+	}
+	edited(p, shares(t, "a/old@1", "", "prefix: /pay", ""))
+	if n := named(); n != 0 {
+		t.Errorf("%d problems of a path that stays, want 0", n)
+	}
+	edited(p, shares(t, "a/old@1", "", "exact: /pay", ""))
+	if n := named(); n != 2 {
+		t.Errorf("%d problems of other paths, want 2", n)
+	}
+}
+
+// The hosts of other servers are listed up to 256, in order; with more of them only those that must not be served.
+func TestMisdirectedHosts(t *testing.T) {
+	servers := func(n int) string {
+		all := []string{"{port: {number: 443, name: any, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: c}}",
+			"{port: {number: 443, name: m, protocol: HTTPS}, hosts: [closed.test], tls: {mode: MUTUAL, credentialName: m}}"}
+		for i := range n {
+			all = append(all, fmt.Sprintf("{port: {number: 443, name: s%d, protocol: HTTPS}, hosts: [h%03d.test], tls: {mode: SIMPLE, credentialName: c%d}}", i, i, i))
+		}
+		return "{selector: {app: gw}, servers: [" + strings.Join(all, ", ") + "]}"
+	}
+	for n, want := range map[int]int{2: 2, 256: 256, 257: 0} {
+		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), rec(t, model.KindGateway, "edge/front", servers(n)))
+		got := 0
+		for _, vh := range routesOfSet(t, gw.Set(), "https.443.s0.front.edge").VirtualHosts {
+			if vh.Name == "misdirected:443" {
+				got = len(vh.Domains)
+			}
+		}
+		if got != want {
+			t.Errorf("%d other servers: %d hosts are misdirected, want %d", n, got, want)
+		}
+		guarded := routesOfSet(t, gw.Set(), "https.443.any.front.edge").VirtualHosts
+		if i := slices.IndexFunc(guarded, func(vh *routev3.VirtualHost) bool { return vh.Name == "misdirected:443" }); i < 0 || guarded[i].Domains[0] != "closed.test" {
+			t.Errorf("%d other servers: no guard of the host of MUTUAL in %v", n, guarded)
+		}
+		named := slices.ContainsFunc(p.Problems(), func(one model.Problem) bool {
+			return strings.Contains(one.Message, "misdirected requests are answered 404")
+		})
+		if named != (want == 0) {
+			t.Errorf("%d other servers: named %v", n, named)
+		}
+	}
+	off := routerOf("edge", "gw")
+	off.Routers.Misdirected404 = true
+	set := planFor(snapshot(rec(t, model.KindGateway, "edge/front", servers(2))), off)
+	if got := domains(routesOfSet(t, set, "https.443.s0.front.edge")); got != "blackhole:443: *" {
+		t.Errorf("turned off: %s", got)
+	}
+	if got := domains(routesOfSet(t, set, "https.443.any.front.edge")); !strings.Contains(got, "misdirected:443: closed.test closed.test.") {
+		t.Errorf("turned off, of all hosts: %s", got)
+	}
+}
+
+// A host that a route configuration serves, by its name or by a wildcard, is not misdirected there; an edit of a
+// VirtualService moves it from one to the other.
+func TestMisdirectedFollowsVirtualServices(t *testing.T) {
+	gateway := rec(t, model.KindGateway, "edge/front", `{selector: {app: gw}, servers: [
+		{port: {number: 443, name: any, protocol: HTTPS}, hosts: ['*.test'], tls: {mode: SIMPLE, credentialName: c}},
+		{port: {number: 443, name: one, protocol: HTTPS}, hosts: [a.test], tls: {mode: SIMPLE, credentialName: a}},
+		{port: {number: 443, name: two, protocol: HTTPS}, hosts: [b.test], tls: {mode: SIMPLE, credentialName: b}}]}`)
+	bound := func(hosts string) model.Record {
+		return rec(t, model.KindVirtualService, "edge/v", "{hosts: ["+hosts+"], gateways: [edge/front], http: [{route: [{destination: {host: s0.a.svc.cluster.local}}]}]}")
+	}
+	p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), gateway, bound("c.test"))
+	for _, step := range []struct{ hosts, want string }{
+		{"c.test", "a.test b.test"}, {"a.test", "b.test"}, {"'*.test'", ""}, {"c.test", "a.test b.test"},
+	} {
+		edited(p, bound(step.hosts))
+		got := ""
+		for _, vh := range routesOfSet(t, gw.Set(), "https.443.any.front.edge").VirtualHosts {
+			if vh.Name == "misdirected:443" {
+				got = strings.Join(vh.Domains, " ")
+			}
+		}
+		if got != step.want {
+			t.Errorf("with %s: misdirected %q, want %q", step.hosts, got, step.want)
+		}
+	}
+}

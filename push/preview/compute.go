@@ -1,0 +1,160 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Sees reports whether the result may show a namespace. The nil Sees shows all.
+type Sees func(namespace string) bool
+
+// of reports whether a namespace may be shown.
+func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
+
+// Of plans a change of the source's snapshot (Resolver.Source) and compares the sets of the proxies that the result may
+// show. The base is changed, and can be used once. The error is the context's, or that of a panic of the plan. Objects
+// of the result are empty.
+func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
+	before, found, views := base.Planner.Handles(), problemsOf(base, sees), map[view.View]bool{}
+	for h := range before {
+		if sees.of(h.Node.Namespace) {
+			views[h.View()] = true
+		} else {
+			delete(before, h)
+		}
+	}
+	p := &Plan{Revision: c.Old.Revision(), Proxies: len(before), AllViews: len(views)}
+	moved, err := base.Apply(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p.Views = viewsOf(moved, before)
+	p.Problems = found.to(problemsOf(base, sees))
+	clear(views)
+	for h := range before {
+		views[h.View()] = true
+	}
+	p.Summary = judged(ctx, p, base, c, sees, len(views))
+	return p, ctx.Err()
+}
+
+// outcome identifies the proxies of one View.
+type outcome struct {
+	namespace string
+	kind      view.Kind
+	was, is   [xds.NumTypes]manifest.Stack
+	names     [2]*manifest.Manifest
+	bootstrap [2]*xds.Resource
+}
+
+// viewsOf groups the proxies whose sets changed, and lists the resources that differ for each group.
+func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
+	groups := map[outcome]*View{}
+	for _, m := range moved {
+		was, is, n := before[m.Handle], m.Handle.Set(), &m.Handle.Node
+		if was == nil { // the result may not show the proxy
+			continue
+		}
+		key := outcome{namespace: n.Namespace, kind: n.Kind, was: was.Types, is: is.Types,
+			names: [2]*manifest.Manifest{was.Names, is.Names}, bootstrap: [2]*xds.Resource{was.Bootstrap, is.Bootstrap}}
+		v := groups[key]
+		if v == nil {
+			v = &View{Namespace: n.Namespace, Kind: kindOf(n.Kind), Before: was, After: is, after: m.Handle}
+			groups[key] = v
+		}
+		v.add(n)
+	}
+	diff := comparison{}
+	views := make([]View, 0, len(groups))
+	for _, v := range groups {
+		if diff.fill(v); len(v.Changed)+len(v.Agent) > 0 {
+			slices.Sort(v.Proxies)
+			views = append(views, *v)
+		}
+	}
+	slices.SortFunc(views, func(a, b View) int {
+		return cmp.Or(cmp.Compare(len(b.Proxies), len(a.Proxies)), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Bytes, b.Bytes))
+	})
+	return views
+}
+
+// kindOf returns the name of a kind of proxies.
+func kindOf(k view.Kind) string {
+	return [...]string{view.Sidecar: "sidecar", view.Router: "router", view.Proxyless: "grpc"}[k]
+}
+
+// add adds a proxy. The example in the label is the first by name.
+func (v *View) add(n *view.Node) {
+	v.Proxies = append(v.Proxies, n.ID)
+	if label := v.Namespace + "/" + v.Kind + ", such as " + n.Name; v.Label == "" || label < v.Label {
+		v.Label = label
+	}
+}
+
+// comparison caches the differences of manifests, because many views have layers in common.
+type comparison map[[2]*manifest.Manifest][]manifest.Delta
+
+func (c comparison) layer(old, now *manifest.Manifest) []manifest.Delta {
+	key := [2]*manifest.Manifest{old, now}
+	deltas, known := c[key]
+	if !known {
+		deltas = manifest.DiffLayer(old, now)
+		c[key] = deltas
+	}
+	return deltas
+}
+
+// fill sets the resources of a view that differ, and their size.
+func (c comparison) fill(v *View) {
+	for t := range xds.NumTypes {
+		for _, d := range manifest.Join(v.Before.Types[t], v.After.Types[t], c.layer) {
+			v.Changed = v.differ(v.Changed, Pair{t, d.Name, d.Old, d.New})
+		}
+	}
+	v.Agent = v.differ(v.Agent, Pair{xds.Unknown, "name table", v.Before.Names.Get(""), v.After.Names.Get("")})
+	v.Agent = v.differ(v.Agent, Pair{xds.Unknown, "bootstrap", v.Before.Bootstrap, v.After.Bootstrap})
+}
+
+// differ appends a pair whose versions differ, and counts the bytes of its new version.
+func (v *View) differ(pairs []Pair, p Pair) []Pair {
+	if p.Old == p.New || p.Old != nil && p.New != nil && p.Old.Version == p.New.Version {
+		return pairs
+	}
+	if p.New != nil {
+		v.Bytes += int64(p.New.Size())
+	}
+	return append(pairs, p)
+}
+
+// problemSet is a set of problems.
+type problemSet map[model.Problem]bool
+
+// problemsOf returns the problems that resolving and planning find with objects that the result may show.
+func problemsOf(b *plan.Base, sees Sees) problemSet {
+	all := problemSet{}
+	for _, p := range slices.Concat(b.Planner.Problems(), b.Resolver.Problems()) {
+		if sees.of(p.Key.Namespace) {
+			all[p] = true
+		}
+	}
+	return all
+}
+
+// to returns the differences to a later set.
+func (s problemSet) to(later problemSet) Problems {
+	without := func(a, b problemSet) []model.Problem {
+		only := maps.Clone(a)
+		maps.DeleteFunc(only, func(p model.Problem, _ bool) bool { return b[p] })
+		return slices.SortedFunc(maps.Keys(only), model.Problem.Compare)
+	}
+	return Problems{New: without(later, s), Gone: without(s, later)}
+}

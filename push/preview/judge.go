@@ -1,0 +1,250 @@
+package preview
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// maxDecoded is the maximum number of decoded resources that a judge keeps. Views share most resources.
+const maxDecoded = 20_000
+
+// maxPlain is the maximum number of workloads without mTLS that risks name.
+const maxPlain = 100
+
+// judge finds the facts and risks of views. It decodes each resource once.
+type judge struct {
+	base    *plan.Base
+	sees    Sees
+	after   *mirror.Snapshot // before it is resolved
+	plain   []string
+	decoded map[*xds.Resource]proto.Message
+	apart   map[Pair][2]proto.Message // see decodePair
+}
+
+// judged returns the facts and risks of a plan that was made with a base. views is the number of views after the
+// change.
+func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
+	j := &judge{base: base, sees: sees, after: c.New, decoded: map[*xds.Resource]proto.Message{},
+		apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees)}
+	groups := alike(p.Views)
+	all := func(yield func(meaning.View) bool) {
+		for _, g := range groups {
+			if ctx.Err() != nil || !yield(j.view(g.View, g.proxies)) {
+				return
+			}
+		}
+	}
+	reach := meaning.Reach{MeshWide: meshWide(c), Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views}}
+	return meaning.Over(all, reach)
+}
+
+// meshWide lists the objects of a change in the root namespace, by the records of policies, Sidecars, EnvoyFilters and
+// the like. Services and routes there are objects like others.
+func meshWide(c mirror.Change) (all []string) {
+	root := c.New.Mesh().Spec.GetRootNamespace()
+	for _, e := range c.Edits {
+		key := e.Key()
+		if policy, is := e.New.(*model.Policy); is && !policy.Spec.GetMeshWide() {
+			continue
+		}
+		switch key.Kind {
+		case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindSidecar,
+			model.KindEnvoyFilter, model.KindTelemetry, model.KindWasmPlugin, model.KindTrafficExtension:
+			if key.Namespace == root && e.New != nil {
+				all = append(all, normal.SourceObject(key).String())
+			}
+		case model.KindMesh:
+			all = append(all, "MeshConfig")
+		default: // of its namespace, or visible to those that import it
+		}
+	}
+	return slices.Compact(all)
+}
+
+// plainCallers lists workloads that do not use mTLS, as "name.namespace": Pods without a proxy may call in plain text.
+func plainCallers(s *mirror.Snapshot, sees Sees) (all []string) {
+	for r := range s.All(model.KindWorkload) {
+		w := r.(*model.Workload)
+		if !w.Spec.GetEndpoint().GetMtls() && sees.of(w.Key.Namespace) && len(all) < maxPlain {
+			all = append(all, normal.SourceObject(w.Key).Name+"."+w.Key.Namespace)
+		}
+	}
+	return all
+}
+
+// exists reports whether a snapshot has a record of an object, named as "Kind namespace/name".
+func exists(s *mirror.Snapshot, name string) bool {
+	word, rest, _ := strings.Cut(name, " ")
+	namespace, name, _ := strings.Cut(rest, "/")
+	for _, kind := range model.Kinds() {
+		if kind.String() != word {
+			continue
+		}
+		for range s.Named(kind, namespace, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// group is a View for several that differ only in parts that do not change.
+type group struct {
+	*View
+	proxies int
+}
+
+// alike groups views with the same outbound side and the same differences. Most views of a namespace differ only in
+// their inbound sides.
+func alike(views []View) (groups []*group) {
+	type outbound struct {
+		was, is [xds.NumTypes][2]*manifest.Manifest
+		changed intern.List[Pair]
+	}
+	at := map[outbound]*group{}
+	for i := range views {
+		v := &views[i]
+		key := outbound{changed: pairs.List(v.Changed...)}
+		for t := range xds.NumTypes {
+			key.was[t] = [2]*manifest.Manifest{v.Before.Types[t][manifest.Scope], v.Before.Types[t][manifest.Variant]}
+			key.is[t] = [2]*manifest.Manifest{v.After.Types[t][manifest.Scope], v.After.Types[t][manifest.Variant]}
+		}
+		if at[key] == nil {
+			at[key] = &group{View: v}
+			groups = append(groups, at[key])
+		}
+		at[key].proxies += len(v.Proxies)
+	}
+	return groups
+}
+
+var pairs intern.Table[Pair]
+
+// view returns a view for package meaning.
+func (j *judge) view(v *View, proxies int) meaning.View {
+	out := meaning.View{Label: v.Label, Proxies: proxies, PlainCallers: j.plain,
+		Before: messages{v.Before, j.decode}, After: messages{v.After, j.decode},
+		Exists:      func(name string) bool { return exists(j.after, name) },
+		Objects:     func(t xds.Type, name string) []string { return j.objects(v.after, t, name) },
+		Unreachable: func(config, host string) []*routev3.Route { return j.unreachable(v.after, config, host) }}
+	for _, p := range v.Changed {
+		pair := meaning.Pair{Type: p.Type, Name: p.Name}
+		pair.Old, pair.New = j.decodePair(p)
+		for i, r := range []*xds.Resource{p.Old, p.New} {
+			if r != nil {
+				pair.Versions[i], pair.Confidential = r.Version, pair.Confidential || r.Confidential
+			}
+		}
+		out.Pairs = append(out.Pairs, pair)
+	}
+	return out
+}
+
+// decodePair decodes both versions of a resource. Of a route configuration these are the virtual hosts that differ, and
+// some neighbours of each: a route configuration may have thousands.
+func (j *judge) decodePair(p Pair) (old, now proto.Message) {
+	if p.Type != xds.Route || p.Old == nil || p.New == nil {
+		return j.decode(p.Old), j.decode(p.New)
+	}
+	if known, is := j.apart[p]; is {
+		return known[0], known[1]
+	}
+	a, b := &routev3.RouteConfiguration{}, &routev3.RouteConfiguration{}
+	was, is := p.New.Apart(p.Old)
+	if proto.Unmarshal(was, a) != nil || proto.Unmarshal(is, b) != nil {
+		return j.decode(p.Old), j.decode(p.New)
+	}
+	if len(j.apart) < maxDecoded {
+		j.apart[p] = [2]proto.Message{a, b}
+	}
+	return a, b
+}
+
+// decode decodes a resource without its confidential parts; nil for nil, and for one that does not decode, which is a
+// fault of the builders.
+func (j *judge) decode(r *xds.Resource) proto.Message {
+	if r == nil {
+		return nil
+	}
+	m, known := j.decoded[r]
+	if !known {
+		m, _ = inspect.Message(r) // nil after an error
+		if len(j.decoded) < maxDecoded {
+			j.decoded[r] = m
+		}
+	}
+	return m
+}
+
+// objects lists the visible objects that a resource is made of after the change. Those of a route configuration are too
+// many to say anything about one rule.
+func (j *judge) objects(h *plan.Handle, t xds.Type, name string) (all []string) {
+	if t == xds.Route {
+		return nil
+	}
+	for _, at := range inspect.Blame(j.base.Planner.Explain(h, t, name), "") {
+		if j.sees.of(at.Key.Namespace) {
+			all = append(all, nameOf(at.Key))
+		}
+	}
+	return all
+}
+
+// nameOf returns the name of the object of a record, as "Kind namespace/name".
+func nameOf(key model.Key) string {
+	if id := normal.SourceObject(key); id != (object.ID{}) {
+		return id.String()
+	}
+	return key.String()
+}
+
+// unreachable lists the routes that the plan leaves out of a virtual host.
+func (j *judge) unreachable(h *plan.Handle, config, host string) []*routev3.Route {
+	for _, spec := range j.base.Planner.Explain(h, xds.Route, config) {
+		if of, is := spec.(vhost.Spec); is && xds.VirtualHost(of.Host, of.Port) == host {
+			return of.Unreachable()
+		}
+	}
+	return nil
+}
+
+// messages decodes the resources of a set when they are looked up. It implements meaning.Set.
+type messages struct {
+	set    *manifest.Set
+	decode func(*xds.Resource) proto.Message
+}
+
+// Message implements meaning.Set.
+func (m messages) Message(t xds.Type, name string) proto.Message {
+	if r := m.set.Types[t].Get(name); r != nil {
+		return m.decode(r)
+	}
+	return nil
+}
+
+// All implements meaning.Set.
+func (m messages) All(t xds.Type) iter.Seq[proto.Message] {
+	return func(yield func(proto.Message) bool) {
+		for _, r := range m.set.Types[t].Sorted() {
+			if one := m.decode(r); one != nil && !yield(one) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package walk
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Peer is one end of a call: what its proxy holds, its addresses, and its identity.
+type Peer struct {
+	Held
+	Addresses []string
+	Identity  string // SPIFFE ID; empty: unknown
+}
+
+// Call is the walk of a request from the proxy of a client to that of a server.
+type Call struct {
+	Client Result
+	// Cluster and Endpoint are those by which the request gets to the server; empty: it does not.
+	Cluster, Endpoint string
+	// TLS has one line for each fact of the transport security between the proxies.
+	TLS []string
+	// Broken says why the request does not get from the one proxy to the other; empty: it does, or Client says why not.
+	Broken string
+	// Server is the walk at the server's proxy; nil: the request does not reach it.
+	Server *Result
+}
+
+// Between follows a request from a client's proxy to a server's. The walk at the server begins with the connection that
+// the client's proxy opens: its endpoint, its TLS and the request with the changes of its route.
+func Between(client, server Peer, r Request) Call {
+	c := Call{Client: Walk(client.Held, Outbound, r)}
+	lost := func(to Destination) bool { return to.Reach == Missing || to.Reach == Empty }
+	if c.Client.Outcome != Forwarded || !slices.ContainsFunc(c.Client.To, func(to Destination) bool { return !lost(to) }) {
+		return c
+	}
+	to, endpoint := meets(c.Client.To, server.Addresses)
+	if endpoint == "" {
+		c.Broken = "no destination of the request has an endpoint at " + strings.Join(server.Addresses, " or ")
+		return c
+	}
+	c.Cluster, c.Endpoint = to.Cluster, endpoint
+	tls := to.byEndpoint[endpoint]
+	if c.Broken = c.secure(client, server, tls); c.Broken != "" {
+		return c
+	}
+	result := Walk(server.Held, Inbound, arriving(client, r, c.Client, endpoint, tls))
+	c.Server = &result
+	return c
+}
+
+// meets returns the first destination with an endpoint at one of some addresses, and that endpoint, or "".
+func meets(all []Destination, addresses []string) (Destination, string) {
+	for _, to := range all {
+		for _, e := range to.Endpoints {
+			if host, _ := hostPort(e); slices.Contains(addresses, host) {
+				return to, e
+			}
+		}
+	}
+	return Destination{}, ""
+}
+
+// hostPort parts host:port, also of IPv6 addresses without brackets.
+func hostPort(endpoint string) (string, uint32) {
+	at := strings.LastIndexByte(endpoint, ':')
+	if at < 0 {
+		return endpoint, 0
+	}
+	port, err := strconv.ParseUint(endpoint[at+1:], 10, 16)
+	if err != nil {
+		return endpoint, 0
+	}
+	return strings.Trim(endpoint[:at], "[]"), uint32(port)
+}
+
+// secure states the transport security between the proxies. It returns why their handshake fails, or "".
+func (c *Call) secure(client, server Peer, tls Upstream) string {
+	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
+	say("%s to %s", map[string]string{"plain": "plain text", "tls": "TLS", "mtls": "mTLS of the mesh"}[tls.Mode], c.Endpoint)
+	if tls.Mode == "plain" {
+		return ""
+	}
+	if tls.SNI != "" {
+		say("SNI %s", tls.SNI)
+	}
+	if tls.Mode == "mtls" {
+		say("the client shows %s", or(client.Identity))
+	}
+	if tls.Root == xds.SDSRoot {
+		say("both accept the mesh's authorities, which each gets from its agent")
+	} else if tls.Root != "" {
+		say("the client accepts the authorities of %s", tls.Root)
+	}
+	if len(tls.Names) == 0 {
+		return ""
+	}
+	say("the client expects %s", strings.Join(tls.Names, " or "))
+	if server.Identity == "" {
+		return ""
+	}
+	say("the server shows %s", server.Identity)
+	if !slices.Contains(tls.Names, server.Identity) {
+		return fmt.Sprintf("the client's proxy expects %s, and the server is %s: 503 (UF)",
+			strings.Join(tls.Names, " or "), server.Identity)
+	}
+	return ""
+}
+
+// arriving returns the request with which the client's proxy connects to an endpoint.
+func arriving(client Peer, r Request, from Result, endpoint string, tls Upstream) Request {
+	in := Request{Scheme: r.Scheme, Name: r.Name, Headers: r.Headers, Time: r.Time}
+	in.Address, in.Port = hostPort(endpoint)
+	if len(client.Addresses) > 0 {
+		in.From = client.Addresses[0]
+	}
+	if !from.TCP {
+		in.Headers = from.Sent
+		if in.Scheme != "h2c" {
+			in.Scheme = "http"
+		}
+	}
+	switch tls.Mode {
+	case "mtls":
+		in.Identity, in.ServerName = client.Identity, tls.SNI
+		if from.TCP {
+			in.Scheme = "tcp"
+		}
+	case "tls":
+		in.Scheme, in.Name = "https", tls.SNI
+	}
+	return in
+}
+
+// Summary returns one sentence on what becomes of the request.
+func (c Call) Summary() string {
+	switch {
+	case c.Broken != "":
+		return c.Broken
+	case c.Server == nil:
+		return c.Client.Summary()
+	case c.Server.Outcome == Closed || c.Server.Outcome == Unserved:
+		return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1) + ", so the client's proxy answers 503 (UF or UC)"
+	case c.Server.Outcome == Forwarded && len(c.Server.To) == 1 && c.Server.To[0].Reach != Missing:
+		return fmt.Sprintf("the request reaches the server's application, by %s", c.Server.To[0].Cluster)
+	}
+	return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1)
+}
+
+// Confidence returns the confidence in the whole, with the reasons against it.
+func (c Call) Confidence() (Confidence, []string) {
+	level, doubts := c.Client.Confidence, slices.Clone(c.Client.Doubts)
+	if c.Server != nil {
+		level, doubts = max(level, c.Server.Confidence), append(doubts, c.Server.Doubts...)
+	}
+	slices.Sort(doubts)
+	return level, slices.Compact(doubts)
+}

@@ -1,0 +1,67 @@
+package walk
+
+import (
+	"slices"
+	"strconv"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// fault injects the faults of a route, and reports whether they end every request.
+func (w *walker) fault(route *routev3.Route) bool {
+	config := route.GetTypedPerFilterConfig()["envoy.filters.http.fault"]
+	f := &faultv3.HTTPFault{}
+	if config == nil || config.UnmarshalTo(f) != nil {
+		return false
+	}
+	if d := f.GetDelay(); d != nil {
+		w.step("delays %v of %s", d.GetFixedDelay().AsDuration(), line(d.GetPercentage()))
+	}
+	a := f.GetAbort()
+	if a == nil {
+		return false
+	}
+	status := strconv.FormatUint(uint64(a.GetHttpStatus()), 10)
+	code := int(a.GetHttpStatus())
+	if grpc, is := a.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); is {
+		status = "gRPC's " + codes.Code(grpc.GrpcStatus).String()
+		code = 200 // with the status of gRPC in a header, also for clients that do not speak gRPC
+	}
+	w.step("aborts with %s of %s", status, line(a.GetPercentage()))
+	share := float64(a.GetPercentage().GetNumerator()) / denominators[a.GetPercentage().GetDenominator()]
+	if share >= 1 {
+		w.answer(code)
+		return true
+	}
+	if share > 0 {
+		w.doubt(Likely, "a share of the requests is aborted with %s", status)
+	}
+	return false
+}
+
+var denominators = map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1e2,
+	typev3.FractionalPercent_TEN_THOUSAND: 1e4, typev3.FractionalPercent_MILLION: 1e6}
+
+// isPreflight reports whether a request asks for the rights of a page of another origin.
+func (w *walker) isPreflight() bool {
+	return w.Headers[":method"] == "OPTIONS" && w.Headers["origin"] != "" && w.Headers["access-control-request-method"] != ""
+}
+
+// preflight reports whether the CORS filter answers the request.
+func (w *walker) preflight(vh *routev3.VirtualHost, route *routev3.Route) bool {
+	policy := &corsv3.CorsPolicy{}
+	for _, of := range []map[string]*anypb.Any{route.GetTypedPerFilterConfig(), vh.GetTypedPerFilterConfig()} {
+		if config := of["envoy.filters.http.cors"]; config.MessageIs(policy) && config.UnmarshalTo(policy) == nil {
+			break
+		}
+	}
+	return w.isPreflight() && slices.ContainsFunc(policy.GetAllowOriginStringMatch(), func(m *matcherv3.StringMatcher) bool {
+		return stringMatches(m, w.Headers["origin"])
+	})
+}

@@ -1,0 +1,204 @@
+package walk
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+)
+
+// ErrToken reports a text that is no JSON Web Token.
+var ErrToken = errors.New("a token has three parts, and its second part is a JSON object in base64url")
+
+// Claims decodes the claims of a token, without its signature. The error is ErrToken.
+func Claims(token string) (map[string]any, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil, ErrToken
+	}
+	var claims map[string]any
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(raw, &claims) != nil || claims == nil {
+		return nil, ErrToken
+	}
+	return claims, nil
+}
+
+// Unsigned returns a token with claims and without a signature, for walks alone: no proxy accepts it. The error is one
+// of claims that JSON cannot encode.
+func Unsigned(claims map[string]any) (string, error) {
+	raw, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(`{"alg":"none"}`)) + "." + encode(raw) + ".", nil
+}
+
+// The reasons for which Envoy refuses a token that have a meaning of their own; every other reason is a text.
+const (
+	tokenMissing       = "no token"
+	tokenUnknownIssuer = "a token of another issuer"
+	tokenAudience      = "a token of another audience"
+	tokenUnreadable    = "a token that does not decode"
+)
+
+// authenticate applies a jwt_authn filter. It returns the status that the filter answers, or 0.
+func (w *walker) authenticate(c *jwtv3.JwtAuthentication) int {
+	w.sanitise(c)
+	if c.GetBypassCorsPreflight() && w.isPreflight() {
+		return 0
+	}
+	for _, rule := range c.GetRules() {
+		if !w.matches(rule.GetMatch()) {
+			continue
+		}
+		requirement := rule.GetRequires()
+		if name := rule.GetRequirementName(); name != "" {
+			requirement = c.GetRequirementMap()[name]
+		}
+		why := w.require(c, requirement, slices.Sorted(maps.Keys(c.GetProviders())))
+		switch why {
+		case "":
+			return 0
+		case tokenAudience:
+			w.step("403: %s", why)
+			return 403
+		}
+		w.step("401: %s", why)
+		return 401
+	}
+	return 0
+}
+
+// sanitise removes the headers that the filter sets from claims, so that a client cannot set them.
+func (w *walker) sanitise(c *jwtv3.JwtAuthentication) {
+	for _, p := range c.GetProviders() {
+		delete(w.Headers, strings.ToLower(p.GetForwardPayloadHeader()))
+		for _, to := range p.GetClaimToHeaders() {
+			delete(w.Headers, strings.ToLower(to.GetHeaderName()))
+		}
+	}
+}
+
+// require returns why the request does not fulfil a requirement, or "". among are the providers whose places may have
+// tokens, where the requirement itself names none.
+func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, among []string) string {
+	switch of := r.GetRequiresType().(type) {
+	case *jwtv3.JwtRequirement_ProviderName:
+		return w.verify(c, of.ProviderName, nil)
+	case *jwtv3.JwtRequirement_ProviderAndAudiences:
+		return w.verify(c, of.ProviderAndAudiences.GetProviderName(), of.ProviderAndAudiences.GetAudiences())
+	case *jwtv3.JwtRequirement_RequiresAll:
+		for _, one := range of.RequiresAll.GetRequirements() {
+			if why := w.require(c, one, among); why != "" {
+				return why
+			}
+		}
+	case *jwtv3.JwtRequirement_RequiresAny:
+		return w.requireAny(c, of.RequiresAny.GetRequirements(), among)
+	case *jwtv3.JwtRequirement_AllowMissing:
+		return w.allowMissing(c, among)
+	case *jwtv3.JwtRequirement_AllowMissingOrFailed:
+		_ = w.allowMissing(c, among) // claims of a valid token are stored nevertheless
+	}
+	return ""
+}
+
+// requireAny returns why none of some requirements is fulfilled, or "". Reasons of a token that is there come before
+// missing tokens, as in Envoy.
+func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirement, among []string) (why string) {
+	var named []string
+	for _, one := range all {
+		if name := one.GetProviderName(); name != "" {
+			named = append(named, name)
+		}
+	}
+	if len(named) > 0 {
+		among = named
+	}
+	lenient := func(r *jwtv3.JwtRequirement) bool {
+		return r.GetAllowMissing() != nil || r.GetAllowMissingOrFailed() != nil
+	}
+	for _, last := range []bool{false, true} { // Envoy looks at what may be missing last
+		for _, one := range all {
+			if lenient(one) != last {
+				continue
+			}
+			reason := w.require(c, one, among)
+			if reason == "" {
+				return ""
+			}
+			if why == "" || reason != tokenMissing && reason != tokenUnknownIssuer {
+				why = reason
+			}
+		}
+	}
+	return why
+}
+
+// allowMissing returns why one of the tokens at the places of some providers is not valid, or "". Each token is that of
+// the provider with its issuer, which has to be one of those whose place it is at.
+func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string {
+	seen := map[token]bool{}
+	for _, name := range among {
+		for _, t := range w.tokensAt(c.GetProviders()[name]) {
+			if seen[t] {
+				continue
+			}
+			seen[t] = true
+			if why := w.admitByIssuer(c, among, t); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// admitByIssuer is admit for the provider with the token's issuer. Envoy picks any of several with one issuer, so the
+// token has to be valid for each.
+func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t token) string {
+	claims, err := Claims(t.text)
+	if err != nil {
+		return tokenUnreadable
+	}
+	issuer, _ := claims["iss"].(string)
+	if !slices.ContainsFunc(among, func(name string) bool {
+		p := c.GetProviders()[name]
+		return p.GetIssuer() == issuer && slices.Contains(w.tokensAt(p), t)
+	}) {
+		return tokenUnknownIssuer
+	}
+	why, of := "", 0
+	for _, name := range slices.Sorted(maps.Keys(c.GetProviders())) {
+		if c.GetProviders()[name].GetIssuer() != issuer {
+			continue
+		}
+		of++
+		if reason := w.admit(c, name, t, nil); reason != "" {
+			why = reason
+		}
+	}
+	if of > 1 {
+		w.doubt(Likely, "%d rules have the issuer %s, and Envoy picks any of them", of, issuer)
+	}
+	return why
+}
+
+// verify returns why the tokens at the places of a provider are not valid, or "".
+func (w *walker) verify(c *jwtv3.JwtAuthentication, name string, audiences []string) string {
+	all := w.tokensAt(c.GetProviders()[name])
+	if len(all) == 0 {
+		return tokenMissing
+	}
+	for _, t := range all {
+		if why := w.admit(c, name, t, audiences); why != "" {
+			return why
+		}
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package walk
+
+import (
+	"iter"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// Messages is a Held of decoded messages. The zero Messages is empty. Listeners keep the order in which they were
+// added; of other resources with equal names the last one counts.
+type Messages struct {
+	listeners []*listenerv3.Listener
+	routes    map[string]*routev3.RouteConfiguration
+	clusters  map[string]*clusterv3.Cluster
+	endpoints map[string]*endpointv3.ClusterLoadAssignment
+}
+
+// Add adds a listener, route configuration, cluster or assignment. Messages of other types are ignored, because a walk
+// does not read them.
+func (m *Messages) Add(message proto.Message) {
+	switch one := message.(type) {
+	case *listenerv3.Listener:
+		m.listeners = append(m.listeners, one)
+	case *routev3.RouteConfiguration:
+		set(&m.routes, one.GetName(), one)
+	case *clusterv3.Cluster:
+		set(&m.clusters, one.GetName(), one)
+	case *endpointv3.ClusterLoadAssignment:
+		set(&m.endpoints, one.GetClusterName(), one)
+	}
+}
+
+// set sets an entry of a map that may be nil.
+func set[V any](of *map[string]V, name string, v V) {
+	if *of == nil {
+		*of = map[string]V{}
+	}
+	(*of)[name] = v
+}
+
+// Listeners implements Held.
+func (m *Messages) Listeners() iter.Seq[*listenerv3.Listener] { return slices.Values(m.listeners) }
+
+// Route implements Held.
+func (m *Messages) Route(name string) *routev3.RouteConfiguration { return m.routes[name] }
+
+// Cluster implements Held.
+func (m *Messages) Cluster(name string) *clusterv3.Cluster { return m.clusters[name] }
+
+// Endpoints implements Held.
+func (m *Messages) Endpoints(cluster string) *endpointv3.ClusterLoadAssignment {
+	return m.endpoints[cluster]
+}

@@ -1,0 +1,182 @@
+package walk
+
+import (
+	"regexp"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// selected is the virtual host and the route of a request.
+type selected struct {
+	host   *routev3.VirtualHost // nil: no virtual host has the request's host
+	secure bool                 // the virtual host requires TLS, and the request came without
+	route  *routev3.Route       // nil: no route of the virtual host matches
+}
+
+// selectRoute selects the virtual host and the first route that matches.
+func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
+	if on.host = w.virtualHost(rc); on.host == nil {
+		return on
+	}
+	if on.host.GetRequireTls() == routev3.VirtualHost_ALL && w.Headers["x-forwarded-proto"] != "https" {
+		on.secure = true
+		return on
+	}
+	for _, route := range on.host.GetRoutes() {
+		if w.matches(route.GetMatch()) {
+			on.route = route
+			break
+		}
+	}
+	return on
+}
+
+// disables reports whether a filter is off for the route or the virtual host; the route's setting comes first.
+func (on selected) disables(filter string) bool {
+	for _, of := range []map[string]*anypb.Any{on.route.GetTypedPerFilterConfig(), on.host.GetTypedPerFilterConfig()} {
+		if config, set := of[filter]; set {
+			off := &routev3.FilterConfig{}
+			return config.MessageIs(off) && config.UnmarshalTo(off) == nil && off.GetDisabled()
+		}
+	}
+	return false
+}
+
+var withPort = regexp.MustCompile(`:[0-9]+$`)
+
+// virtualHost picks by the domains: exact, the longest *.suffix, the longest prefix.*, then *.
+func (w *walker) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHost {
+	host := strings.ToLower(w.Headers[":authority"])
+	if rc.GetIgnorePortInHostMatching() {
+		host = withPort.ReplaceAllString(host, "")
+	}
+	var best *routev3.VirtualHost
+	most := -1
+	for _, vh := range rc.GetVirtualHosts() {
+		for _, d := range vh.GetDomains() {
+			if score := domainRank(strings.ToLower(d), host); score > most {
+				best, most = vh, score
+			}
+		}
+	}
+	return best
+}
+
+// domainRank returns how specifically a domain matches a host; -1: it does not.
+func domainRank(domain, host string) int {
+	switch {
+	case domain == "*":
+		return 0
+	case domain == host:
+		return 1 << 30
+	case strings.HasPrefix(domain, "*") && strings.HasSuffix(host, domain[1:]) && len(host) >= len(domain):
+		return 1<<20 + len(domain)
+	case strings.HasSuffix(domain, "*") && strings.HasPrefix(host, domain[:len(domain)-1]) && len(host) >= len(domain):
+		return len(domain)
+	}
+	return -1
+}
+
+// matches reports whether a route takes the request.
+func (w *walker) matches(m *routev3.RouteMatch) bool {
+	path, query, _ := strings.Cut(w.Headers[":path"], "?")
+	for _, d := range m.GetDynamicMetadata() {
+		if !w.metadataMatches(d) {
+			return false
+		}
+	}
+	return pathMatches(m, path) && w.headersMatch(m.GetHeaders()) && queryMatches(m.GetQueryParameters(), parameters(query))
+}
+
+// parameters returns the first value of each parameter of a query, not decoded, as Envoy matches them.
+func parameters(query string) map[string]string {
+	all := map[string]string{}
+	for one := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(one, "=")
+		if _, known := all[name]; !known && one != "" {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// pathMatches reports whether a path, without its query, is that of a match.
+func pathMatches(m *routev3.RouteMatch, path string) bool {
+	fold := func(s string) string { return s }
+	if m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue() {
+		fold = strings.ToLower
+	}
+	stated := path // regular expressions have a case of their own
+	path = fold(path)
+	switch p := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		return strings.HasPrefix(path, fold(p.Prefix))
+	case *routev3.RouteMatch_Path:
+		return path == fold(p.Path)
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		return path == fold(p.PathSeparatedPrefix) || strings.HasPrefix(path, fold(p.PathSeparatedPrefix)+"/")
+	case *routev3.RouteMatch_SafeRegex:
+		return fullMatch(p.SafeRegex.GetRegex(), stated)
+	}
+	return false
+}
+
+// headersMatch reports whether all matchers hold. A missing header matches neither a matcher nor its inversion, unless
+// the matcher asks for presence.
+func (w *walker) headersMatch(all []*routev3.HeaderMatcher) bool {
+	for _, h := range all {
+		value, there := w.Headers[strings.ToLower(h.GetName())]
+		if !there && h.GetTreatMissingHeaderAsEmpty() {
+			there = true
+		}
+		if !there && h.GetInvertMatch() && !h.GetPresentMatch() {
+			return false
+		}
+		if (there && (h.GetPresentMatch() || stringMatches(h.GetStringMatch(), value))) == h.GetInvertMatch() {
+			return false
+		}
+	}
+	return true
+}
+
+// queryMatches reports whether all matchers hold.
+func queryMatches(all []*routev3.QueryParameterMatcher, params map[string]string) bool {
+	for _, q := range all {
+		value, there := params[q.GetName()]
+		if !there || !q.GetPresentMatch() && !stringMatches(q.GetStringMatch(), value) {
+			return false
+		}
+	}
+	return true
+}
+
+// stringMatches reports whether a value is that of a matcher.
+func stringMatches(m *matcherv3.StringMatcher, value string) bool {
+	fold := func(s string) string { return s }
+	if m.GetIgnoreCase() {
+		fold = strings.ToLower
+	}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		return fold(value) == fold(p.Exact)
+	case *matcherv3.StringMatcher_Prefix:
+		return strings.HasPrefix(fold(value), fold(p.Prefix))
+	case *matcherv3.StringMatcher_Suffix:
+		return strings.HasSuffix(fold(value), fold(p.Suffix))
+	case *matcherv3.StringMatcher_Contains:
+		return strings.Contains(fold(value), fold(p.Contains))
+	case *matcherv3.StringMatcher_SafeRegex:
+		return fullMatch(p.SafeRegex.GetRegex(), value)
+	}
+	return false
+}
+
+// fullMatch reports whether a regular expression of RE2, as Envoy has them too, matches the whole of a value. One that
+// does not compile matches nothing: Envoy refuses its resource.
+func fullMatch(pattern, value string) bool {
+	re, err := regexp.Compile(`^(?:` + pattern + `)$`)
+	return err == nil && re.MatchString(value)
+}

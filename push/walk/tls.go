@@ -1,0 +1,173 @@
+package walk
+
+import (
+	"slices"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/proxy_protocol/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// handshake reports whether the connection gets past the chain's transport socket. A chain with the mesh's certificate
+// refuses a client that shows none, or one of another trust domain.
+func (w *walker) handshake(chain *listenerv3.FilterChain) bool {
+	socket := chain.GetTransportSocket()
+	if socket == nil {
+		return true
+	}
+	context := &tlsv3.DownstreamTlsContext{}
+	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
+		w.step("%v", err)
+		return false
+	}
+	if own := context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs(); len(own) == 0 || own[0].GetName() != xds.SDSDefault {
+		return w.serverTLS(context)
+	}
+	w.step("asks for a certificate")
+	validation := context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext()
+	if w.Identity != "" && (len(sansOf(validation)) == 0 || slices.ContainsFunc(sansOf(validation), w.hasName)) {
+		w.peer, w.ended = w.Identity, true
+		return true
+	}
+	w.step("refuses the certificate")
+	return false
+}
+
+// hasName reports whether the client's identity is one that a server accepts.
+func (w *walker) hasName(m *matcherv3.StringMatcher) bool { return stringMatches(m, w.Identity) }
+
+// sansOf returns the names that a peer's certificate may have; none: any.
+func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatcher) {
+	for _, m := range v.GetMatchTypedSubjectAltNames() {
+		all = append(all, m.GetMatcher())
+	}
+	//lint:ignore SA1019 what Istio's proxies of all versions have
+	return append(all, v.GetMatchSubjectAltNames()...)
+}
+
+// serverTLS ends TLS by a certificate that is not the mesh's. It reports whether the connection goes on: the client has
+// to speak TLS, and to have a certificate where one is required.
+func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
+	for _, own := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
+		w.step("ends TLS with %s", own.GetName())
+	}
+	required := context.GetRequireClientCertificate().GetValue()
+	of := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
+	if of != "" {
+		w.step("asks for a certificate of %s, required: %v", of, required)
+	}
+	switch {
+	case !w.speaksTLS():
+		w.step("closes the connection: it has to begin with TLS")
+		return false
+	case required && w.Certificate == "":
+		w.step("refuses a client without a certificate")
+		return false
+	}
+	if required || of != "" || context.GetCommonTlsContext().GetValidationContext() != nil {
+		w.peer = w.Certificate
+	}
+	w.ended = true
+	return true
+}
+
+// Upstream is the transport security that a proxy uses towards endpoints.
+type Upstream struct {
+	// Mode is plain, tls, or mtls of the mesh; several where endpoints differ.
+	Mode string
+	// SNI is the server name that the proxy states, ALPN the protocols; Names are those that a server's certificate may
+	// have, and Root the secret with the accepted authorities. Each is empty where the configuration states nothing.
+	SNI, Root string
+	Names     []string
+}
+
+// upstream returns the transport security of a cluster towards its endpoints: of all together, and of each.
+func upstream(c *clusterv3.Cluster, cla *endpointv3.ClusterLoadAssignment) (Upstream, map[string]Upstream) {
+	of := map[string]Upstream{}
+	var modes []string
+	all := upstreamOf(c.GetTransportSocket())
+	for _, l := range cla.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			one := upstreamOf(c.GetTransportSocket())
+			for _, m := range c.GetTransportSocketMatches() {
+				if fulfils(e.GetMetadata(), m) {
+					one = upstreamOf(m.GetTransportSocket())
+					break
+				}
+			}
+			of[addressOf(e)] = one
+			if !slices.Contains(modes, one.Mode) {
+				modes = append(modes, one.Mode)
+			}
+			if one.Mode != "plain" {
+				all = one
+			}
+		}
+	}
+	if len(modes) > 0 {
+		slices.Sort(modes)
+		all.Mode = strings.Join(modes, " or ")
+	}
+	return all, of
+}
+
+// fulfils reports whether an endpoint's metadata has all values of a match.
+func fulfils(of *corev3.Metadata, m *clusterv3.Cluster_TransportSocketMatch) bool {
+	fields := of.GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
+	for name, want := range m.GetMatch().GetFields() {
+		if fields[name].GetStringValue() != want.GetStringValue() {
+			return false
+		}
+	}
+	return true
+}
+
+// upstreamOf returns the transport security of a socket. The PROXY protocol wraps one.
+func upstreamOf(socket *corev3.TransportSocket) Upstream {
+	wrapped := &proxyprotocolv3.ProxyProtocolUpstreamTransport{}
+	if config := socket.GetTypedConfig(); config.MessageIs(wrapped) && config.UnmarshalTo(wrapped) == nil {
+		socket = wrapped.GetTransportSocket()
+	}
+	context := &tlsv3.UpstreamTlsContext{}
+	if config := socket.GetTypedConfig(); !config.MessageIs(context) || config.UnmarshalTo(context) != nil {
+		return Upstream{Mode: "plain"}
+	}
+	common := context.GetCommonTlsContext()
+	combined := common.GetCombinedValidationContext()
+	u := Upstream{Mode: "tls", SNI: context.GetSni(), Root: combined.GetValidationContextSdsSecretConfig().GetName()}
+	if own := common.GetTlsCertificateSdsSecretConfigs(); len(own) > 0 && own[0].GetName() == xds.SDSDefault {
+		u.Mode = "mtls"
+	}
+	validation := combined.GetDefaultValidationContext()
+	if validation == nil {
+		validation = common.GetValidationContext()
+	}
+	for _, m := range sansOf(validation) {
+		u.Names = append(u.Names, text(m))
+	}
+	return u
+}
+
+// text returns a string matcher in the notation of policies.
+func text(m *matcherv3.StringMatcher) string {
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		return p.Exact
+	case *matcherv3.StringMatcher_Prefix:
+		return p.Prefix + "*"
+	case *matcherv3.StringMatcher_Suffix:
+		return "*" + p.Suffix
+	case *matcherv3.StringMatcher_Contains:
+		return "*" + p.Contains + "*"
+	case *matcherv3.StringMatcher_SafeRegex:
+		return "regex " + p.SafeRegex.GetRegex()
+	}
+	return "?"
+}

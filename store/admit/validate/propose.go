@@ -1,0 +1,214 @@
+package validate
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	kjson "sigs.k8s.io/json"
+
+	"navarch.io/navarch/store/admit/schema"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+)
+
+// Proposed is one object of Istio over a snapshot, for a preview.
+type Proposed struct {
+	ID       object.ID // with the origin that the object has, or would have, in the snapshot
+	Was, Is  []model.Record
+	Problems []object.Problem
+	Refused  bool // the webhook would refuse the object, for the problems that are errors; Is equals Was
+}
+
+// Proposal lists the objects of a change that is previewed over a snapshot.
+type Proposal struct {
+	Objects []*object.Object
+	Gone    bool // the objects are deleted
+	// Alone leaves out warnings about other objects that an object contradicts or refers to, since its author may not see
+	// these.
+	Alone bool
+}
+
+// propose returns the records that a snapshot has of an object, and those that it would have after the change. The
+// snapshot has records and no objects. So objects of other kinds than Istio's are refused, because other objects depend
+// on them in ways that records do not show. The context bounds the work.
+func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, of Proposal) (d Proposed) {
+	d.ID = o.ID
+	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
+		d.ID.Origin = originIn(known)
+	}
+	switch {
+	case schema.Of(o.ID.Group, o.Version, o.ID.Kind) == nil:
+		d.refuse("apiVersion", problem.NotSupported, "is of no kind and version of Istio: what depends on the object is known "+
+			"only where its configuration is read from files (--config-dir)")
+	case of.Gone && len(d.Was) == 0:
+		d.refuse("", problem.NotFound, "does not exist")
+	case of.Gone:
+		return d
+	}
+	if d.Refused {
+		d.Is = d.Was
+		return d
+	}
+	proposed := *o
+	proposed.ID, proposed.Created = d.ID, createdAs(&d, o.Created)
+	w.normalisedOver(ctx, known, &proposed, &d, of.Alone)
+	return d
+}
+
+// normalisedOver normalises an object, and sets its records and problems.
+func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o *object.Object, d *Proposed, alone bool) {
+	var found Found
+	tree := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &tree); err != nil {
+		found.err("", problem.Unreadable, err.Error())
+	} else if defined(ctx, tree, o, &found) {
+		result := w.normal.Object(o, proposalLookup{lookup{w.ownersAt(known), w.tenants, known.Mesh().Spec}, known})
+		others := known
+		if alone {
+			others = nil
+		}
+		w.assess(ctx, result, others, &found)
+		d.Is = result.Records
+		networked := slices.ContainsFunc(result.Refs, func(id object.ID) bool { return id.Kind == "Namespace" })
+		if networked && known.Len(model.KindNetworkGateways) > 0 {
+			found.warn("is previewed without the networks of its endpoints, which replicas do not know")
+		}
+	}
+	for _, e := range found.Errors {
+		d.refuse(e.Field, e.Code, e.Message)
+	}
+	for _, text := range found.Warnings {
+		d.Problems = append(d.Problems, object.Problem{ID: d.ID, Code: problem.Invalid, Severity: problem.Warning, Message: text})
+	}
+	if d.Refused {
+		d.Is = d.Was
+	}
+}
+
+// refuse adds an error.
+func (d *Proposed) refuse(field string, code problem.Code, message string) {
+	d.Refused = true
+	d.Problems = append(d.Problems, object.Problem{ID: d.ID, Field: field, Code: code, Severity: problem.Error, Message: message})
+}
+
+// recordsOf lists the records of an object of the config cluster, ordered by key, and sets the origin of its ID.
+func recordsOf(s *mirror.Snapshot, id *object.ID) (all []model.Record) {
+	for _, kind := range model.Kinds() {
+		for r := range s.In(kind, id.Namespace) {
+			of := normal.SourceObject(r.Meta().Key)
+			if of.Origin.Cluster() == "" && of == of.SameOrigin(*id) {
+				id.Origin = of.Origin
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+// originIn returns the origin of new objects: that of any object of Istio, or else that of an API server.
+func originIn(s *mirror.Snapshot) origin.Origin {
+	for _, kind := range []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindServiceEntry, model.KindGateway,
+		model.KindSidecar, model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindMesh} {
+		for r := range s.All(kind) {
+			if of := r.Meta().Key.Origin; of.Cluster() == "" && (of.Source() == origin.Files || of.Source() == origin.Kube) {
+				return of
+			}
+		}
+	}
+	return origin.New("", origin.Kube)
+}
+
+// createdAs returns the creation time of an object. An existing object keeps its own, and an API server makes a new one
+// younger than all others. Files state the time, or none.
+func createdAs(d *Proposed, stated time.Time) time.Time {
+	switch {
+	case len(d.Was) > 0 && d.Was[0].Meta().Created == 0:
+		return time.Time{}
+	case len(d.Was) > 0:
+		return time.Unix(d.Was[0].Meta().Created, 0)
+	case stated.IsZero() && d.ID.Origin.Source() != origin.Files:
+		return time.Now()
+	}
+	return stated
+}
+
+// proposalLookup answers by a snapshot what the leader answers by objects: fetched keys and automatic addresses.
+type proposalLookup struct {
+	lookup
+	known *mirror.Snapshot
+}
+
+var _ normal.Lookup = proposalLookup{}
+
+// Keys implements normal.Lookup: the keys that another rule of the namespace has from the same source.
+func (l proposalLookup) Keys(id object.ID) normal.Keys {
+	for r := range l.known.In(model.KindRequestAuthentication, id.Namespace) {
+		for _, rule := range model.Authentication(r.(*model.Policy)).GetJwtRules() {
+			if rule.GetJwks() != "" && normal.KeysID(id.Namespace, normal.KeySourceOf(rule)) == id {
+				return normal.Keys{Set: rule.GetJwks()}
+			}
+		}
+	}
+	return normal.Keys{Reason: "they are fetched once the object is applied"}
+}
+
+// Automatic implements normal.Lookup: the addresses that the ServiceEntry has.
+func (l proposalLookup) Automatic(id object.ID) map[string][]string {
+	all := map[string][]string{}
+	for r := range l.known.Named(model.KindServiceEntry, id.Namespace, id.Name) {
+		for _, of := range r.(*model.Service).Spec.GetAutomatic() {
+			all[of.GetHost()] = of.GetAddresses()
+		}
+	}
+	return all
+}
+
+// AutomaticAt implements normal.Lookup.
+func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
+	for r := range l.known.All(model.KindServiceEntry) {
+		for _, of := range r.(*model.Service).Spec.GetAutomatic() {
+			for _, text := range of.GetAddresses() {
+				if a, err := netip.ParseAddr(text); err == nil && normal.AutomaticAtID(a) == id {
+					return normal.AutomaticID(r.Meta().Key.Namespace, r.Meta().Key.Name)
+				}
+			}
+		}
+	}
+	return object.ID{}
+}
+
+// Propose lays objects over a snapshot. It returns the change of the snapshot, and the objects in their order. Nothing
+// changes if an object is refused, or is in the list twice.
+func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
+	var all []Proposed
+	var puts []model.Record
+	deletes := map[model.Key]bool{}
+	seen := map[object.ID]bool{}
+	refused := false
+	for _, o := range of.Objects {
+		d := w.propose(ctx, known, o, of)
+		if seen[o.ID] {
+			d.refuse("", problem.Duplicate, "is named twice")
+		}
+		seen[o.ID] = true
+		all, refused = append(all, d), refused || d.Refused
+		for _, r := range d.Was {
+			deletes[r.Meta().Key] = true
+		}
+		puts = append(puts, d.Is...)
+	}
+	for _, r := range puts {
+		delete(deletes, r.Meta().Key)
+	}
+	if refused || ctx.Err() != nil {
+		return mirror.Change{Old: known, New: known}, all
+	}
+	return known.Apply(known.Revision()+1, puts, slices.Collect(maps.Keys(deletes))), all
+}

@@ -1,0 +1,287 @@
+// Package credential parses and checks the TLS content of Secrets and ConfigMaps: certificates, private keys, CAs and
+// revocation lists. Envoy accepts all content without an error, also from malicious authors.
+//
+// Owns: nothing; all functions are pure.  Reads: bytes that anybody may have written.  Never: a clock; a message with a
+// part of a private key.
+package credential
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ocsp"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// The bounds of content.
+const (
+	MaxBytes  = 1 << 20   // bytes of all values together, as of a Secret in Kubernetes
+	MaxChain  = 100 << 10 // bytes of a chain in DER: clients with OpenSSL read no more (SSL_MAX_CERT_LIST_DEFAULT)
+	MaxCerts  = 32        // certificates of a chain
+	MaxKey    = 16 << 10  // bytes of a private key in PEM
+	MinRSA    = 2048      // bits: Envoy refuses shorter keys
+	MaxRSA    = 8192      // bits: clients in Go refuse longer keys, and handshakes are slow
+	maxReason = 200       // bytes of a parser's reason in a message
+)
+
+// names are the keys of the values, in the two forms of Istio (istio: pilot/pkg/credentials/kube/secrets.go). The first
+// form has precedence.
+type names struct{ chain, key, trust, crl, ocsp string }
+
+var forms = []names{
+	{"cert", "key", "cacert", "crl", ""},
+	{"tls.crt", "tls.key", "ca.crt", "ca.crl", "tls.ocsp-staple"},
+}
+
+// Reads reports whether Parse reads the value of a key of a Secret or ConfigMap. Sources may drop other values.
+func Reads(key string) bool {
+	return key != "" && slices.ContainsFunc(forms, func(of names) bool {
+		return slices.Contains([]string{of.chain, of.key, of.trust, of.crl, of.ocsp}, key)
+	})
+}
+
+// Public reports whether the value of a key consists of certificates or revocation lists of authorities. ConfigMaps may
+// contain these.
+func Public(key string) bool {
+	return key != "" && slices.ContainsFunc(forms, func(of names) bool { return key == of.trust || key == of.crl })
+}
+
+// Content is the parsed content. Texts in PEM consist of blocks without headers, and of nothing else.
+type Content struct {
+	Chain []byte           // certificates in PEM, the leaf first; empty: there is no pair
+	Key   model.PrivateKey // of the leaf, in PEM; empty without a pair
+	Ocsp  []byte           // response for the leaf, in DER; may be empty
+	Trust []byte           // certificates of authorities in PEM; may be empty
+	Crl   []byte           // revocation lists of authorities in PEM; may be empty
+	Until time.Time        // end of validity of the leaf; zero without a pair
+	At    string           // key of the value with the chain; empty without a pair
+}
+
+// Fault is a fault of one value.
+type Fault struct {
+	Key      string // of the value; empty: all values together have too many bytes
+	Code     problem.Code
+	Severity problem.Severity // Warning: the content is usable without the value
+	Message  string
+}
+
+// Parse returns the content of the values of a Secret or ConfigMap, by their keys. Other values than those of Reads are
+// ignored, and so is a chain without its key, or the reverse. If a fault has severity Error, the content is empty. Data
+// without any such value have empty content and no fault.
+func Parse(data map[string][]byte) (Content, []Fault) {
+	p := &parser{data: data}
+	sum := 0
+	for key, value := range data {
+		if Reads(key) {
+			sum += len(value)
+		}
+	}
+	if sum > MaxBytes {
+		return Content{}, []Fault{{Key: "", Code: problem.Invalid, Severity: problem.Error,
+			Message: fmt.Sprintf("has %d bytes of certificates and keys, more than %d", sum, MaxBytes)}}
+	}
+	for _, of := range forms {
+		if len(p.Chain) == 0 && len(data[of.chain]) > 0 && len(data[of.key]) > 0 {
+			p.pair(of)
+			p.Crl = p.blocks(of.crl, "X509 CRL", parseList)
+		}
+	}
+	for _, of := range forms {
+		if len(p.Trust) > 0 {
+			continue
+		}
+		if p.Trust = p.blocks(of.trust, "CERTIFICATE", parseCertificate); len(p.Trust) > 0 && len(p.Crl) == 0 {
+			p.Crl = p.blocks(of.crl, "X509 CRL", parseList)
+		}
+	}
+	if p.broken {
+		return Content{}, p.faults
+	}
+	return p.Content, p.faults
+}
+
+// Until returns the end of validity of the leaf of Content.Chain. Zero: the chain has no certificate.
+func Until(chain []byte) time.Time {
+	block, _ := pem.Decode(chain)
+	if block == nil {
+		return time.Time{}
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}
+	}
+	return leaf.NotAfter
+}
+
+// parser collects the content and its faults.
+type parser struct {
+	Content
+	data   map[string][]byte
+	faults []Fault
+	broken bool // a fault is an error
+}
+
+func (p *parser) errorf(code problem.Code, key, format string, args ...any) {
+	p.broken = true
+	p.faults = append(p.faults, Fault{key, code, problem.Error, fmt.Sprintf(format, args...)})
+}
+
+// pair parses a certificate chain with its private key and OCSP response.
+func (p *parser) pair(of names) {
+	var leaf *x509.Certificate
+	size, count := 0, 0
+	chain := p.blocks(of.chain, "CERTIFICATE", func(der []byte) error {
+		certificate, err := x509.ParseCertificate(der)
+		if count++; count == 1 {
+			leaf = certificate
+		}
+		size += len(der)
+		return err
+	})
+	switch {
+	case p.broken:
+		return
+	case size > MaxChain || count > MaxCerts:
+		p.errorf(problem.Invalid, of.chain, "has %d certificates of %d bytes: want at most %d, of %d bytes",
+			count, size, MaxCerts, MaxChain)
+		return
+	}
+	if wrong := wrongKey(leaf); wrong != "" { // before the private key, because parsing a large one takes long
+		p.errorf(problem.NotSupported, of.chain, "%s", wrong)
+		return
+	}
+	key := p.privateKey(of, chain)
+	if p.Ocsp = p.staple(of, leaf); len(p.Ocsp) == 0 && mustStaple(leaf) {
+		p.errorf(problem.Required, cmp.Or(of.ocsp, of.chain),
+			"the certificate must be sent with an OCSP response (must-staple), which is missing")
+	}
+	p.Chain, p.Key, p.Until, p.At = chain, key, leaf.NotAfter, of.chain
+}
+
+// wrongKey returns why Envoy would refuse the public key of a leaf, or would be slowed down by it; empty: neither.
+func wrongKey(leaf *x509.Certificate) string {
+	switch key := leaf.PublicKey.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < MinRSA || bits > MaxRSA {
+			return fmt.Sprintf("has an RSA key of %d bits: want %d to %d", bits, MinRSA, MaxRSA)
+		}
+	case *ecdsa.PublicKey:
+		if !slices.Contains([]elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}, key.Curve) {
+			return fmt.Sprintf("has an ECDSA key of curve %s: want P-256, P-384 or P-521", key.Params().Name)
+		}
+	}
+	return "" // beside these tls.X509KeyPair accepts Ed25519 keys alone
+}
+
+// privateKey returns the private key of a chain in PEM, without other blocks of its value; nil: a fault was added.
+func (p *parser) privateKey(of names, chain []byte) model.PrivateKey {
+	if size := len(p.data[of.key]); size > MaxKey+MaxChain { // there may be certificates beside the key
+		p.errorf(problem.Invalid, of.key, "has %d bytes, more than %d", size, MaxKey+MaxChain)
+		return nil
+	}
+	for rest := p.data[of.key]; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			p.errorf(problem.Required, of.key, "has no private key in PEM")
+			return nil
+		}
+		if !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			continue
+		}
+		key := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})
+		if len(key) > MaxKey {
+			p.errorf(problem.Invalid, of.key, "the private key has %d bytes, more than %d", len(key), MaxKey)
+			return nil
+		}
+		p.belongs(of, chain, key)
+		return key
+	}
+}
+
+// belongs adds a fault unless a private key can be read, and belongs to the leaf of a chain. The errors of crypto/tls
+// are not repeated, because they might quote the key.
+func (p *parser) belongs(of names, chain, key []byte) {
+	pair, err := tls.X509KeyPair(chain, key)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "does not match"):
+		p.errorf(problem.Invalid, of.key, "the private key does not belong to the certificate in data.%s", of.chain)
+	case err != nil:
+		p.errorf(problem.Invalid, of.key, "is not a private key that can be read (encrypted ones cannot)")
+	default:
+		if private, is := pair.PrivateKey.(*rsa.PrivateKey); is && len(private.Primes) != 2 {
+			p.errorf(problem.NotSupported, of.key, "the RSA key has %d primes: want 2", len(private.Primes))
+		}
+	}
+}
+
+// blocks returns the PEM blocks of one kind in a value. Text and other blocks are left out, so a private key among
+// certificates by mistake is not passed on. If parse refuses a block, or the value has no block of the kind, blocks
+// adds a fault and returns nil. It returns nil without a fault for a missing value.
+func (p *parser) blocks(at, kind string, parse func([]byte) error) []byte {
+	if at == "" || len(p.data[at]) == 0 {
+		return nil
+	}
+	var out bytes.Buffer
+	for rest := p.data[at]; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != kind {
+			continue
+		}
+		if err := parse(block.Bytes); err != nil {
+			reason := err.Error()
+			p.errorf(problem.Invalid, at, "a %s cannot be read: %s", strings.ToLower(kind), reason[:min(len(reason), maxReason)])
+			return nil
+		}
+		_ = pem.Encode(&out, &pem.Block{Type: kind, Bytes: block.Bytes}) // writes to a buffer do not fail
+	}
+	if out.Len() == 0 {
+		p.errorf(problem.Required, at, "has no %s in PEM", kind)
+	}
+	return out.Bytes()
+}
+
+func parseCertificate(der []byte) error { _, err := x509.ParseCertificate(der); return err }
+
+func parseList(der []byte) error { _, err := x509.ParseRevocationList(der); return err }
+
+// staple returns the OCSP response for a leaf; nil: the value is missing, or a warning was added. Envoy refuses a
+// certificate with a response for another one.
+func (p *parser) staple(of names, leaf *x509.Certificate) []byte {
+	raw := p.data[of.ocsp]
+	if of.ocsp == "" || len(raw) == 0 {
+		return nil
+	}
+	left := ""
+	switch response, err := ocsp.ParseResponse(raw, nil); {
+	case err != nil:
+		left = "is no OCSP response; it is left out"
+	case response.SerialNumber == nil || response.SerialNumber.Cmp(leaf.SerialNumber) != 0:
+		left = "is the OCSP response for another certificate; it is left out"
+	default:
+		return raw
+	}
+	p.faults = append(p.faults, Fault{of.ocsp, problem.Invalid, problem.Warning, left})
+	return nil
+}
+
+// mustStaple reports whether a certificate has the extension TLS Feature (RFC 7633), with any feature. With the feature
+// status_request Envoy refuses the certificate without an OCSP response.
+func mustStaple(leaf *x509.Certificate) bool {
+	return slices.ContainsFunc(leaf.Extensions, func(e pkix.Extension) bool { return e.Id.String() == "1.3.6.1.5.5.7.1.24" })
+}

@@ -1,0 +1,223 @@
+package ingest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/credential"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// credentials tracks Secrets and ConfigMaps with TLS content: the expiry of their certificates, and their problems. The
+// inventory owns it.
+type credentials struct {
+	expire map[object.ID]time.Time        // ends of validity of the certificates that have not expired yet
+	faulty map[object.ID][]object.Problem // Secrets and ConfigMaps with problems
+	kept   map[object.ID]time.Time        // ends of validity of stored certificates in use (keepValid)
+	moved  bool                           // faulty has changed since the last call of misused
+}
+
+func newCredentials() *credentials {
+	return &credentials{expire: map[object.ID]time.Time{}, faulty: map[object.ID][]object.Problem{}}
+}
+
+// isCredential reports whether an object may have TLS content.
+func isCredential(id object.ID) bool {
+	return id.Group == "" && (id.Kind == "Secret" || id.Kind == "ConfigMap")
+}
+
+// set replaces the problems of an object.
+func (c *credentials) set(id object.ID, problems []object.Problem) {
+	if !isCredential(id) || slices.Equal(c.faulty[id], problems) {
+		return
+	}
+	c.moved = true
+	if c.faulty[id] = problems; len(problems) == 0 {
+		delete(c.faulty, id)
+	}
+}
+
+// remove forgets an object.
+func (c *credentials) remove(id object.ID) {
+	c.set(id, nil)
+	delete(c.expire, id)
+	delete(c.kept, id)
+}
+
+// Passed is a tick of the clock. Run sends one every minute.
+type Passed struct{ Now time.Time }
+
+func (Passed) event() {}
+
+// applyPassed normalises objects again if their certificate has expired.
+func (s *State) applyPassed(now time.Time) {
+	w := s.inventory
+	for id, until := range w.credentials.expire {
+		if !now.Before(until) {
+			w.objects.Mark(id)
+		}
+	}
+	if w.objects.Marked() {
+		w.yielder, w.heard = loop.NewYielder(), now
+		w.renew()
+		s.collect()
+	}
+}
+
+// lapse adds a problem to the result of an object with an expired certificate. If the object has a valid certificate in
+// use, the result is spoiled, so that the valid one stays in use. Otherwise the expired certificate is used, as with
+// Istio. Clients that do not verify it go on working, and a proxy that starts now serves the same certificate as the
+// older proxies. A certificate that is still valid is checked again when it expires.
+func (w *inventory) lapse(n *node, r *normal.Result) {
+	id := n.ID()
+	if !isCredential(id) {
+		return
+	}
+	delete(w.credentials.expire, id)
+	switch {
+	case r.Until.IsZero():
+		return
+	case w.heard.Before(r.Until): // also where the time is not known
+		w.credentials.expire[id] = r.Until
+		return
+	}
+	one := object.Problem{ID: id, Location: w.location(id), Field: r.UntilAt, Code: problem.Invalid, Severity: problem.Warning,
+		Message: "the certificate has expired at " + r.Until.UTC().Format(time.RFC3339)}
+	if until, valid := w.validUntil(n); valid {
+		if !until.IsZero() {
+			w.credentials.expire[id] = until
+		}
+		one.Severity = problem.Error
+		one.Message += "; the certificate before it is valid, and stays in use"
+		r.Spoiled, r.Records, r.Private = true, nil, nil
+	} else {
+		one.Message += "; it is used all the same, because no valid one is known"
+	}
+	r.Problems = append(slices.Clone(r.Problems), one)
+}
+
+// validUntil reports whether an object has a certificate in use that has not expired, and returns the end of its
+// validity. until is zero for an adopted stored certificate of unknown end.
+func (w *inventory) validUntil(n *node) (until time.Time, valid bool) {
+	for _, r := range n.Entry.records {
+		if s, is := r.(*model.Secret); is {
+			until = credential.Until(s.Spec.GetChain())
+			return until, until.After(w.heard)
+		}
+	}
+	until, known := w.credentials.kept[n.ID()]
+	return until, len(n.Entry.few().adopted) > 0 && (!known || until.After(w.heard))
+}
+
+// keepValid marks objects as spoiled if their certificate has expired and the stored one is valid. The stored one then
+// stays in use. keepValid returns these objects, to be normalised again once they have adopted the stored records.
+func (s *State) keepValid(e Loaded) (kept []object.ID) {
+	w := s.inventory
+	w.credentials.kept = map[object.ID]time.Time{}
+	for key, stored := range e.Secrets {
+		n, end := w.objects.Get(w.sourceOf(key)), credential.Until(stored.Spec.GetChain())
+		if n == nil || n.Entry.spoiled || len(n.Entry.records) == 0 || !end.After(e.Now) {
+			continue
+		}
+		now, is := n.Entry.records[0].(*model.Secret)
+		if until := credential.Until(now.Spec.GetChain()); is && !until.IsZero() && !until.After(e.Now) {
+			w.setRecords(n, nil, nil)
+			n.Entry.spoiled = true
+			w.credentials.kept[n.ID()] = end
+			kept = append(kept, n.ID())
+		}
+	}
+	return kept
+}
+
+// reportKept normalises the objects of keepValid again, which reports their expired certificates.
+func (s *State) reportKept(kept []object.ID, now time.Time) {
+	w := s.inventory
+	if len(kept) == 0 {
+		return
+	}
+	for _, id := range kept {
+		w.objects.Mark(id)
+	}
+	w.heard = now
+	w.renew()
+	w.heard = time.Time{}
+}
+
+// target identifies a Secret or ConfigMap of a cluster, regardless of its source.
+type target struct{ kind, cluster, namespace, name string }
+
+func targetOf(id object.ID) target {
+	return target{id.Kind, id.Origin.Cluster(), id.Namespace, id.Name}
+}
+
+// misused returns the problems of objects that name Secrets and ConfigMaps with problems, in no order. If the named
+// object is in another namespace, the problem omits the cause.
+func (w *inventory) misused() (all []object.Problem) {
+	f := w.references
+	f.moved, w.credentials.moved = false, false
+	faulty, named := map[target]object.ID{}, map[string]bool{}
+	for id := range w.credentials.faulty {
+		faulty[targetOf(id)] = id
+		named[id.Name] = true
+	}
+	if len(faulty) == 0 {
+		return nil
+	}
+	found, reach := map[object.Problem]bool{}, map[string][]place{}
+	for key, u := range f.uses {
+		by := normal.SourceObject(key)
+		for _, one := range u.all {
+			if !named[one.Name] {
+				continue
+			}
+			for _, to := range f.targetsOrOwn(reach, one, by) {
+				id, is := faulty[targetOf(to)]
+				if !is {
+					continue
+				}
+				for _, p := range w.credentials.faulty[id] {
+					found[w.misuse(by, one.Field, p)] = true
+				}
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// targetsOrOwn returns the targets of a use. While no workload is known, as in a folder with configuration alone, a
+// Secret without a stated namespace is in the namespace of the workloads, or else in that of the object.
+func (f *references) targetsOrOwn(reach map[string][]place, one SecretUse, by object.ID) []object.ID {
+	switch {
+	case len(f.sets) > 0:
+		return f.targets(reach, one)
+	case one.ConfigMap:
+		return []object.ID{{Kind: "ConfigMap", Namespace: one.Of, Name: one.Name}}
+	}
+	return []object.ID{{Kind: "Secret", Namespace: cmp.Or(one.Of, one.Namespace, by.Namespace), Name: one.Name}}
+}
+
+// misuse returns the problem of an object that names another object with a problem.
+func (w *inventory) misuse(by object.ID, field string, p object.Problem) object.Problem {
+	why := p.Message
+	if p.Field != "" {
+		why = p.Field + ": " + why
+	}
+	if by.Namespace != p.ID.Namespace {
+		why = "has a problem; it is told on the object itself"
+	}
+	return object.Problem{ID: by, Location: w.location(by), Field: field, Code: p.Code, Severity: problem.Warning,
+		Message: fmt.Sprintf("%s %s/%s: %s", p.ID.Kind, p.ID.Namespace, p.ID.Name, why)}
+}
+
+// unchecked reports whether problems between objects, or references, may have changed since they were computed.
+func (w *inventory) unchecked() bool {
+	return w.crossCheck.due || w.references.outdated || w.references.moved || w.credentials.moved
+}

@@ -1,0 +1,92 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"regexp/syntax"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MostOfRegex bounds the program of a regular expression, in instructions of RE2. Envoy refuses a whole route
+// configuration for a larger one: bootstraps of Navarch and Istio set re2.max_program_size.error_level to it.
+const MostOfRegex = 32768
+
+// CheckRegex returns why Envoy would refuse a regular expression; nil: it would not. Envoy has RE2, and Go knows more
+// names of character classes and larger programs.
+func CheckRegex(pattern string) error {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return err
+	}
+	if name := unknownClass(pattern); name != "" {
+		return fmt.Errorf("RE2 knows no character class %q", name)
+	}
+	if sizeOf(parsed) > MostOfRegex {
+		return errors.New("the program is too large: repeat less")
+	}
+	return nil
+}
+
+// unknownClass returns the first name of a character class that RE2 does not know; empty: it knows all. The pattern is
+// valid in Go. RE2 knows scripts, and categories of one or two letters, as Unicode writes them.
+func unknownClass(pattern string) string {
+	for {
+		_, rest, found := strings.Cut(pattern, `\`)
+		if !found || rest == "" {
+			return ""
+		}
+		pattern = rest[1:]
+		switch rest[0] {
+		case 'Q':
+			_, pattern, _ = strings.Cut(pattern, `\E`)
+		case 'p', 'P':
+			if name, braced := strings.CutPrefix(pattern, "{"); braced {
+				name, pattern, _ = strings.Cut(name, "}")
+				if name = strings.TrimPrefix(name, "^"); !inRE2(name) {
+					return name
+				}
+			}
+		}
+	}
+}
+
+func inRE2(name string) bool {
+	_, category := unicode.Categories[name]
+	_, script := unicode.Scripts[name]
+	return name == "Any" || script || category && name != "Cn" && name != "LC"
+}
+
+// sizeOf estimates the instructions of an expression in RE2, which reads bytes, rather above than below. It stops
+// counting above MostOfRegex.
+func sizeOf(re *syntax.Regexp) int {
+	// A range beyond ASCII has some 12 instructions. Ranges of large classes share theirs.
+	const class, char, alone = 12, 4, 16
+	size := 2
+	switch re.Op {
+	case syntax.OpLiteral:
+		for _, r := range re.Rune {
+			size += utf8.RuneLen(max(r, 0))
+		}
+		if re.Flags&syntax.FoldCase != 0 {
+			size *= char
+		}
+	case syntax.OpCharClass:
+		for i := 1; i < len(re.Rune); i += 2 {
+			if size++; re.Rune[i] >= utf8.RuneSelf && i < 2*alone {
+				size += class
+			}
+		}
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		size += class
+	default: // one instruction, or those of the parts
+	}
+	for _, sub := range re.Sub {
+		size = min(size+sizeOf(sub), MostOfRegex+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		size *= max(re.Min, re.Max) + 1
+	}
+	return min(size, MostOfRegex+1)
+}

@@ -1,0 +1,163 @@
+package normal
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// certificateField is a field of tls that names a certificate, a key or an authority.
+type certificateField struct {
+	name string
+	set  bool
+}
+
+func certificateFields(tls *networkingv1.ServerTLSSettings) []certificateField {
+	return []certificateField{
+		{"serverCertificate", tls.ServerCertificate != ""}, {"privateKey", tls.PrivateKey != ""}, {"caCertificates", tls.CaCertificates != ""},
+		{"tlsCertificates", len(tls.TlsCertificates) > 0}, {"credentialName", tls.CredentialName != ""},
+		{"credentialNames", len(tls.CredentialNames) > 0},
+	}
+}
+
+// checkMeshCertificate refuses certificates beside mode ISTIO_MUTUAL, whose certificate is the mesh's.
+func checkMeshCertificate(r *report, at string, tls *networkingv1.ServerTLSSettings) {
+	for _, f := range certificateFields(tls) {
+		if f.set {
+			r.errorf(at+"."+f.name, "does not go with mode ISTIO_MUTUAL, whose certificate is the mesh's")
+		}
+	}
+}
+
+// checkPassed reports certificates of a server that passes TLS on. Istio's webhook admits them if there is one source.
+func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
+	switch sources := certificateSources(tls); {
+	case len(sources) > 1:
+		r.refusef(problem.NoEffect, at+"."+sources[len(sources)-1], "stands with %s, and mode %v has no certificate", sources[0], tls.Mode)
+	case tls.CredentialName != "" && tls.CaCrl != "":
+		r.refusef(problem.NoEffect, at+".caCrl", "does not go with credentialName, and mode %v has no certificate", tls.Mode)
+	case tls.CaCrl != "" || slices.ContainsFunc(certificateFields(tls), func(f certificateField) bool { return f.set }):
+		r.warnf(problem.NoEffect, at, "mode %v ends no TLS: certificates have no effect", tls.Mode)
+	}
+}
+
+// certificateSources returns the fields that name the certificate of a server. More than one of them contradict each
+// other. A file of a certificate without its key is no source.
+func certificateSources(tls *networkingv1.ServerTLSSettings) (sources []string) {
+	for _, f := range certificateFields(tls) {
+		switch f.name {
+		case "caCertificates", "privateKey":
+			continue
+		case "serverCertificate":
+			f.set = f.set && tls.PrivateKey != ""
+		}
+		if f.set {
+			sources = append(sources, f.name)
+		}
+	}
+	return sources
+}
+
+// mostCertificates is the number of certificates that a server presents: one with an RSA key and one with an ECDSA key.
+const mostCertificates = 2
+
+// checkServerCertificates checks the certificates of a server that ends TLS (SIMPLE, MUTUAL, OPTIONAL_MUTUAL).
+func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSettings) {
+	if sources := certificateSources(tls); len(sources) > 1 {
+		r.errorf(at+"."+sources[len(sources)-1], "stands with %s: want one source of certificates", sources[0])
+	}
+	if slices.Contains(tls.CredentialNames, "") {
+		r.errorf(at+".credentialNames", "one of the names is empty")
+	}
+	clients := tls.Mode != networkingv1.ServerTLSSettings_SIMPLE
+	if tls.CredentialName == "" && len(tls.CredentialNames) == 0 {
+		checkCertificateFiles(r, at, tls, clients)
+	}
+	if len(tls.CredentialNames) > mostCertificates || len(tls.TlsCertificates) > mostCertificates {
+		r.warnf(problem.NoEffect, at, "certificates beyond the first %d have no effect", mostCertificates)
+	}
+	switch secrets := tls.CredentialName != "" || len(tls.CredentialNames) > 0; {
+	case tls.CaCrl == "":
+	case secrets: // admitted by Istio's webhook, which does not look at caCrl here
+		r.warnf(problem.NoEffect, at+".caCrl", "does not go with a Secret: the revocation list is the Secret's")
+	case !clients:
+		r.refusef(problem.NoEffect, at+".caCrl", "does not go with mode SIMPLE, which asks clients for no certificate")
+	}
+	checkPins(r, at, tls)
+	own := append([]string{tls.CredentialName}, tls.CredentialNames...)
+	for i, name := range own {
+		field := at + ".credentialName"
+		if i > 0 {
+			field = fmt.Sprintf("%s.credentialNames[%d]", at, i-1)
+		}
+		checkCredential(r, field, name, true)
+	}
+	if clients {
+		checkCredential(r, at+".caCertCredentialName", tls.CaCertCredentialName, false)
+	}
+}
+
+// checkCredential warns of a credential that nobody serves: own is for a certificate with a private key, otherwise it
+// is for certificates of authorities.
+func checkCredential(r *report, at, name string, own bool) {
+	const closed = "; connections are closed"
+	_, short, isMap := model.ConfigMapOf(name)
+	switch {
+	case name == "", name == model.BuiltInCredential:
+	case strings.HasPrefix(name, model.ExternalCredential):
+		r.warnf(problem.NotSupported, at, "%.100q: no SDS server beside the mesh is asked by this version%s", name, closed)
+	case isMap && short == "":
+		r.warnf(problem.Invalid, at, "%.100q: want configmap://NAMESPACE/NAME%s", name, closed)
+	case isMap && own:
+		r.warnf(problem.Invalid, at, "%.100q: a ConfigMap has no private key, and is for caCertCredentialName%s", name, closed)
+	case !isMap && !own && !strings.HasSuffix(name, model.AuthoritiesSuffix):
+		r.warnf(problem.NoEffect, at, "%.100q: authorities are read from a Secret whose name ends with -cacert, "+
+			"or from configmap://NAMESPACE/NAME, as by Istio's control plane%s", name, closed)
+	}
+}
+
+// checkCertificateFiles checks that files for all certificates are named, of a server without Secrets.
+func checkCertificateFiles(r *report, at string, tls *networkingv1.ServerTLSSettings, clients bool) {
+	if clients && tls.CaCertificates == "" {
+		r.requiredf(at+".caCertificates", "must not be empty with mode %v", tls.Mode)
+	}
+	type files struct{ at, certificate, key string }
+	all := []files{{at, tls.ServerCertificate, tls.PrivateKey}}
+	if len(tls.TlsCertificates) > 0 {
+		all = nil
+	}
+	for i, c := range tls.TlsCertificates {
+		all = append(all, files{fmt.Sprintf("%s.tlsCertificates[%d]", at, i), c.GetServerCertificate(), c.GetPrivateKey()})
+	}
+	for _, f := range all {
+		if f.certificate == "" {
+			r.requiredf(f.at+".serverCertificate", "must not be empty with mode %v", tls.Mode)
+		}
+		if f.key == "" {
+			r.requiredf(f.at+".privateKey", "must not be empty with mode %v", tls.Mode)
+		}
+	}
+}
+
+// checkPins reports hashes of client certificates in a form that Envoy refuses. No certificate matches them.
+func checkPins(r *report, at string, tls *networkingv1.ServerTLSSettings) {
+	const size = 32 // bytes of SHA-256
+	check := func(field string, pins []string, decode func(string) ([]byte, error)) {
+		for i, pin := range pins {
+			if b, err := decode(pin); err != nil || len(b) != size {
+				r.warnf(problem.Invalid, fmt.Sprintf("%s.%s[%d]", at, field, i), "%.100q is no SHA-256: no certificate matches", pin)
+			}
+		}
+	}
+	check("verifyCertificateSpki", tls.VerifyCertificateSpki, base64.StdEncoding.DecodeString)
+	check("verifyCertificateHash", tls.VerifyCertificateHash, func(pin string) ([]byte, error) {
+		return hex.DecodeString(strings.ReplaceAll(pin, ":", ""))
+	})
+}

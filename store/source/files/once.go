@@ -1,0 +1,119 @@
+package files
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/object"
+)
+
+// Stdin is the path of the standard input in ReadPaths, and begins the locations of its objects.
+const Stdin = "-"
+
+// Once are the options of ReadPaths.
+type Once struct {
+	Cluster   string                // name of the config cluster
+	Namespace string                // of objects that state none; empty: default
+	Skipped   func(location string) // receives each document that is not an object; may be nil
+}
+
+// ReadPaths reads files, folders and the standard input once, for tools that work offline. It returns all events,
+// Synced last, and the problems of the files. Locations begin with the paths as they are given. A file that is named
+// is read whatever the end of its name. Errors: a path does not exist or cannot be read.
+func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []object.Problem, error) {
+	r := newReader(o.Cluster, 0)
+	if o.Skipped != nil {
+		r.skipped = o.Skipped
+	}
+	var all []reading
+	for _, path := range paths {
+		some, err := readPath(path, stdin)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, some...)
+	}
+	events := r.step(time.Now(), all, true)
+	for i := range events {
+		events[i] = o.placed(events[i])
+	}
+	return append(events, object.Event{Op: object.Synced}), r.problems(), nil
+}
+
+// placed returns the event of an object that states no namespace with the namespace of the options.
+func (o Once) placed(e object.Event) object.Event {
+	var stated struct {
+		Metadata struct{ Namespace string }
+	}
+	if o.Namespace == "" || e.Op != object.Put || e.ID.Namespace != defaultNamespace ||
+		json.Unmarshal(e.Object.JSON, &stated) != nil || stated.Metadata.Namespace != "" {
+		return e
+	}
+	one := *e.Object
+	e.ID.Namespace, one.ID.Namespace, e.Object = o.Namespace, o.Namespace, &one
+	return e
+}
+
+// readPath reads one file, the files of a folder, or the standard input.
+func readPath(path string, stdin io.Reader) ([]reading, error) {
+	if path == Stdin {
+		data, err := io.ReadAll(io.LimitReader(stdin, maxFile+1))
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return []reading{{path: Stdin, data: data}}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		data, err := contents(path)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		return []reading{{path: path, base: filepath.Dir(path), data: data}}, nil
+	}
+	t := walk(path)
+	if err := errors.Join(slices.Collect(maps.Values(t.unknown))...); err != nil {
+		return nil, fmt.Errorf("read folder %s: %w", path, err)
+	}
+	var all []reading
+	for _, rel := range slices.Sorted(maps.Keys(t.files)) {
+		one := read(path, rel)
+		one.path, one.base = filepath.Join(path, rel), path
+		all = append(all, one)
+	}
+	for _, rel := range slices.Sorted(maps.Keys(t.irregular)) {
+		all = append(all, reading{path: filepath.Join(path, rel), err: t.irregular[rel]})
+	}
+	return all, nil
+}
+
+// Document returns a document of a file by its number, which locations have (PATH#2), and the line of the file in which
+// the document begins, from 1. Without such a document it returns nil.
+func Document(path string, data []byte, number int) (document []byte, line int) {
+	docs := split(path, data)
+	if number < 1 || number > len(docs) {
+		return nil, 0
+	}
+	document = docs[number-1].data
+	start := cap(data) - cap(document) // a part of YAML ends with the same array
+	if start < 0 || start > len(data) || filepath.Ext(path) == ".json" {
+		return document, 1
+	}
+	line = 1
+	for _, b := range data[:start] {
+		if b == '\n' {
+			line++
+		}
+	}
+	return document, line
+}

@@ -1,0 +1,90 @@
+package files
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/object"
+)
+
+// Files, folders and the standard input are read together: locations begin with the paths as they are given, and
+// sub-folders of a folder name clusters. Of two objects of one name that of the path that sorts first counts.
+func TestReadPaths(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const pod = "{apiVersion: v1, kind: Pod, metadata: {name: %}}\n"
+	one := func(name string) string { return strings.Replace(pod, "%", name, 1) }
+	put(t, "dir/a.yaml", one("a")+"---\n"+one("b"))
+	put(t, "dir/cluster=west/a.yaml", one("a"))
+	put(t, "dir/note.txt", "not read")
+	put(t, "other.txt", one("c")+"---\nkind: [\n")
+	put(t, "dir/values.json", `{"x": 1}`)
+	var skipped []string
+	events, problems, err := ReadPaths([]string{"dir", "./other.txt", "-"}, strings.NewReader(one("a")+"---\n"+one("d")),
+		Once{Skipped: func(location string) { skipped = append(skipped, location) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		if e.Op == object.Put {
+			got = append(got, e.ID.String()+" "+e.Object.Location)
+		}
+	}
+	slices.Sort(got)
+	want := []string{"Pod default/a -#1", "Pod default/a in cluster west dir/cluster=west/a.yaml#1", "Pod default/b dir/a.yaml#2", "Pod default/c ./other.txt#1", "Pod default/d -#2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var said []string
+	for _, p := range problems {
+		said = append(said, p.Location+" "+string(p.Code))
+	}
+	if want := []string{"./other.txt#2 Unreadable", "dir/a.yaml#1 Duplicate"}; !slices.Equal(said, want) || !slices.Equal(skipped, []string{"dir/values.json#1"}) {
+		t.Errorf("problems %q, want %q; skipped %q", said, want, skipped)
+	}
+	for _, path := range []string{"missing", "dir/missing.yaml", "/dev/null"} {
+		if _, _, err := ReadPaths([]string{path}, nil, Once{}); err == nil {
+			t.Errorf("%s is read", path)
+		}
+	}
+}
+
+// Objects that state no namespace are placed in that of the options.
+func TestReadPathsInANamespace(t *testing.T) {
+	const text = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: default}}\n---\n" +
+		"{apiVersion: v1, kind: Pod, metadata: {name: c, namespace: other}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: d}}\n"
+	events, _, err := ReadPaths([]string{Stdin}, strings.NewReader(text), Once{Namespace: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		if e.Op == object.Put {
+			got = append(got, e.ID.String())
+			if e.Object.ID != e.ID {
+				t.Errorf("object %v of event %v", e.Object.ID, e.ID)
+			}
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"Namespace d", "Pod default/b", "Pod other/c", "Pod shop/a"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestDocument(t *testing.T) {
+	const text = "# first\na: 1\n---\n\nb: 2\n--- {c: 3}\n"
+	for number, want := range map[int]struct {
+		begins string
+		line   int
+	}{1: {"# first", 1}, 2: {"\nb: 2", 4}, 3: {" {c: 3}", 6}, 0: {"", 0}, 4: {"", 0}} {
+		got, line := Document("a.yaml", []byte(text), number)
+		if !strings.HasPrefix(string(got), want.begins) || line != want.line || (got == nil) != (want.line == 0) {
+			t.Errorf("document %d: %q at line %d, want %v", number, got, line, want)
+		}
+	}
+	if got, line := Document("a.json", []byte(`{"a": 1} {"b": 2}`), 2); string(got) != `{"b": 2}` || line != 1 {
+		t.Errorf("%q at line %d", got, line)
+	}
+}

@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"errors"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"navarch.io/navarch/store/object"
+)
+
+// store receives the objects from the Reflector of one kind in one version.
+type store struct {
+	f    *follower
+	kind kind
+}
+
+var _ cache.ReflectorStore = store{}
+
+// Add implements cache.ReflectorStore.
+func (st store) Add(o any) error { return st.Update(o) }
+
+// Update implements cache.ReflectorStore: it applies the present state of an object.
+func (st store) Update(o any) error {
+	f, s := st.f, st.f.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !st.current() {
+		return nil
+	}
+	f.noteVersion(o.(metav1.Object).GetResourceVersion())
+	f.put(o)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore: it marks an object as deleted.
+func (st store) Delete(o any) error {
+	f, s := st.f, st.f.source
+	m, ok := o.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.current() {
+		f.noteVersion(m.GetResourceVersion())
+		f.remove(name{m.GetNamespace(), m.GetName()})
+		f.selects(m, false)
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: it applies a complete list. It refuses a list that is older than the
+// received objects (errStale), and one with too many objects that exceed a limit (errTooMuch).
+func (st store) Replace(list []any, version string) error {
+	f, s := st.f, st.f.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !st.current() {
+		return nil
+	}
+	why, err := f.stale(version)
+	if err != nil {
+		s.stale.Add(1)
+		return err
+	}
+	if err := f.tooManyLeft(list); err != nil {
+		return err
+	}
+	f.tooMuch, f.listing = false, amount{}
+	s.lists.Add(1)
+	f.whole = true
+	if changed := f.replace(list, why); f.complete {
+		s.repaired.Add(uint64(changed))
+	}
+	if f.broken { // the Secret can be read again
+		if f.broken = false; len(list) == 0 {
+			s.enqueue(object.Event{Op: object.Delete, ID: f.id(name{f.kind.namespace, f.kind.name}), Location: location})
+		}
+	}
+	f.done()
+	s.synced()
+	return nil
+}
+
+// errStale is the reason to refuse a list: API servers behind a load balancer, and caches, may be behind one another.
+var errStale = errors.New("the list is older than what was seen before")
+
+// staleLists is the number of consecutive outdated lists that are refused, which takes more than a minute. After that
+// the cluster counts as restored from a backup. The objects that such a list lacks have the reason object.Rewound, not
+// object.Deleted.
+const staleLists = 20
+
+// noteVersion updates the largest received resource version. Resource versions of one kind are comparable as numbers
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+func (f *follower) noteVersion(version string) {
+	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.newest = max(f.newest, n)
+	}
+}
+
+// stale returns the reason for which objects missing in a list of this version are gone, or errStale if the list is to
+// be refused. The caller has the lock.
+func (f *follower) stale(version string) (object.Why, error) {
+	n, err := strconv.ParseUint(version, 10, 64)
+	switch f.older++; {
+	case err != nil || n >= f.newest:
+		f.newest, f.older = n, 0
+		return object.Deleted, nil
+	case f.older > staleLists:
+		f.newest, f.older = n, 0
+		return object.Rewound, nil
+	}
+	return object.Deleted, errStale
+}
+
+// Resync implements cache.ReflectorStore; it has no effect.
+func (st store) Resync() error { return nil }
+
+// current reports whether the follower still reads the kind and version that this Reflector was created for. The caller
+// has the lock.
+func (st store) current() bool { return st.f.kind == st.kind }

@@ -1,0 +1,120 @@
+package weight
+
+import (
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/smallset"
+)
+
+// gateway is one Gateway as it was added: the hosts of its servers, how often each occurs. A target's namespace is the
+// one whose VirtualServices may bind to the host; empty: all.
+type gateway map[target]int
+
+// bound are the VirtualServices that name one Gateway, whether the Gateway is there or not.
+type bound = smallset.Set[model.Key]
+
+// gatewayLoad measures a Gateway: a listener or filter chain and a route configuration for each server, and a name in
+// them for each host. Virtual hosts are a part of the VirtualServices'.
+func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
+	l.exported, l.gateway = true, gateway{}
+	hosts := 0
+	for _, s := range g.GetServers() {
+		hosts += len(s.GetHosts())
+		for _, h := range s.GetHosts() {
+			l.gateway[targetOf(model.ServerHost(h, l.key.Namespace))]++
+		}
+	}
+	l.fixed = len(g.GetServers())*server + hosts*serverHost + bytes(g)
+}
+
+// meets counts the hosts of a Gateway that a host of a VirtualService of a namespace intersects with: each is a virtual
+// host.
+func (g gateway) meets(namespace, host string) (n int) {
+	if rest, wildcard := strings.CutPrefix(host, "*"); wildcard {
+		for t, times := range g {
+			if t.namespace != "" && t.namespace != namespace {
+				continue
+			}
+			if strings.HasSuffix(t.host, rest) || t.wildcard && strings.HasSuffix(rest, t.host) {
+				n += times
+			}
+		}
+		return n
+	}
+	for _, of := range []string{"", namespace} {
+		for t := range targetsOver(of, host) {
+			n += g[t]
+		}
+	}
+	return n
+}
+
+// gatewaysOf lists the Gateways that a VirtualService names.
+func gatewaysOf(vs *networkingv1.VirtualService, key model.Key) (all []model.Key) {
+	for _, text := range vs.GetGateways() {
+		if namespace, name, is := strings.Cut(text, "/"); is {
+			all = append(all, model.Key{Kind: model.KindGateway, Namespace: namespace, Name: name, Origin: key.Origin})
+		}
+	}
+	return all
+}
+
+// copiesOf counts the virtual hosts of a VirtualService at the Gateways that it names: at least one for each of its
+// hosts, because the Gateway may come later.
+func (x *Index) copiesOf(l Load, read func(Read)) int {
+	n := l.copies
+	for _, key := range l.gateways {
+		if read != nil {
+			read(Read{delegate: key})
+		}
+		n = min(most, n+max(len(l.names), x.met(x.gateways[key], l)))
+	}
+	return n
+}
+
+// met counts the virtual hosts of a VirtualService at one Gateway.
+func (x *Index) met(g gateway, l Load) (n int) {
+	for _, h := range l.names {
+		n += g.meets(l.key.Namespace, h)
+	}
+	return n
+}
+
+// multiplied returns the KiB that VirtualServices of the same namespace become by a Gateway, beyond the amount in their
+// own weights.
+func (x *Index) multiplied(l Load, read func(Read)) (sum int) {
+	if l.gateway == nil {
+		return 0
+	}
+	read(Read{delegate: l.key})
+	names := x.bound[l.key]
+	if names == nil {
+		return 0
+	}
+	for key := range names.All() {
+		if a := x.applied[key]; x.together || key.Namespace == l.key.Namespace {
+			more := max(len(a.load.names), x.met(l.gateway, a.load)) - a.at[slices.Index(a.load.gateways, l.key)]
+			sum = min(most, sum+times(a.load.each, max(0, more)))
+		}
+	}
+	return sum
+}
+
+// bind adds a VirtualService to those of its Gateways (in), or removes it.
+func (x *Index) bind(l Load, in bool) {
+	for _, key := range l.gateways {
+		if x.bound[key] == nil {
+			x.bound[key] = &bound{}
+		}
+		if in {
+			x.bound[key].Add(l.key)
+		} else if x.bound[key].Remove(l.key) {
+			delete(x.bound, key)
+		}
+		x.changed(Read{delegate: key})
+	}
+}
