@@ -121,7 +121,7 @@ func TestKubeCheck(t *testing.T) {
 		}
 		return ""
 	})
-	if out, err := ctl(t, c, "proxy-status"); err != nil || !strings.HasPrefix(out, "NAME ") {
+	if out, err := ctl(t, c, "proxy-status"); err != nil || !strings.HasPrefix(out, "0 proxies: ") {
 		t.Errorf("proxy-status: %v\n%s", err, out)
 	}
 	if out, err := ctl(t, c, "version", "--short", "--revision", "default"); err != nil || !strings.Contains(out, "Pod istio-system/istiod-") {
