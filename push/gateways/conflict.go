@@ -91,23 +91,31 @@ func against(w *Server, field, format string, args ...any) *reason {
 		message: fmt.Sprintf(format, args...) + meanwhile}
 }
 
+// port names the port of a server in messages, and the port that the Pod listens at if a Service translates it.
+func (s Server) port() string {
+	if stated := s.Spec().GetPort().GetNumber(); stated != s.Bound {
+		return fmt.Sprintf("port %d (%d of the Pod)", stated, s.Bound)
+	}
+	return fmt.Sprintf("port %d", s.Bound)
+}
+
 func duplicateHost(s Server, i int, w *Server) *reason {
-	return against(w, s.hostField(s.Hosts[i]), "host %s on port %d belongs to %s, which takes precedence", s.Hosts[i], s.Bound, w.where())
+	return against(w, s.hostField(s.Hosts[i]), "host %s on %s belongs to %s, which takes precedence", s.Hosts[i], s.port(), w.where())
 }
 
 func otherProtocol(s Server, w *Server) *reason {
-	return against(w, "port.protocol", "port %d: %s takes precedence and serves %s, which excludes %s on the same port", s.Bound, w.where(),
+	return against(w, "port.protocol", "%s: %s takes precedence and serves %s, which excludes %s on the same port", s.port(), w.where(),
 		w.family(), s.family())
 }
 
 func secondPlain(s Server, w *Server) *reason {
-	return against(w, "port.protocol", "port %d: %s takes precedence, and beside servers with TLS one server alone may serve HTTP without TLS",
-		s.Bound, w.where())
+	return against(w, "port.protocol", "%s: %s takes precedence, and beside servers with TLS one server alone may serve HTTP without TLS",
+		s.port(), w.where())
 }
 
 func afterTLS(s Server, w *Server) *reason {
-	return against(w, "port.protocol", "port %d: %s takes precedence, and a server without TLS may only be the second one of a port with TLS",
-		s.Bound, w.where())
+	return against(w, "port.protocol", "%s: %s takes precedence, and a server without TLS may only be the second one of a port with TLS",
+		s.port(), w.where())
 }
 
 func sameRoute(s Server, w *Server) *reason {
@@ -115,12 +123,12 @@ func sameRoute(s Server, w *Server) *reason {
 }
 
 func catchAll(s Server, w *Server) *reason {
-	return against(w, "port.protocol", "port %d: %s takes precedence and serves every host name (*), so connections without TLS reach it too",
-		s.Bound, w.where())
+	return against(w, "port.protocol", "%s: %s takes precedence and serves every host name (*), so connections without TLS reach it too",
+		s.port(), w.where())
 }
 
 func moreSpecific(s Server, w *Server) *reason {
-	return against(w, "bind", "port %d: %s takes precedence and listens at all addresses: a server at %s would take its connections", s.Bound,
+	return against(w, "bind", "%s: %s takes precedence and listens at all addresses: a server at %s would take its connections", s.port(),
 		w.where(), s.Spec().GetBind())
 }
 
@@ -129,7 +137,7 @@ func moreSpecific(s Server, w *Server) *reason {
 func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
-		r.message = fmt.Sprintf("%s on port %d: %s takes precedence and has the name already", list(lost), s.Bound, w.where())
+		r.message = fmt.Sprintf("%s on %s: %s takes precedence and has the name already", list(lost), s.port(), w.where())
 	} else {
 		r.code, r.analyzer = problem.NotSupported, ""
 		r.message = fmt.Sprintf("%s: TLS knows wildcards of whole labels alone (*.example.com)", list(lost))

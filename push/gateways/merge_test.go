@@ -285,6 +285,11 @@ func TestPorts(t *testing.T) {
 		"-b/second spec.servers[0].port.protocol Duplicate [IST0145] < a/first.0\n"; got != want {
 		t.Errorf("a lost server that no Service has:\n%swant\n%s", got, want)
 	}
+	translated := Router{Gateways: lost.Gateways, Services: []*model.Service{service("80:8080")},
+		Target: func(_ *model.Service, p *model.ServicePort) uint32 { return p.GetTargetNumber() }}
+	if _, conflicts := Merge(translated); len(conflicts) != 1 || !strings.Contains(conflicts[0].Error(), ": port 80 (8080 of the Pod): ") {
+		t.Errorf("a conflict names the port that the Gateway states: %v", conflicts)
+	}
 	quic := []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "TLS+SIMPLE 443 b.com", "HTTPS+PASSTHROUGH 443 c.com")}
 	services := []*model.Service{service("443:443 443:443/udp")}
 	listeners, _ := Merge(Router{Gateways: quic, Services: services, QUIC: true})

@@ -58,3 +58,34 @@ func TestMissingSecretIsAProblem(t *testing.T) {
 		t.Errorf("once the Secrets exist: %q", got)
 	}
 }
+
+func TestSecretOfAnotherNamespaceIsAProblem(t *testing.T) {
+	router := routerOf("edge", "gw")
+	router.Verified = view.Identity{Namespace: "edge", Account: "gw"}
+	p := New(Settings{Snapshot: snapshot(
+		labelled(t, "edge/gw-0", "gw", "app: gw"),
+		rec(t, model.KindGateway, "edge/front", `selector: {app: gw}
+servers:
+- {port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.test], tls: {mode: SIMPLE, credentialName: other/cred}}
+- {port: {number: 443, name: b, protocol: HTTPS}, hosts: [b.test], tls: {mode: MUTUAL, credentialNames: [good, 'kubernetes-gateway://other/x'],
+    caCertCredentialName: 'kubernetes://other/ca'}}
+- {port: {number: 443, name: c, protocol: HTTPS}, hosts: [c.test], tls: {mode: SIMPLE, credentialName: edge/good}}`),
+		tlsSecret(t, "edge/good", "chain", "", "1"), tlsSecret(t, "other/cred", "chain", "", "1"))})
+	p.SubscribeSecrets(p.Join(router), []string{"kubernetes://good"}, nil)
+	for who := range p.identities {
+		p.Authorised(who, access.Standing{Known: true, Allowed: true})
+	}
+	const why = " is of namespace other, and gateways of namespace edge get Secrets of their own namespace alone; TLS handshakes with it fail"
+	want := []string{
+		"Gateway edge/front: spec.servers[0].tls.credentialName: other/cred" + why,
+		"Gateway edge/front: spec.servers[1].tls.caCertCredentialName: kubernetes://other/ca" + why,
+		"Gateway edge/front: spec.servers[1].tls.credentialNames[1]: kubernetes-gateway://other/x" + why,
+	}
+	var got []string
+	for _, one := range p.Problems() {
+		got = append(got, one.Error())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("problems\n%q\nwant\n%q", got, want)
+	}
+}

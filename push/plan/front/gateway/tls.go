@@ -1,16 +1,20 @@
 package gateway
 
 import (
+	"fmt"
 	"strings"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/gateways"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 // mostCertificates is the number of certificates of a server, which have keys of different kinds.
@@ -73,6 +77,30 @@ func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name
 		out.Authorities, out.Revoked = tls.GetCaCertificates(), tls.GetCaCrl()
 	}
 	return out
+}
+
+// foreignSecrets returns a problem for each credential of a server that names a Secret of a namespace other than that of
+// the router. The control plane sends Secrets to proxies of their own namespace alone (push/access), so TLS handshakes
+// with this credential fail.
+func foreignSecrets(of gateways.Server, namespace string) (found []input.Problem) {
+	note := func(field, name string) {
+		ref, ok := access.ParseName(name)
+		if !ok || ref.Namespace == "" || ref.Namespace == namespace {
+			return
+		}
+		found = append(found, input.Problem{Key: of.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d].tls.%s", of.Index, field),
+			Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf("%s is of namespace %s, and gateways of namespace %s "+
+				"get Secrets of their own namespace alone; TLS handshakes with it fail", name, ref.Namespace, namespace)})
+	}
+	tls := of.Spec().GetTls()
+	note("credentialName", tls.GetCredentialName())
+	for i, name := range tls.GetCredentialNames() {
+		note(fmt.Sprintf("credentialNames[%d]", i), name)
+	}
+	if tls.GetMode() != networkingv1.ServerTLSSettings_SIMPLE {
+		note("caCertCredentialName", tls.GetCaCertCredentialName())
+	}
+	return found
 }
 
 // setFiles sets the certificates of a server that are files of the proxy.
