@@ -326,8 +326,8 @@ func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answe
 	}
 }
 
-// beyond returns a context for one request of a wait. It outlasts the time of the wait, because the last answer says what
-// is missing, and ends when the command is interrupted.
+// beyond returns a context for one request of a wait. It outlasts the time of the wait, because the last answer names
+// the proxies that are missing. It ends when the command is interrupted.
 func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	stop := context.AfterFunc(ctx, func() {
