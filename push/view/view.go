@@ -91,7 +91,8 @@ func (s Scope) String() string {
 }
 
 // Workload contains the facts that decide the inbound side: ports, and the objects whose selectors select the proxy. It
-// contains no property of a single proxy, except Addresses. It is comparable.
+// contains no property of a single proxy, except Addresses. It is comparable. The Workload of a Router's View only has
+// Namespace, Filters, Extensions, Bootstrap, Caps, Mode and Kind.
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
@@ -112,7 +113,7 @@ type Workload struct {
 	Caps       xds.Caps                               // Scope.Caps without xds.CapSelfDiscovery
 	Mode       Mode
 	Listening  xds.Listening // equals Scope.Listening
-	Kind       Kind          // a Router has no inbound side
+	Kind       Kind
 	// Labelled is true if the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an application
 	// without a proxy, whose server cannot accept both mTLS and plaintext.
 	Labelled bool

@@ -112,8 +112,8 @@ func (l *Layer) Drop(r *xds.Resource) {
 	}
 }
 
-// Replace removes the resources of the old units and stores the resources of the new units, by Drop and Put. All units
-// must be of one type, and names must be unique within each list.
+// Replace removes the resources of the old units and stores the resources of the new units, by Drop and Put. Names must
+// be unique within each list.
 func (l *Layer) Replace(old, now []Unit) {
 	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // most calls change no unit
 		old, now = old[1:], now[1:]
@@ -131,7 +131,7 @@ func (l *Layer) Replace(old, now []Unit) {
 	}
 }
 
-// ByName maps the names of resources to their units, which must be of one type. It returns nil for an empty list.
+// ByName maps the names of resources to their units. Names must be unique. It returns nil for an empty list.
 func ByName(units []Unit) map[string]Unit {
 	if len(units) == 0 {
 		return nil

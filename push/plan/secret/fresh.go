@@ -34,8 +34,8 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the copied subscriptions from scratch. It also plans the configurations with credentials of modules,
-// which are keys of WasmPlugins and TrafficExtensions. Both manifests may be nil, which means empty.
+// Fresh plans the copied subscriptions from scratch. modules lists keys of WasmPlugins and TrafficExtensions; Fresh
+// also plans their configurations with credentials (extensions). Both manifests may be nil, which means empty.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)
