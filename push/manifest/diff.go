@@ -8,19 +8,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Delta is a name whose resource differs between two stacks or manifests. Old is nil if the name is new, and New is nil
-// if it is gone.
+// Delta is the difference of one name between two stacks or manifests. Old is nil if only the new side has the name,
+// and New is nil if only the old side has it.
 type Delta struct {
 	Name     string
 	Old, New *xds.Resource
 }
 
-// Diff returns the names that differ between two stacks, sorted by name, so that replicas respond alike. It compares
-// pointers: resources of equal bytes are one pointer. The cost is proportional to the buckets that differ.
+// Diff returns the visible resources that differ between two stacks, sorted by name, so that all replicas respond
+// alike. It compares pointers, because resources with equal bytes are one pointer. The cost is proportional to the
+// number of buckets that differ.
 func Diff(old, new Stack) []Delta { return Join(old, new, DiffLayer) }
 
-// Join is Diff with a function that compares two manifests of one layer. diffLayer is DiffLayer, or a cache of it,
-// because many stacks have a layer in common.
+// Join returns the result of Diff. It compares the manifests of one layer by diffLayer, which is DiffLayer or a cache
+// of DiffLayer. A cache is useful because many stacks have a layer in common.
 func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Delta) {
 	var layers [NumLayers][]Delta
 	for i := range layers {
@@ -50,7 +51,8 @@ func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Del
 	}
 }
 
-// with returns Get for a name, given its resource in one layer (has), which may be nil.
+// with returns the result of Get for a name. has is the resource that a layer has for the name, or nil. It saves a
+// look-up in that layer.
 func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	for above := NumLayers - 1; above > layer; above-- {
 		if r := s[above].Get(name); r != nil {
@@ -63,8 +65,8 @@ func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	return visibleOrNil(has)
 }
 
-// DiffLayer returns the names that differ between two manifests of one layer, sorted by name. It compares pointers.
-// Markers (Hidden, Pending) are returned like resources.
+// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name. It compares pointers,
+// and treats markers (Hidden, Pending) like resources. Both manifests may be nil.
 func DiffLayer(old, new *Manifest) (all []Delta) {
 	switch {
 	case old == new:
@@ -96,7 +98,8 @@ func DiffLayer(old, new *Manifest) (all []Delta) {
 	return all
 }
 
-// unshared iterates over the resources of the pages that another manifest does not share; with nil, over all resources.
+// unshared iterates over the resources of the pages that another manifest does not share. If other is nil, these are
+// all resources.
 func (m *Manifest) unshared(other *Manifest) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		if m == nil {

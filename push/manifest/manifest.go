@@ -1,4 +1,5 @@
-// Package manifest holds the target set of resources of one view.
+// Package manifest contains the target set of resources of one view. A Set has a Stack for each type of resources, and
+// a Stack has a Manifest for each layer of the view.
 //
 // Owns: nothing; values are immutable.  Reads: push/xds.  Never: the snapshot, a stream.
 package manifest
@@ -15,16 +16,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Manifest is an immutable set of resources of one type, by name. A manifest made from another shares all pages and
-// buckets without a difference. So an edit of one resource copies one bucket and one page, whatever the number of
-// resources. A comparison of the two manifests costs equally little. A growing table adds one page at a time, and each
-// added page splits one other page, so that no edit moves all resources. The nil Manifest is empty.
+// Manifest is an immutable set of resources of one type, by name. The nil Manifest is empty. Any goroutine may use it.
+//
+// Resources are in a hash table of pages and buckets. With returns a manifest that shares all unchanged pages and
+// buckets. So an edit of one resource copies one bucket and one page, for any number of resources, and a comparison of
+// the two manifests reads only these. A growing table adds one page at a time. Each added page splits one other page,
+// so no edit moves all resources.
 type Manifest struct {
-	pages  []page // all of one length: pageSize, or less for a single page
+	pages  []page // all of the same length: pageSize, or less for a single page
 	size   int
 	digest atomic.Pointer[Sum]
-	order  atomic.Pointer[[]*xds.Resource] // sorted by name; computed at the first use, when a proxy joins
-	over   atomic.Pointer[blend]           // of a manifest in the layer Variant: its last blend with a Scope manifest
+	order  atomic.Pointer[[]*xds.Resource] // sorted by name; computed at the first use
+	over   atomic.Pointer[blend]           // for a manifest in the layer Variant: its last blend with a Scope manifest
 }
 
 // The table has pages of buckets.
@@ -51,8 +54,8 @@ func (m *Manifest) indexOf(name string) bucketIndex {
 	return bucketIndex{pageOf(h, len(m.pages)), int(h & uint64(len(m.pages[0])-1))}
 }
 
-// pageOf returns the page of a hash among n pages. One more page receives a part of one existing page only (linear
-// hashing).
+// pageOf returns the page of a hash among n pages. With n+1 pages, the new page has only resources of one existing page
+// (linear hashing).
 func pageOf(hash uint64, n int) int {
 	mask := uint64(1)<<bits.Len(uint(n-1)) - 1
 	if i := int(hash >> pageBits & mask); i < n {
@@ -64,13 +67,14 @@ func pageOf(hash uint64, n int) int {
 // at returns the bucket at an index.
 func (m *Manifest) at(p bucketIndex) *bucket { return &m.pages[p.page][p.bucket] }
 
-// Of returns a manifest of resources. Of several resources with one name, it contains the last.
+// Of returns a manifest of resources, which must be of one type. Of several resources with one name, it contains the
+// last.
 func Of(resources ...*xds.Resource) *Manifest {
 	var m *Manifest
 	return m.With(resources, nil)
 }
 
-// Len returns the number of resources.
+// Len returns the number of resources, including markers.
 func (m *Manifest) Len() int {
 	if m == nil {
 		return 0
@@ -78,7 +82,7 @@ func (m *Manifest) Len() int {
 	return m.size
 }
 
-// Get returns the resource with a name, or nil.
+// Get returns the resource or marker with a name, or nil.
 func (m *Manifest) Get(name string) *xds.Resource {
 	if m.Len() == 0 {
 		return nil
@@ -90,7 +94,7 @@ func (m *Manifest) Get(name string) *xds.Resource {
 	return nil
 }
 
-// All iterates over the resources, in an arbitrary order that depends on the growth of the table.
+// All iterates over the resources and markers in an arbitrary order.
 func (m *Manifest) All() iter.Seq[*xds.Resource] { return m.unshared(nil) }
 
 // sorted returns all resources by name. The list is shared, so callers must not change it.
@@ -109,8 +113,8 @@ func (m *Manifest) sorted() []*xds.Resource {
 // byName compares resources by name.
 func byName(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }
 
-// With returns the manifest after deletes and then puts. If no delete finds a resource, and each put is the pointer
-// that m contains, With returns m; for a nil m, it then returns an empty manifest.
+// With returns a manifest with the content of m after deletes and then puts. m stays as it is. With returns m itself if
+// no delete finds a resource and each put is the pointer that m contains. For a nil m, the result is not nil.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	next := m.copyPages(len(puts))
 	copied := map[int]bool{} // by page
@@ -180,7 +184,7 @@ func (m *Manifest) widen(width int) {
 	for _, bucket := range old {
 		for _, r := range bucket {
 			b := m.at(m.indexOf(r.Name))
-			*b = append(*b, r) // the old bucket is sorted by name, so the new ones are too
+			*b = append(*b, r) // the old bucket is sorted by name, so the new buckets are sorted too
 		}
 	}
 }

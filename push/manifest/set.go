@@ -8,30 +8,31 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Layers of a view, from the widest to the narrowest. A name in an upper layer replaces the same name in lower layers.
+// The layers of a view, from the lowest to the uppermost. A name in an upper layer replaces the same name in lower
+// layers.
 const (
 	Scope     = iota // the outbound side, shared by all proxies with the same scope
-	Variant          // entries of the scope that depend on more inputs of the proxy (sourceLabels)
-	Workload         // the inbound side
-	Overlay          // entries that depend on facts of one proxy
+	Variant          // resources of the scope that differ for proxies with certain inputs (view.Inputs)
+	Workload         // the inbound side, shared by all proxies with the same workload
+	Overlay          // resources that depend on addresses or the identity of a proxy
 	NumLayers        // the number of layers; not a layer
 )
 
-// Stack holds the resources of one type of a view: one manifest for each layer. It is comparable; equal stacks have
-// equal resources.
+// Stack contains the resources of one type of a view: one manifest for each layer. A resource is visible if no upper
+// layer has its name. Stacks are comparable, and equal stacks have equal resources.
 type Stack [NumLayers]*Manifest
 
-// Hidden returns a marker in an upper layer: the view has no resource of this name, whatever the lower layers have.
+// Hidden returns a marker for an upper layer. It hides the resource with the type and name in lower layers.
 func Hidden(t xds.Type, name string) *xds.Resource { return &xds.Resource{Type: t, Name: name} }
 
-// IsHidden reports whether a resource is a marker, made by Hidden or Pending; false for nil.
+// IsHidden reports whether a resource is a marker, made by Hidden or Pending. It is false for nil.
 func IsHidden(r *xds.Resource) bool { return r != nil && hides(r) }
 
 // pending is the version of markers of Pending; it differs from every hash.
 const pending = "pending"
 
-// Pending returns a marker for a resource that exists and is not known yet. Neither the resource nor its removal is
-// sent.
+// Pending returns a marker for a resource that exists and whose content is not known yet. Streams send neither the
+// resource nor its removal.
 func Pending(t xds.Type, name string) *xds.Resource {
 	return &xds.Resource{Type: t, Name: name, Version: pending}
 }
@@ -39,7 +40,7 @@ func Pending(t xds.Type, name string) *xds.Resource {
 // hides reports whether a resource is a marker.
 func hides(r *xds.Resource) bool { return r.Version == "" || r.Version == pending }
 
-// Pending reports whether the resource of a name exists and is not known yet.
+// Pending reports whether the uppermost layer with a name has a marker of Pending for it.
 func (s Stack) Pending(name string) bool {
 	r := s.top(NumLayers, name)
 	return r != nil && r.Version == pending
@@ -49,7 +50,8 @@ func (s Stack) Pending(name string) bool {
 // layer has a marker.
 func (s Stack) Get(name string) *xds.Resource { return visibleOrNil(s.top(NumLayers, name)) }
 
-// top returns the entry of the uppermost layer with the name, among the layers below one; nil if none of them has it.
+// top returns the resource or marker for a name in the uppermost layer that has the name. It searches only layers with
+// a number less than below, and returns nil if none of these has the name.
 func (s Stack) top(below int, name string) *xds.Resource {
 	for i := below - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
@@ -67,7 +69,7 @@ func visibleOrNil(r *xds.Resource) *xds.Resource {
 	return r
 }
 
-// Len returns an upper bound of the number of distinct names: a name in several layers counts several times.
+// Len returns the sum of the lengths of the layers. It is an upper bound of the number of visible resources.
 func (s Stack) Len() int {
 	n := 0
 	for _, m := range s {
@@ -76,7 +78,7 @@ func (s Stack) Len() int {
 	return n
 }
 
-// All iterates over the visible resources, each name once.
+// All iterates over the visible resources without markers, each name once, in an arbitrary order.
 func (s Stack) All() iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		for i, m := range s {
@@ -89,7 +91,7 @@ func (s Stack) All() iter.Seq[*xds.Resource] {
 	}
 }
 
-// hidden reports whether a layer above one has the name.
+// hidden reports whether a layer above layer has a name.
 func (s Stack) hidden(layer int, name string) bool {
 	for above := layer + 1; above < NumLayers; above++ {
 		if s[above].Len() > 0 && s[above].Get(name) != nil {
@@ -99,15 +101,15 @@ func (s Stack) hidden(layer int, name string) bool {
 	return false
 }
 
-// blend is the combination of the manifests of a scope and a variant, for all proxies with both.
+// blend combines the manifests of a scope and a variant, for all proxies with both.
 type blend struct {
 	scope *Manifest
 	sum   Sum
-	order func() []*xds.Resource // the visible resources by name; computed once, at the first use
-	lower func() []*xds.Resource // the scope's part of order; computed once, at the first use
+	order func() []*xds.Resource // the visible resources, sorted by name; computed at the first use
+	lower func() []*xds.Resource // the resources in order that the scope has; computed at the first use
 }
 
-// shared returns the blend of the two layers that proxies share.
+// shared returns the blend of the layers Scope and Variant. The last blend of a variant is cached.
 func (s Stack) shared() blend {
 	if s[Variant].Len() == 0 {
 		all := func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }
@@ -125,7 +127,8 @@ func (s Stack) shared() blend {
 	return now
 }
 
-// visible returns a list without markers, given the manifests from which the list is made.
+// visible returns a list without markers. of lists the manifests from which the list was made; if they have no markers,
+// visible returns the list itself.
 func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	if slices.ContainsFunc(of, func(m *Manifest) bool { return m.Len() > 0 && m.sum().Names.Len != m.Len() }) {
 		return slices.DeleteFunc(slices.Clone(all), hides)
@@ -133,7 +136,7 @@ func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	return all
 }
 
-// Sorted returns the resources of All, sorted by name. The list may be shared, so callers must not change it.
+// Sorted returns the visible resources, sorted by name. The list may be shared, so callers must not change it.
 func (s Stack) Sorted() []*xds.Resource {
 	all := s.shared().order()
 	for _, m := range s[Workload:] {
@@ -144,8 +147,8 @@ func (s Stack) Sorted() []*xds.Resource {
 	return all
 }
 
-// Layers returns the resources of All by layer, each list sorted by name. Proxies that have a layer in common receive
-// the same list, whatever their other layers, so callers must not change it.
+// Layers returns the visible resources of each layer, sorted by name. Proxies with a common layer mostly share the list
+// of that layer, so callers must not change it.
 func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
 	layers[Scope], layers[Variant] = s.shared().lower(), visible(s[Variant].sorted(), s[Variant])
 	for i := Workload; i < NumLayers; i++ {
@@ -160,8 +163,8 @@ func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
 	return layers
 }
 
-// without returns a list, sorted by name, without the names that a manifest has. It returns the list itself if no name
-// is in both.
+// without returns a sorted list without the names of a manifest. If they have no name in common, it returns the list
+// itself.
 func without(all []*xds.Resource, upper *Manifest) []*xds.Resource {
 	inList := func(r *xds.Resource) bool { _, is := slices.BinarySearchFunc(all, r, byName); return is }
 	if !slices.ContainsFunc(upper.sorted(), inList) {
@@ -170,7 +173,7 @@ func without(all []*xds.Resource, upper *Manifest) []*xds.Resource {
 	return slices.DeleteFunc(slices.Clone(all), func(r *xds.Resource) bool { return upper.Get(r.Name) != nil })
 }
 
-// overlay merges two lists by name; of two resources with one name the upper is in the result.
+// overlay merges two sorted lists. For a name in both lists, the result has the resource of upper.
 func overlay(lower, upper []*xds.Resource) []*xds.Resource {
 	all := make([]*xds.Resource, 0, len(lower)+len(upper))
 	for len(lower) > 0 && len(upper) > 0 {
@@ -186,20 +189,19 @@ func overlay(lower, upper []*xds.Resource) []*xds.Resource {
 	return append(append(all, lower...), upper...)
 }
 
-// Set holds the target configuration of one view, at one revision of the store. It is immutable, and published by
-// pointer.
+// Set contains the target configuration of one view, at one revision of the store. It is immutable.
 type Set struct {
 	Types [xds.NumTypes]Stack // the resources, by type
-	// Names holds the name table for agents that answer DNS; nil: no proxy of the view requests it.
+	// Names contains the name table for agents that answer DNS. It is nil if no proxy of the view requests it.
 	Names *Manifest
-	// Bootstrap holds the patches of the bootstrap, for agents that request them; nil: there are no patches.
+	// Bootstrap contains the patches of the bootstrap, for agents that request them. It is nil without patches.
 	Bootstrap *xds.Resource
-	// Revision is the revision of the store.
+	// Revision is the store's revision with which the set was planned.
 	Revision int64
-	// Plan is the number of the plan in which the configuration last differed from the one before, endpoints aside. It
-	// rises within a process, and has no meaning in another.
+	// Plan is the number of the plan that last changed the configuration. Changes of endpoints and Secrets do not count.
+	// It increases within a process; numbers of different processes cannot be compared.
 	Plan int64
-	// FastHosts are the hosts whose endpoints changed lately and do not wait for configuration, sorted. The host of an
-	// assignment is the part of its name after the last "|".
+	// FastHosts lists the hosts whose endpoints the fast path has planned most recently, sorted. Assignments of these
+	// hosts do not wait for configuration. The host of an assignment is the part of its name after the last "|".
 	FastHosts []string
 }

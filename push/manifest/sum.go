@@ -5,15 +5,16 @@ import (
 	"math/bits"
 )
 
-// Sum is a digest of a set of names with versions, independent of their order. Sets of unequal content have equal sums
-// with a probability of 2^-64, which an outsider cannot influence, because the seed is random in each process. A name
-// that is added twice counts twice. It is comparable; the zero Sum is that of the empty set.
+// Sum is a digest of a set of names with versions. It is independent of their order, and comparable. Different sets
+// have equal sums with a probability of 2^-64. Clients cannot influence the probability, because each process has a
+// random seed; so sums of different processes cannot be compared. A name that is added twice counts twice. The zero Sum
+// is the sum of the empty set.
 type Sum struct {
-	Names    NameSum
+	Names    NameSum // the digest of the names
 	versions uint64
 }
 
-// NameSum is a Sum of the names alone.
+// NameSum is a digest of a set of names, with the properties of Sum.
 type NameSum struct {
 	Len   int // number of names
 	Bytes int // length of all names
@@ -33,22 +34,22 @@ func (s *Sum) Add(name, version string) {
 // Add adds a name to the set.
 func (s *NameSum) Add(name string) { s.add(maphash.String(nameSeed, name), 1, len(name)) }
 
-// Remove removes a name that is in the set.
+// Remove removes a name from the set. The name must have been added.
 func (s *NameSum) Remove(name string) { s.add(maphash.String(nameSeed, name), -1, len(name)) }
 
-// add adds or, with times -1, removes a name by its hash.
+// add adds (times = 1) or removes (times = -1) a name with a hash and a length in bytes.
 func (s *NameSum) add(hash uint64, times, length int) {
 	s.Len += times
 	s.Bytes += times * length
 	s.names += uint64(times) * spread(hash)
 }
 
-// paired combines a version with its name, so that two names which exchange their versions have another sum.
+// paired combines the hash of a name with its version. If two names exchange their versions, the sum changes.
 func paired(name uint64, version string) uint64 {
 	return spread(bits.RotateLeft64(name, 23) ^ maphash.String(versionSeed, version))
 }
 
-// spread mixes the bits of a hash, so that the bits of a sum are not those of a single hash.
+// spread mixes the bits of a hash, so sums differ from the hashes themselves.
 func spread(h uint64) uint64 {
 	h ^= h >> 32
 	h *= 0x9e3779b97f4a7c15
@@ -70,7 +71,7 @@ func (s *Sum) merge(o Sum) {
 	s.versions += o.versions
 }
 
-// sum returns the Sum of all resources without markers. It is computed once.
+// sum returns the Sum of all resources without markers. It is computed at the first call.
 func (m *Manifest) sum() Sum {
 	if m.Len() == 0 {
 		return Sum{}
@@ -88,7 +89,7 @@ func (m *Manifest) sum() Sum {
 	return s
 }
 
-// cover adds the layer upper to s, which is the Sum of the layers below.
+// cover adds a layer, upper, to the Sum s of the layers below it.
 func (s *Sum) cover(below Stack, upper *Manifest) {
 	s.merge(upper.sum())
 	for r := range upper.All() {
@@ -98,8 +99,8 @@ func (s *Sum) cover(below Stack, upper *Manifest) {
 	}
 }
 
-// Sum returns the Sum of the visible resources. Sums of layers, and of a variant over its scope, are cached, so that
-// the cost is proportional to the layers above, which are small.
+// Sum returns the Sum of the visible resources. The sums of single layers, and of a scope with a variant, are cached.
+// So the cost is proportional to the size of the layers Workload and Overlay, which are small.
 func (s Stack) Sum() Sum {
 	total := s.shared().sum
 	for i := Workload; i < NumLayers; i++ {

@@ -23,7 +23,7 @@ type affected struct {
 	hosts      map[string]input.Types
 	patterns   map[string]input.Types // wildcards: the hosts that they cover
 	members    map[string]input.Types // hosts: only the parts that depend on their endpoints
-	addresses  map[string]bool        // hosts whose endpoints may be of gateways: the hosts that depend on these addresses
+	addresses  map[string]bool        // hosts with gateways among their endpoints: all hosts with endpoints at these addresses
 	secrets    map[model.Key]bool
 	referred   map[string]bool // names of Secrets, in any namespace, whose references changed
 	labelled   map[string]bool // namespaces in which configured labels of workloads changed
@@ -32,7 +32,7 @@ type affected struct {
 	allPods    bool            // the proxies whose credential is bound to any Pod
 	granted    map[string]bool // namespaces in which the right to list Secrets may have changed; "" for all
 	reporting  map[string]bool // namespaces whose proxies' telemetry may have changed; "*" for all
-	pulls      []mirror.Edit   // VirtualServices: their destinations are imported where a Sidecar imports their hosts
+	pulls      []mirror.Edit   // VirtualServices: their destinations, in scopes whose Sidecar imports their hosts
 }
 
 // newAffected returns an empty set of affected units.
@@ -49,7 +49,7 @@ type effect struct {
 	name  string
 	types input.Types // the types of resources that are touched in these units
 	units func(*change, input.Types, mirror.Edit)
-	slow  []slowReason // when the fast path cannot do all that the cell marks; nil if it never can (fast_path.go)
+	slow  []slowReason // the cases that the fast path cannot plan; nil: it can plan none of the cell (fast_path.go)
 }
 
 // change is a step while its affected units are collected.
@@ -57,7 +57,7 @@ type change struct {
 	*affected
 	in  *input.Input // of the new snapshot
 	was string       // the root namespace before the step
-	// relabelled are the records whose edits change the set of labels, or of other properties of proxies, that rules read.
+	// relabelled has the records whose edits change the set of labels and other properties of proxies that rules read.
 	relabelled map[model.Key]bool
 }
 
@@ -71,8 +71,8 @@ var affects = [model.NumKinds][]effect{
 	model.KindService: {
 		{"hosts", input.All, namedHosts, nil},                      // the service of a host, its ports, names and addresses
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that appear or disappear
-		{"routes of it", input.RDS, namedBeside, nil},              // ports at which VirtualServices that name it add other hosts
-		{"wildcards", input.RDS, coveringHosts, nil},               // ports at which VirtualServices add wildcards that cover it
+		{"routes of it", input.RDS, namedBeside, nil},              // other hosts of its VirtualServices: they use its ports
+		{"wildcards", input.RDS, coveringHosts, nil},               // wildcards of VirtualServices that cover it: likewise
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
 		{"views", input.All, namespaceViews, nil},                  // the proxies that the selector selects
 		{"asked", input.LDS, askedHosts, nil},                      // providers of external authorization
@@ -98,7 +98,7 @@ var affects = [model.NumKinds][]effect{
 		{"served", input.CDS | input.LDS, servedViews, slowServed},
 		// Selectors read the labels to decide which workloads use a Secret.
 		{"labels", input.SDS, labelledWorkloads, slowLabels},
-		// Addresses of a gateway's Pods at which others' endpoints may not have the agent's ports.
+		// A gateway's Pods: at their addresses, endpoints of other hosts must not have the ports of the agent.
 		{"gateways' own", input.CDS | input.EDS, ownAddresses, slowOwn},
 	},
 	model.KindVirtualService: {
@@ -225,8 +225,8 @@ func everything(c *change, _ input.Types, _ mirror.Edit) {
 	c.views["*"] = true
 }
 
-// namedHosts marks the record's hosts, and those that its wildcards cover. For a service a wildcard is a host like
-// others.
+// namedHosts marks the record's hosts. For records other than services it also marks the hosts that a wildcard of the
+// record covers.
 func namedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		_, isService := r.(*model.Service)
@@ -242,7 +242,8 @@ func namedHosts(c *change, t input.Types, e mirror.Edit) {
 // everyHost marks all hosts.
 func everyHost(c *change, t input.Types, _ mirror.Edit) { c.patterns["*"] |= t }
 
-// serviceSelected marks the workloads that the service selects before and after the edit. The views of others change.
+// serviceSelected marks the workloads that the service selects before and after the edit. If the selector changes,
+// namespaceViews marks the further workloads.
 func serviceSelected(c *change, _ input.Types, e mirror.Edit) { c.services[e.Key()] = true }
 
 // askedHosts marks the workloads whose CUSTOM policies name a provider at a host that appears or disappears.
@@ -309,7 +310,7 @@ func selects(e mirror.Edit) bool {
 		!maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
 }
 
-// routerViews: views of all routers, where another set of these may be selected.
+// routerViews marks the views of all routers if the edit may change which routers the Gateway selects.
 func routerViews(c *change, _ input.Types, e mirror.Edit) {
 	old, _ := e.Old.(*model.Gateway)
 	now, _ := e.New.(*model.Gateway)
@@ -323,7 +324,7 @@ func namedMembers(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// ownAddresses marks the record's hosts, whose endpoints may be gateways' own Pods.
+// ownAddresses marks the hosts that have endpoints at addresses of gateways' Pods which the record contains.
 func ownAddresses(c *change, _ input.Types, e mirror.Edit) {
 	for h := range hostsOf(e) {
 		c.addresses[h] = true

@@ -37,8 +37,8 @@ func namedBeside(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// coveringHosts marks all hosts of those VirtualServices that have a wildcard which covers one of the record's hosts,
-// or which one of the record's hosts covers.
+// coveringHosts marks all hosts of VirtualServices with a matching wildcard. A wildcard matches if it covers one of the
+// record's hosts, or if one of the record's hosts covers it.
 func coveringHosts(c *change, t input.Types, e mirror.Edit) {
 	for h := range hostsOf(e) {
 		for _, vs := range c.in.Routing(h) {
@@ -55,9 +55,9 @@ func coveringHosts(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// connectedHosts marks the hosts of VirtualServices with tcp or tls rules, and the wildcard services that cover them,
-// which these rules apply to as well. VirtualServices with http rules alone mark nothing, since listeners do not depend
-// on http rules.
+// connectedHosts marks the hosts of a VirtualService with tcp or tls rules. It also marks the services with wildcard
+// hosts that cover these hosts, since the rules apply to them too. A VirtualService with http rules alone marks
+// nothing, since listeners do not depend on http rules.
 func connectedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		vs := r.(*model.VirtualService)
@@ -76,14 +76,14 @@ func (c *change) connected(vs *model.VirtualService, t input.Types) {
 	}
 	for _, h := range vs.Spec.GetHosts() {
 		for pattern := range model.Wildcards(h) {
-			for range c.in.ByHost(model.KindServiceEntry, pattern) { // no other kind has hosts that are wildcards
+			for range c.in.ByHost(model.KindServiceEntry, pattern) { // Services of Kubernetes have no wildcard hosts
 				c.hosts[pattern] |= t
 			}
 		}
 	}
 }
 
-// withAliases lists hosts and their aliases.
+// withAliases returns the hosts, and then their aliases.
 func (c *change) withAliases(hosts []string) []string {
 	all := hosts[:len(hosts):len(hosts)]
 	for _, h := range hosts {
@@ -92,8 +92,8 @@ func (c *change) withAliases(hosts []string) []string {
 	return all
 }
 
-// aliased marks the hosts that the record is an alias of, before or after the edit. It also marks the hosts that the
-// record's host would be an alias of if no other record defined it.
+// aliased marks the targets of the record if it is an alias, before or after the edit. Several records may define the
+// record's host; aliased also marks the targets that the other records give to that host.
 func aliased(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		if of := r.(*model.Service).Spec.GetAliasFor(); of != "" {

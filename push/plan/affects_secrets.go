@@ -19,7 +19,7 @@ func referredSecrets(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// labelledWorkloads marks the resources of Secrets for workloads of the namespace.
+// labelledWorkloads marks the resources of all Secrets that workloads of the record's namespace use.
 func labelledWorkloads(c *change, _ input.Types, e mirror.Edit) { c.labelled[e.Key().Namespace] = true }
 
 // grantedRights marks the rights of identities of the namespace, or of all namespaces for a ClusterRoleBinding.

@@ -15,9 +15,9 @@ func reported(c *change, _ input.Types, e mirror.Edit) {
 	c.reporting[namespace] = true
 }
 
-// telemetryViews marks the views of the record's namespace if it has a selector before or after the edit; selectors
-// never select proxies of other namespaces. It marks all views if the edit changes in which namespaces proxies send
-// spans, since the views of these proxies contain their description in spans.
+// telemetryViews marks the views of the record's namespace if it has a selector before or after the edit. Selectors
+// never select proxies of other namespaces. If the edit changes the namespaces whose proxies send spans, it marks all
+// views, since a view contains the description of a proxy that sends spans.
 func telemetryViews(c *change, t input.Types, e mirror.Edit) {
 	labelKeys(c, t, e)
 	for _, r := range records(e) {

@@ -8,10 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// standsAlone reports whether edits may be planned before the edits that follow within milliseconds: they are of
-// VirtualServices, and take requests of no host to a destination to which the host did not lead before. Any other edit
-// waits for a moment. The objects of one `kubectl apply` come one after the other, and a route that was planned before
-// the service or subset that it leads to would answer 503 meanwhile.
+// standsAlone reports whether edits may be planned at once, without waiting some milliseconds for further edits. That
+// is so if all edits are of VirtualServices and no host gets a new destination. The objects of one `kubectl apply`
+// arrive one after the other. A route that is planned before its destination would answer 503 meanwhile.
 func standsAlone(edits []mirror.Edit, s *mirror.Snapshot) bool {
 	return !slices.ContainsFunc(edits, func(e mirror.Edit) bool {
 		now, is := e.New.(*model.VirtualService)
@@ -25,8 +24,8 @@ func standsAlone(edits []mirror.Edit, s *mirror.Snapshot) bool {
 	})
 }
 
-// leadsAlike reports whether a version of a VirtualService applies where the older one did, to the same hosts, and
-// leads to no further destination.
+// leadsAlike reports whether two versions of a VirtualService have the same hosts, gateways and exports, and whether
+// the newer version has no further destination.
 func leadsAlike(was, now *model.VirtualService) bool {
 	if !slices.Equal(was.Spec.GetHosts(), now.Spec.GetHosts()) || !slices.Equal(was.Spec.GetGateways(), now.Spec.GetGateways()) ||
 		!slices.Equal(was.Spec.GetExportTo(), now.Spec.GetExportTo()) {
@@ -41,14 +40,14 @@ func leadsAlike(was, now *model.VirtualService) bool {
 	return true
 }
 
-// served reports whether requests for a host may be answered without the VirtualService of a key: by a service, or by
-// another VirtualService for the host or a wildcard that covers it.
-func served(s *mirror.Snapshot, host string, but model.Key) bool {
+// served reports whether a service or VirtualService of a snapshot has the host, or a wildcard that covers the host.
+// The record with the key except does not count.
+func served(s *mirror.Snapshot, host string, except model.Key) bool {
 	names := append(slices.Collect(model.Wildcards(host)), host)
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService} {
 		for _, name := range names {
 			for r := range s.ByHost(kind, name) {
-				if r.Meta().Key != but {
+				if r.Meta().Key != except {
 					return true
 				}
 			}

@@ -56,15 +56,16 @@ func (l *Loop) queryRight(who view.Identity) (access.Answer, error) {
 	return l.cfg.Authoriser.MayListSecrets(ctx, who)
 }
 
-// authorised stores an answer of the authoriser, or the error in its place, and plans with it. It logs a missing right.
+// authorised stores an answer of the authoriser, or its error, and plans with the resulting right. It logs a missing
+// right.
 func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 	now := time.Now()
 	if err == nil {
 		l.access.Answered(who, answer, now)
 	} else {
 		l.access.Failed(who, err, now)
-		l.clients.Warn("whether a service account may list Secrets cannot be checked now: "+
-			"an earlier yes remains valid for a while, and nobody else is sent private keys",
+		l.clients.Warn("the right of a service account to list Secrets cannot be checked now: "+
+			"an earlier positive answer remains valid for a while, and nobody else is sent private keys",
 			"", obs.KeyIdentity, who.String(), obs.KeyError, err)
 	}
 	if l.planner == nil { // after restore has failed
@@ -83,8 +84,8 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 	}
 }
 
-// decision returns a channel that is closed once the right that a proxy waits for is known, or nil if it waits for
-// none.
+// decision returns a channel that is closed once the right that a proxy waits for is known. It returns nil if the proxy
+// waits for no right.
 func (l *Loop) decision(p *Proxy) <-chan struct{} {
 	id := p.planned.Load().identity
 	if id == nil || !id.Undecided() {

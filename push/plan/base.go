@@ -11,19 +11,20 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Base is a copy of a plan to which changes can be applied beside the live plan. One goroutine may use it.
+// Base is an independent copy of a plan, for the caller's goroutine. Changes of the copy do not affect the live plan.
 type Base struct {
-	Planner  *Planner          // at the newest snapshot, resolved
-	Resolver *resolve.Resolver // at the same snapshot, as the source publishes it
+	Planner  *Planner          // at the newest resolved snapshot
+	Resolver *resolve.Resolver // at the newest snapshot of the source
 	Crashes  *crash.Log        // where panics are reported; nil for a new log
 }
 
 // errUnresolved is the error of Base after a panic of the resolver.
 var errUnresolved = errors.New("the newest snapshot cannot be resolved; the server's log says why")
 
-// Base returns a copy of the plan at the newest snapshot. Edits that wait to be planned are planned in the copy. The
-// loop is occupied while it copies, not while the caller's goroutine completes the copy. The error is ErrNotReady
-// without a snapshot, the context's, or errEnded.
+// Base returns a copy of the plan at the newest snapshot. Edits that still wait to be planned are planned in the copy.
+// The loop's goroutine copies what it changes in place, and the caller's goroutine completes the copy. The error is
+// ErrNotReady without a snapshot, the context's error, an error after a panic, or an error because the loop has ended.
+// The caller drops the Base after an error.
 func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	var f *frozen
 	var waiting mirror.Change
@@ -47,8 +48,8 @@ func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	return b, b.plan(ctx, waiting, nil)
 }
 
-// Afford returns ErrNoRoom if this process has no memory to plan a change in a copy of the plan (Config.Room), the
-// context's error, or errEnded.
+// Afford returns nil if a copy of the plan has room for a change by Config.Room. Otherwise the error is ErrNoRoom, the
+// context's error, an error after a panic, or an error because the loop has ended.
 func (l *Loop) Afford(ctx context.Context, c mirror.Change) error {
 	return l.run(ctx, func() (err error) {
 		l.unchanged = true
@@ -72,14 +73,15 @@ func (l *Loop) freeze() (b *Base, f *frozen, waiting mirror.Change, err error) {
 	return &Base{Resolver: r.Fork(), Crashes: l.cfg.Crashes}, l.planner.freeze(), waiting, nil
 }
 
-// Apply plans a change of the source's snapshot, which is Resolver.Source. It returns the proxies whose sets changed,
-// in no order. The error is the context's, or that of a panic; the Base is useless afterwards.
+// Apply plans a change in the copy. c.Old must be the snapshot that Resolver.Source returns. The result is the list of
+// proxies whose sets changed, in no order. The error is the context's, or that of a panic. The caller drops the Base
+// after an error.
 func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err error) {
 	err = b.guarded(func() { c = b.Resolver.Step(c) })
 	if err != nil {
 		return nil, err
 	}
-	if have := b.Planner.latest; have != c.Old { // some records of the source are left out of the plan
+	if have := b.Planner.latest; have != c.Old { // the plan is without some records of the source
 		c = with(have, c.New.Revision(), c.Edits)
 	}
 	err = b.plan(ctx, c, &moved)

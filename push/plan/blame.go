@@ -12,16 +12,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A record with which the plan panics is found by bisection. The edits since a snapshot that could be planned are
-// applied in the order of their keys, one more at a time. The first with which one proxy's view cannot be planned from
-// scratch is the culprit. Its last good version stays in effect, and the search continues with the remaining edits.
+// A record with which the plan panics is found by bisection. The search begins at a snapshot that could be planned. It
+// sorts the edits since then by key, and finds the first edit after which one proxy's view cannot be planned from
+// scratch. The record of that edit is the culprit. The last good version of the record stays in effect, and the search
+// continues with the remaining edits.
 //
-// The search must not blame a record for a proxy with strange metadata, because other proxies would lose the record. A
-// record is blamed if it belongs to the proxy's own namespace. Otherwise it is blamed if a plain proxy of that
-// namespace, with only the labels that the record selects, panics too.
+// If strange metadata of one proxy cause the panic, the record must not be blamed, because other proxies would lose it.
+// A record is blamed if it belongs to the proxy's own namespace. A record of another namespace is blamed if planning a
+// plain proxy of the same namespace panics too. The plain proxy has only the labels that the record selects.
 
-// blame is one result of the search: an edit that is not planned, with the version of the record that is planned in its
-// place.
+// blame is one result of the search: an edit that is not planned, with the version that is planned in its place.
 type blame struct {
 	key    model.Key
 	bad    model.Hash   // of the version that is not planned; zero if the edit deletes the record
@@ -35,8 +35,8 @@ type bisection struct {
 	fault   func(*input.Input, view.Scope) // for tests, see input.Input.Fault
 }
 
-// maxOfOneKind is the number of records of one kind and namespace that one search finds one by one. Above it all edits
-// of these are left out, so that a tenant with thousands of such records costs no more.
+// maxOfOneKind is the number of culprits of one kind and namespace that one search finds one by one. Above it, all
+// edits of the kind and namespace are left out, which bounds the cost of a tenant with thousands of such records.
 const maxOfOneKind = 8
 
 // fails reports whether planning the view of a node from scratch panics.
@@ -48,8 +48,8 @@ func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	return false
 }
 
-// culprits finds the edits since the snapshot good that must be left out of bad, so that the view of a node can be
-// planned. all is false if leaving out the found edits is not sufficient.
+// culprits compares a good snapshot with a bad one, with which the view of a node cannot be planned. It returns the
+// edits to leave out. all is false if the view still cannot be planned without these edits.
 func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []blame, all bool) {
 	type place struct {
 		kind      model.Kind
@@ -61,7 +61,7 @@ func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []bl
 			return found, false
 		}
 		edit, blamed := f.first(n, good, bad)
-		if !blamed || seen[edit.Key()] { // seen: the version in its place fails too
+		if !blamed || seen[edit.Key()] { // seen: the replacement of the blamed version fails too
 			return found, false
 		}
 		edits := []mirror.Edit{edit}

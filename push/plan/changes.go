@@ -40,9 +40,9 @@ func (l *Loop) follow(c mirror.Change) {
 	l.safely(func() { l.classify(c) })
 }
 
-// accepted resolves a change of the source and leaves out the excluded records. If the resolver panics, it is
-// in an undefined state, so a new one resolves the whole snapshot. If that panics too, the result is false: the
-// previous plan stays in effect, and the source's next change is resolved as a whole.
+// accepted resolves a change of the source and leaves out the excluded records. If the resolver panics, it is in an
+// undefined state, so a new resolver resolves the whole snapshot. If the new resolver panics too, the result is false:
+// the previous plan stays in effect, and the source's next snapshot is resolved as a whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 	if l.resolve != nil && l.guarded(func() { out = l.accept(l.intake.step(l.resolve.Step(c), time.Now())) }) == nil {
 		return out, true

@@ -10,10 +10,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Two scopes whose views only differ in the namespace differ little: in the hosts of records that belong to one of the
-// two namespaces or name it (exportTo, sourceNamespace), and in the short names of hosts. So a new scope is cloned from
-// such a scope, its template. In the clone those records count as edited, and the table of effects lists the units to
-// plan again, as for any change. Clone and template share everything else.
+// Two scopes whose views only differ in the namespace have few differences. The hosts of some records differ: of
+// records that belong to one of the two namespaces, or name it (exportTo, sourceNamespace). The short names of hosts
+// differ too. So a new scope is cloned from an existing scope, its template. In the clone these records count as
+// edited, and the table of effects lists the units to plan again, as for any change. Clone and template share
+// everything else.
 
 // scopeFor plans a scope, including the steps that the fast path has planned since.
 func (p *Planner) scopeFor(key view.Scope) *scope {
@@ -25,7 +26,7 @@ func (p *Planner) scopeFor(key view.Scope) *scope {
 	return s
 }
 
-// templateFor returns a scope, planned with the given input, from which a scope with this key may be cloned, or nil.
+// templateFor returns a template for a scope with this key, or nil. The template is planned with the given input.
 func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	for _, s := range p.scopes {
 		if s.in == in && s.isTemplateFor(key) {
@@ -35,8 +36,8 @@ func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	return nil
 }
 
-// scopeLike plans a scope: cloned from the template if that is not nil, else from scratch. pause is called between two
-// pieces, and may be nil.
+// scopeLike plans a scope: as a clone of the template, or from scratch without a template. pause may be nil; it is
+// called between two pieces.
 func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pause func()) *scope {
 	if template != nil {
 		if d := p.between(in, template.key, key); !d.everything {
@@ -47,15 +48,15 @@ func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pa
 }
 
 // isTemplateFor reports whether a scope with this key may be cloned from s. A scope that imports hosts by name is
-// planned from scratch: it sees few hosts, and others than scopes of other namespaces.
+// planned from scratch, because it has few hosts, and scopes of different namespaces import different hosts.
 func (s *scope) isTemplateFor(key view.Scope) bool {
 	other := key
 	other.Namespace = s.key.Namespace
 	return other == s.key && s.hosts.ImportsEverything()
 }
 
-// between returns the units that may differ between two such scopes: those that an edit of every record would touch
-// that reads one of the two namespaces.
+// between returns the units that may differ between a scope a and its clone b. It collects the effects of an edit of
+// every record that belongs to one of the two namespaces, or names it.
 func (p *Planner) between(in *input.Input, a, b view.Scope) *affected {
 	c := &change{affected: newAffected(), in: in, was: in.Root()}
 	defaults := in.Mesh.Spec

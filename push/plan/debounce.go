@@ -4,19 +4,21 @@ import "time"
 
 // debounce decides when the noted edits are due to be planned. It has no clock: the caller passes the time.
 //
-// Edits are due after a quiet time without further ones. The quiet time begins at a quarter of `after`, and doubles
-// with each edit up to `after`; soon after a plan it begins at `after`. So a lone edit is planned quickly, and fifty at
-// once are one plan. An edit that stands alone (standsAlone) is due at once, unless a plan was soon before it. No edit
-// waits longer than `most`.
+// Edits are due after a quiet time without further edits. The first edit begins with a quiet time of a quarter of
+// `after`. Each further edit doubles the quiet time, up to `after`. Less than `after` after a plan, the first edit
+// begins with a quiet time of `after`. So a single edit is planned quickly, and fifty edits at once cause one plan. An
+// edit that stands alone (standsAlone) is due at once, unless the last plan was less than `after` ago. No edit waits
+// longer than `most`.
 //
 // If planning all waiting edits is estimated to last longer than `longPlan`, they are due a pause after the last plan.
-// They must not be due later: one loop plans for all namespaces, and the gathered edits of a namespace that is edited
-// without end must not delay the configuration of others by the seconds of one large plan. They must not be due
-// earlier: a series of edits without end has gaps when the leader lacks processor time, and a plan in each gap, with
-// the pushes to all proxies, would leave it even less. The pause is three times the duration of the last plan, which
-// leaves processors to other work, but at most `longPause`: plans that are more frequent than pushes to proxies are
-// useless. On two processors, in a mesh that is edited without end, a longPause of one second makes proxies wait for 8
-// s (p99), one of two seconds for 3 s.
+// A longer pause would harm other namespaces: one loop plans for all of them, and one large plan of gathered edits
+// would delay their configuration by seconds. A shorter pause would harm the leader. When the leader lacks processor
+// time, an endless series of edits has gaps. A plan in each gap, with pushes to all proxies, would slow the leader
+// further.
+//
+// The pause is three times the duration of the last plan, which leaves processors to other work. It is at most
+// `longPause`. Measured on two processors in a mesh that is edited without end: with a longPause of one second, proxies
+// wait 8 s for a change (p99); with two seconds they wait 3 s.
 type debounce struct {
 	after, most   time.Duration
 	edits         int           // number of waiting edits
@@ -51,7 +53,7 @@ func (d *debounce) note(now time.Time, waiting int, alone bool) {
 	d.newest = now
 }
 
-// due returns the time until the edits are due, which is negative or 0 once they are. The result is false if none
+// due returns the time until the edits are due; it is 0 or negative if they are due now. The result is false if no edit
 // waits.
 func (d *debounce) due(now time.Time) (time.Duration, bool) {
 	if d.first.IsZero() {
@@ -82,14 +84,14 @@ func (d *debounce) started(now time.Time) time.Duration {
 	return waited
 }
 
-// edge makes the first event of a series due at once, and further ones together at intervals of `every`.
+// edge makes the first event of a series due at once. Further events are due together, at intervals of `every`.
 type edge struct {
 	every   time.Duration
 	waits   bool
 	planned time.Time
 }
 
-// due returns the time until the event is due. The result is false if none waits.
+// due returns the time until the events are due. The result is false if no event waits.
 func (e *edge) due(now time.Time) (time.Duration, bool) {
 	if !e.waits {
 		return 0, false

@@ -1,5 +1,5 @@
 // Package plan decides the resources of every view, and keeps the decisions up to date as snapshots change. It contains
-// the Planner, the table of effects, the loop, and the oracle that compares the kept plan with plans from scratch.
+// the Planner, the table of effects, the loop, and Fresh, which plans a snapshot from scratch for comparison in tests.
 //
 // # Data structures
 //
@@ -23,33 +23,33 @@
 //
 // # Reasons
 //
-// One goroutine plans for all scopes. Planning one edit takes tenths of a millisecond, so several loops by hash of
-// scope would gain nothing.
+// One goroutine plans for all scopes. Planning one edit takes tenths of a millisecond, so more goroutines would gain
+// nothing.
 //
-// Long work is planned cluster by cluster and host by host on shadows of the scopes (stepwise.go): a large change of
-// configuration (replan.go), and the scope, the variant or the inbound side of a joining proxy (joining.go). Every 5 ms
-// the fast path runs, on the scopes and on the shadows. At the end of a change its shadows replace the scopes all at
-// once, and joining proxies wait for that end. During a join all other work continues: changes, and joins of other
-// proxies, with the namespaces in turn. navarch_plan_piece_seconds has the lengths of the pieces.
+// Long work is planned in pieces, cluster by cluster and host by host, on shadows of the scopes (stepwise.go). Such
+// work is a large change of configuration (replan.go), or a missing layer of a joining proxy's view (joining.go). Every
+// 5 ms the fast path runs, on the scopes and on the shadows. At the end of a change its shadows replace the scopes all
+// at once, and joining proxies wait for that end. During a join the loop continues to apply changes and to plan joins
+// of other proxies; the namespaces alternate. The metric navarch_plan_piece_seconds has the lengths of the pieces.
 //
-// Scopes that only differ in the namespace are cloned from one another (clone.go). In the clone, all records of one
-// of the two namespaces, and all that name one, count as edited, so the table of effects lists the units to plan again.
-// A clone shares everything else with its template. Hosts and virtual hosts are replaced and never changed. A further
-// clone occupies some 75 KB, whatever the number of services.
+// Scopes that only differ in the namespace are cloned from one another (clone.go). The clone treats two groups of
+// records as edited: the records of both namespaces, and the records that name one of them. The table of effects then
+// lists the units to plan again. A clone shares everything else with its template. Hosts and virtual hosts are replaced
+// and never changed. A further clone occupies some 75 KB, for any number of services.
 //
-// A view is retained for ten seconds after its last proxy has left, with the private keys of a gateway.
+// A view is retained for ten seconds after its last proxy has left. The private keys that it uses are retained too.
 //
 // If a policy cannot be enforced, the traffic is refused. A policy with a condition by an unknown key refuses all
 // traffic of the workloads that it selects. A CUSTOM policy whose provider cannot be called refuses the requests that
-// it matches. A RequestAuthentication rule without keys refuses tokens. STRICT closes the ports of proxies without a
-// certificate of the mesh.
+// it matches. A RequestAuthentication rule without keys refuses tokens. If a proxy has no certificate of the mesh,
+// STRICT closes its ports.
 //
 // # Panics
 //
 // A planner that panicked is replaced by a new one, which plans all views from scratch at the newest snapshot
-// (rescue.go). If a view panics again, blame.go searches for the first edit, in the order of keys, with which the view
-// cannot be planned and before which it can. That edit is excluded: the loop then plans from snapshots of its own,
-// which are the mirror's without the excluded edits. A join that panics leaves the planner unchanged.
+// (rescue.go). If a view panics again, blame.go applies the edits one by one, in the order of keys, and finds the first
+// edit after which the view panics. That edit is excluded: the loop then plans from its own copies of the mirror's
+// snapshots, without the excluded edits. A join that panics leaves the planner unchanged.
 //
 // # Forks
 //
@@ -64,21 +64,21 @@
 //
 // The store may contain records that an older version, or a leader with other limits, has accepted. So the loop weighs
 // records by store/weight before they are planned (room.go, intake.go). While all records together would occupy more
-// than a third of GOMEMLIMIT, it leaves out single heavy records: among those that grow, the largest of the heaviest
-// namespace first. At a start all records grow. The choice depends on the snapshot and on the plan, not on whether the
-// process was killed before.
+// than a third of GOMEMLIMIT, it leaves out heavy records. Only records that grow are left out, the largest record of
+// the heaviest namespace first. At a start all records count as growing. The choice depends on the snapshot and on the
+// plan alone, so a restarted process makes the same choice.
 //
 // # Routers
 //
 // Proxies of type router have the listeners and route configurations of the Gateways that select them
-// (push/plan/front/gateway), all clusters that are exported to their namespace, and the resources that EnvoyFilters add
-// in the context GATEWAY. A Gateway decides too which Secrets its proxies may subscribe to.
+// (push/plan/front/gateway). They have clusters for the hosts that are exported to their namespace, and the resources
+// that EnvoyFilters add in the context GATEWAY. They may subscribe to the Secrets that their Gateways refer to.
 //
 // # Invariants
 //
-// Tests hold these invariants. The kept plan equals the plan that Fresh makes of the same snapshot, byte for byte. A
-// missing row in the table of effects costs work and never correctness. Published values never change. After a panic,
-// proxies keep their resources (rescue.go).
+// Tests hold these invariants. The kept plan equals the plan that Fresh makes of the same snapshot, byte for byte. An
+// edit of a kind without a row in the table of effects plans everything again, so the result is still correct.
+// Published values never change. After a panic, proxies keep their resources (rescue.go).
 //
 // Owns: scopes, variants, workloads, overlays and their manifests (Planner: one goroutine; Loop is that goroutine).
 // Reads: snapshots, views.  Never: protobuf of Envoy; a clock or a socket outside Loop.

@@ -6,13 +6,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// TrafficSource is the type of the values in Explain that name the senders of a listener's traffic.
+// TrafficSource names the objects that define a part of a listener's traffic. Explain returns values of this type.
 type TrafficSource = front.TrafficSource
 
-// Explain returns the Specs of a resource of a proxy: its own first. For a route configuration those of its virtual
-// hosts follow, in order; for a listener the TrafficSources of all traffic that is not plain HTTP, or the filter chains
-// of a gateway. Together they name the objects that decided the resource. The result is nil if the proxy has no such
-// resource.
+// Explain returns the Specs from which a resource of a proxy is built. They name the objects that decided the resource.
+// The first element is the resource's own Spec. After the Spec of a route configuration follow the Specs of its virtual
+// hosts, in their order. After the Spec of a listener of a sidecar follow the TrafficSources of all traffic that is not
+// plain HTTP. After the Spec of a listener of a gateway follow values of type gateway.Chain, one for each filter chain.
+// The result is nil if the proxy has no such resource.
 func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	pl := h.planned.Load()
 	of := xds.Ref{Type: t, Name: name}

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unrunnable returns a problem for each WasmPlugin and TrafficExtension that some proxies cannot run, with the number
-// of workloads of these proxies.
+// unrunnable returns a problem for each WasmPlugin and TrafficExtension that some proxies cannot run. The message
+// contains the number of workloads of these proxies.
 func unrunnable(workloads []*workload) (found []Problem) {
 	counts := map[inbound.Unrun]int{}
 	for _, wl := range workloads {
@@ -30,8 +30,8 @@ func unrunnable(workloads []*workload) (found []Problem) {
 	return found
 }
 
-// unfetched returns a problem for each WasmPlugin and TrafficExtension whose module some agents cannot fetch for want
-// of a credential.
+// unfetched returns a problem for each WasmPlugin and TrafficExtension whose module some agents cannot fetch, because
+// they lack a credential.
 func unfetched(all []secret.Unfetched) (found []Problem) {
 	for _, u := range all {
 		field := "spec.imagePullSecret"

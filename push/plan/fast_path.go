@@ -11,15 +11,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// slowReason is one reason why the fast path cannot plan an edit alone: the edit touches more than assignments, so it
-// has to be planned again with Begin.
+// slowReason is one reason why the fast path cannot plan an edit completely. The edit touches more than assignments, so
+// it has to be planned with Begin.
 type slowReason struct {
 	name  string
 	holds func(p *Planner, in *input.Input, e mirror.Edit) bool
 	ahead bool // the assignments may be sent before the other resources
 }
 
-// The reasons of the cells of the table of effects that the fast path can plan.
+// The slow reasons of the cells of the table of effects that the fast path can plan in other cases.
 var (
 	slowMembers = []slowReason{
 		{"ports of the service", renumbered, false},
@@ -39,8 +39,8 @@ var (
 // relabels reports whether an edit changes labels that decide about Secrets.
 func relabels(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }
 
-// fastPathFor decides how an edit is planned. fast: the fast path plans its assignments. again: the edit touches more
-// than assignments, and has to be planned with Begin too.
+// fastPathFor decides how an edit is planned. fast is true if the fast path plans the assignments. again is true if the
+// edit has to be planned with Begin, possibly in addition to the fast path.
 func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool) {
 	row := p.table[e.Key().Kind]
 	for _, cell := range row {
@@ -60,10 +60,12 @@ func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool)
 	return len(row) > 0, again || row == nil
 }
 
-// PlanEndpoints is the fast path. It plans the endpoint assignments of hosts, with the services and rules of the last
-// plan, and nothing else. It returns the proxies whose sets changed, and the edits that have to be planned with Begin
-// too, by the table of effects. pending means that other edits wait. If none waits and no change is being planned,
-// everything planned is complete at the snapshot's revision afterwards.
+// PlanEndpoints is the fast path. It plans the endpoint assignments of hosts that the edits of c touch. It uses the
+// services and rules of the last plan, and plans no other resources.
+//
+// moved lists the proxies whose sets changed. rest lists the edits that the caller has to plan with Begin too, by the
+// table of effects. pending is true if edits outside of c still wait. If no edit waits, rest is empty and no change is
+// being planned, then the plan is complete at the revision of c.New. PlanEndpoints panics on a fork.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	p.must("PlanEndpoints", !p.forked, "of a fork")
 	p.latest = c.New
@@ -95,7 +97,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	}
 	p.replay(c.New, in, ch.members, touched)
 	for _, s := range p.scopes {
-		if s.read(in); touched[s] { // all scopes read the new input, so that none retains an old snapshot
+		if s.read(in); touched[s] { // all scopes read the new input, so that no scope retains an old snapshot
 			s.run(in)
 		}
 	}
@@ -113,8 +115,8 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 	return moved, rest
 }
 
-// anyPlanned reports whether a predicate holds for a host of the edit, in the input of the present plan or of the
-// change that is being planned. The fast path changes neither.
+// anyPlanned reports whether a predicate holds for a host of the edit. The predicate gets the input of the present
+// plan, and the input of the change that is being planned. The fast path leaves both inputs unchanged.
 func (p *Planner) anyPlanned(e mirror.Edit, holds func(in *input.Input, host string) bool) bool {
 	inputs := []*input.Input{p.input}
 	if p.replan != nil {
@@ -129,8 +131,8 @@ func (p *Planner) anyPlanned(e mirror.Edit, holds func(in *input.Input, host str
 }
 
 // renumbered reports whether a service of the endpoints was removed, or its ports were changed, since it was planned.
-// Endpoints are found by the names of ports, and routes still lead to the service. So the endpoints have to change
-// together with the service; otherwise the routes would have no endpoints in between.
+// Endpoints are found by the names of ports. So the endpoints have to change together with the service. Otherwise the
+// routes to the planned service would have no endpoints for a moment.
 func renumbered(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -154,15 +156,15 @@ func reidentified(p *Planner, now *input.Input, e mirror.Edit) bool {
 	})
 }
 
-// mtlsDisabledDiffers reports whether the digest of endpoints without mTLS has changed, which is a part of the clusters
-// of a host.
+// mtlsDisabledDiffers reports whether the digest of endpoints without mTLS has changed. The clusters of a host contain
+// this digest.
 func mtlsDisabledDiffers(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		return in.MTLSDisabledDiffers(now.Snapshot, h, e.Key().Namespace)
 	})
 }
 
-// securesOtherwise reports whether a cluster that uses mTLS for all of its endpoints or for none would change that.
+// securesOtherwise reports whether a cluster would switch between mTLS for all of its endpoints and mTLS for none.
 func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	for h := range hostsOf(e) {
 		for s := range p.index[h] {
@@ -174,8 +176,8 @@ func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// reachedOtherwise reports whether endpoints change which clusters gateways have chains by SNI for. While a change is
-// being planned, each edit of such a host may, because the change plans with other endpoints.
+// reachedOtherwise reports whether an edit changes the set of clusters for which gateways have filter chains by SNI. It
+// is true for all hosts of such gateways while a change is being planned, because the change uses other endpoints.
 func reachedOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	for h := range hostsOf(e) {
 		for s := range p.index[h] {
@@ -187,8 +189,8 @@ func reachedOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// movesGateway reports whether an edit changes the addresses of gateways' own Pods, on which endpoints of other hosts
-// depend. While a change is being planned, further hosts may depend on them afterwards.
+// movesGateway reports whether an edit changes addresses of gateways' own Pods that endpoints of other hosts depend on.
+// While a change is being planned, all addresses of gateways count, because the change may add dependent hosts.
 func movesGateway(p *Planner, _ *input.Input, e mirror.Edit) bool {
 	if sameAddresses(e) {
 		return false
@@ -218,8 +220,8 @@ func sameAddresses(e mirror.Edit) bool {
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
 // beyondAssignments reports whether an edit of Endpoints changes more than assignments. For services that are resolved
-// by DNS it changes clusters. For headless services it changes clusters and listeners, unless only the health of
-// endpoints changes, and name tables, which also depend on health.
+// by DNS it changes clusters. For headless services it changes clusters, listeners and name tables. If only the health
+// of endpoints changes, it changes name tables alone.
 func beyondAssignments(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return anyService(now.Snapshot, e, func(svc *model.Service) bool {
 		return host.InDNS(svc) || svc.Spec.GetHeadless() && (p.namesRequested() || !healthAlone(e))
@@ -250,8 +252,8 @@ func (p *Planner) namesRequested() bool {
 	return false
 }
 
-// retargeted reports whether the edit changes ports, and a service of the endpoints has target ports by name, on which
-// workloads listen.
+// retargeted reports whether the edit changes ports of endpoints of a service that names its target ports. Workloads
+// listen on these ports.
 func retargeted(_ *Planner, now *input.Input, e mirror.Edit) bool {
 	byName := func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 }
 	return !samePorts(e) && anyService(now.Snapshot, e, func(svc *model.Service) bool {

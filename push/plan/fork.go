@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A fork is a planner with the plan of another one, for another goroutine. Both share all planned values, which never
-// change: hosts, entries, units, resources, manifests. Tables and scopes are copied. A fork is taken in two parts. The
-// first part (freeze) runs in the goroutine of the planner, and copies what that goroutine changes in place. The second
-// part (fork) runs in any goroutine: it makes the proxies and views, which is most of the work.
+// A fork is a planner with the plan of another planner, for another goroutine. Both share all planned values: hosts,
+// entries, units, resources and manifests. These never change. Tables and scopes are copied. A fork is made in two
+// parts. The first part (freeze) runs in the goroutine of the planner, and copies all values that change in place. The
+// second part (fork) runs in any goroutine. It makes the proxies and views, which is most of the work.
 
 // frozen contains the plan of a planner at one moment. Its values are immutable, or belong to it alone.
 type frozen struct {
@@ -49,8 +49,9 @@ type frozenHandle struct {
 	secrets secret.Names
 }
 
-// Fork returns a planner with the same plan and the same proxies, whose handles are its own. Another goroutine may use
-// it. All methods of a Planner may be called, except for PlanEndpoints.
+// Fork returns a planner with the same plan and the same proxies, for use by another goroutine. The proxies have new
+// handles; the handles of p are unknown to the fork. PlanEndpoints panics on a fork. Fork panics while p plans a
+// change.
 func (p *Planner) Fork() *Planner { return p.freeze().fork() }
 
 // freeze copies what the planner changes in place. Its cost grows with the numbers of scopes, views and proxies.
@@ -146,8 +147,8 @@ func (p *Planner) restoreView(v frozenView) {
 	}
 }
 
-// Handles returns the proxies that joined, each with its present set. A later change replaces the sets of handles, not
-// those of the result.
+// Handles returns the joined proxies, each with its present set. The caller owns the map. Later changes replace the
+// sets of the handles, and leave the sets in the map as they are.
 func (p *Planner) Handles() map[*Handle]*manifest.Set {
 	all := make(map[*Handle]*manifest.Set, len(p.handles))
 	for h := range p.handles {

@@ -10,13 +10,13 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from scratch at a resolved snapshot, without the Secrets that its proxies subscribe to. cluster is
-// the name of the config cluster.
+// Fresh plans a view from scratch and returns its set. The snapshot must be resolved (push/resolve). cluster is the
+// name of the config cluster. The set has no Secrets that proxies subscribe to, and no name table.
 func Fresh(s *mirror.Snapshot, v view.View, cluster string) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}, cluster), v, secret.Copy{}, false)
 }
 
-// fresh plans a view from scratch, with the given subscriptions to Secrets and, if named, with the name table.
+// fresh plans a view from scratch with the given subscriptions to Secrets. If named, the set contains the name table.
 func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *manifest.Set {
 	p := &Planner{input: in, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, index: hostIndex{},
 		secrets: secret.New(in), identities: map[view.Identity]*identity{}, revision: in.Revision()}
@@ -36,8 +36,8 @@ func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) 
 	return fresh(in, viewFrom(in, n), subscribed, named)
 }
 
-// Check plans a joined proxy's view from scratch and compares it with the kept plan. It returns the types and names of
-// the resources that differ. An empty result means that they are equal.
+// Check plans a joined proxy's view from scratch and compares the result with the proxy's set. It returns the types and
+// names of the resources that differ, or nil if the sets are equal.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool, p.input.Cluster)
 	have := h.Set()
@@ -49,7 +49,7 @@ func compare(have, want *manifest.Set) (out []string) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
 			if (t == xds.Secret || t == xds.Extension) && want.Types[t].Pending(d.Name) {
-				continue // its key is being opened again, and the previous version stays in effect
+				continue // its private key is being opened; the previous version of the Secret stays in effect
 			}
 			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {
 				out = append(out, t.Noun()+" "+d.Name)

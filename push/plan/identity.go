@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// joinIdentity sets the subscriptions of a view's identity, unless the view may have no Secrets. leaveIdentity undoes
-// it, also after a panic in it.
+// joinIdentity connects a view with the subscriptions of its identity. A view that may have no Secrets is left as it
+// is. leaveIdentity undoes joinIdentity, even after a panic in joinIdentity.
 func (p *Planner) joinIdentity(pl *planned) {
 	who := pl.view.Secrets
 	if who == (view.Identity{}) {
@@ -60,9 +60,10 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 	return moved
 }
 
-// SubscribeSecrets adds and removes names of Secrets to the subscriptions of a joined proxy. It returns the proxies
-// whose sets changed. Names that the proxy may not have are treated as missing Secrets. Afterwards Rights and Sealed of
-// the table of Secrets list the queries and keys that the new names wait for.
+// SubscribeSecrets changes the names of Secrets that a joined proxy subscribes to: it adds and drops the given names.
+// It returns the proxies whose sets changed. A name that the proxy may not have is treated as a missing Secret. For a
+// handle that has not joined, or that may have no Secrets, it does nothing. Private keys that the new names need are in
+// Sealed afterwards.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()
@@ -74,8 +75,8 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 	return p.composeSecrets(pl.identity.Subscriptions)
 }
 
-// Authorised plans with the right of a service account to private keys, and returns the proxies whose sets changed. An
-// unknown right changes nothing.
+// Authorised sets the right of a service account to private keys, and plans the Secrets of its proxies with it. It
+// returns the proxies whose sets changed. If the right is unknown (Known is false), nothing changes.
 func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
 	p.idle("Authorised")
 	for _, subs := range p.secrets.Authorised(who, right) {
@@ -84,11 +85,12 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []
 	return moved
 }
 
-// Sealed returns the records whose private keys are to be opened, each once. Opened receives the keys.
+// Sealed returns the records whose private keys are needed and not opened yet. The caller opens the keys and passes
+// them to Opened. Later calls do not return the same records again.
 func (p *Planner) Sealed() []*model.Secret { return p.secrets.Sealed() }
 
-// Opened plans with the opened private key of a record, and returns the proxies whose sets changed. A key that is not
-// needed any more is dropped.
+// Opened plans the Secrets of a record with its opened private key, and returns the proxies whose sets changed. A key
+// that is not needed any more is dropped.
 func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
 	p.idle("Opened")
 	for _, subs := range p.secrets.Opened(record, key) {
@@ -114,8 +116,8 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	return secret.Refused(h.Node, subs, resource)
 }
 
-// missing reports why a proxy is not sent a resource that it subscribes to. Both results are empty if it is sent, or if
-// it is pending.
+// missing reports why a proxy is not sent a Secret that it subscribes to. Both results are empty if the Secret is sent,
+// or if it is pending.
 func (p *Planner) missing(h *Handle, resource string) (cause, why string) {
 	if cause, why := p.refused(h, resource); cause != "" {
 		return cause, why

@@ -9,7 +9,7 @@ import (
 )
 
 // intake decides which of the source's edits are planned now. It leaves out records for which there is no memory
-// (room), and delays edits of large hosts (pace). While it keeps edits back, the planned snapshots are its own.
+// (room), and delays edits of large hosts (pace). While it keeps edits back, it makes the snapshots that are planned.
 type intake struct {
 	room   *room
 	pace   pace
@@ -62,10 +62,10 @@ func (l *Loop) release(now time.Time) time.Duration {
 	return i.pace.due(now)
 }
 
-// Any change of a host with very many endpoints takes as long to plan as hundreds of other hosts, and all of it is sent
-// to proxies. So the edits of hosts from largeHost endpoints on are planned at most once in pacePerHost, one host at a
-// time with pacePause in between. Namespaces take turns, and so do the hosts of a namespace. These edits are sent as
-// configuration.
+// Any change of a host with very many endpoints takes as long to plan as hundreds of other hosts, and all its endpoints
+// are sent to proxies. So the edits of a host with largeHost endpoints or more are planned at most once in pacePerHost.
+// Large hosts are planned one at a time, with pacePause in between. Namespaces alternate, and so do the hosts of a
+// namespace. These edits are planned on the configuration path.
 const (
 	largeHost   = 2000 // endpoints
 	pacePerHost = time.Second
@@ -108,7 +108,7 @@ func large(e mirror.Edit, s *mirror.Snapshot) bool {
 	return false
 }
 
-// firstHost returns the host by which a waiting edit is queued: its first one.
+// firstHost returns the first host of an edit, by which the edit is queued.
 func firstHost(e mirror.Edit) string {
 	for _, r := range records(e) {
 		if hosts := model.HostsOf(r); len(hosts) > 0 {
@@ -118,7 +118,7 @@ func firstHost(e mirror.Edit) string {
 	return ""
 }
 
-// admit queues the edits that have to wait. It returns the others, and those of the host whose turn it is.
+// admit queues the edits that have to wait. It returns the other edits, and the queued edits of the next host in turn.
 func (p *pace) admit(edits []mirror.Edit, last, now *mirror.Snapshot, at time.Time) []mirror.Edit {
 	waits := func(e mirror.Edit) bool {
 		return e.Key().Kind == model.KindEndpoints && (p.waiting(e.Key()) || large(e, last) && large(e, now))
@@ -165,7 +165,7 @@ func (p *pace) hold(e mirror.Edit) {
 	}
 }
 
-// next returns the edits of the host whose turn it is, and removes them. It returns none if no host is due.
+// next removes and returns the edits of the next host in turn. The result is empty if no host is due.
 func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 	if len(p.spaces) == 0 || now.Sub(p.at) < pacePause {
 		return nil

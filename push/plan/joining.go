@@ -6,19 +6,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Joining is a join of one proxy, while the scope, the variant or the workload of its view is planned.
+// Joining is the unfinished join of one proxy. It plans the scope, the variant or the workload of the proxy's view.
 type Joining struct {
 	stepwise
 	p       *Planner
 	node    view.Node
 	view    view.View
 	inbound *inbound.Workload // planned for the view with the planner's input; nil until then
-	stale   bool              // the work has to begin again: the view changed, or a change replaced what it depends on
+	stale   bool              // the work has to begin again, because the view or a layer that it depends on has changed
 	waits   bool              // the last Step waited for another join
 }
 
-// BeginJoin starts the join of a proxy. The caller calls Step until it returns false, then End; or Drop at any time.
-// Between two Steps other changes and joins may be planned.
+// BeginJoin starts the join of a proxy. The caller calls Step until it returns false, and then End. It may call Drop at
+// any time instead. Between two Steps other changes and joins may be planned. BeginJoin panics while a change is being
+// planned.
 func (p *Planner) BeginJoin(n view.Node) *Joining {
 	p.idle("BeginJoin")
 	j := &Joining{p: p, node: n}
@@ -26,8 +27,9 @@ func (p *Planner) BeginJoin(n view.Node) *Joining {
 	return j
 }
 
-// Step continues the work until it is complete, or until over returns true, which is called after every piece. The
-// result is false if only End is left, unless the planner plans something else before End.
+// Step continues the work until it is complete, or until over returns true. over is called after every piece. The
+// result is false once the work is complete; the caller then calls End before the planner plans anything else. Step
+// panics while a change is being planned.
 func (j *Joining) Step(over func() bool) (more bool) {
 	p := j.p
 	p.idle("Step of a join")
@@ -53,13 +55,12 @@ func (j *Joining) Step(over func() bool) (more bool) {
 	return j.advance(over)
 }
 
-// awaits reports whether another join plans the scope that will be the template of this one, and no template exists
-// yet.
+// awaits reports whether a scope has no template yet and another join is planning the template.
 func (p *Planner) awaits(of view.Scope) bool {
 	return p.firsts[templateKey(of)] != nil && of.Sidecar == (model.Key{}) && p.scopes[of] == nil && p.templateFor(of, p.input) == nil
 }
 
-// templateKey returns a value that is equal for scopes of which one may be the template of another.
+// templateKey returns a key that is equal for all scopes that may be templates of one another.
 func templateKey(of view.Scope) view.Scope {
 	of.Namespace = ""
 	return of
@@ -141,7 +142,8 @@ func (j *Joining) planInbound() {
 	j.inbound = made
 }
 
-// followChange adds a planned change to the steps that the join follows, or marks the join to begin again.
+// followChange adds a planned change to the steps that the join follows. If the join cannot follow it, the join has to
+// begin again.
 func (j *Joining) followChange(rp *replan) {
 	if j.next == nil {
 		return
@@ -154,7 +156,7 @@ func (j *Joining) followChange(rp *replan) {
 		len(j.shadows) == 0 && j.p.lacksOutbound(j.view)
 }
 
-// End completes the join. It panics unless the last Step returned false.
+// End completes the join and returns the handle of the joined proxy. It panics unless the last Step returned false.
 func (j *Joining) End() *Handle {
 	p := j.p
 	for _, d := range j.shadows {
@@ -181,7 +183,8 @@ func (j *Joining) Drop() {
 	j.drop()
 }
 
-// graft adds the variants of a shadow to the equal scope, or stores the shadow as a new scope.
+// graft moves a shadow into the plan. If the scope exists, graft adds the shadow's variants to it. Otherwise the shadow
+// becomes the scope.
 func (p *Planner) graft(key view.Scope, d *shadow) {
 	d.pauses(nil)
 	s := p.scopes[key]

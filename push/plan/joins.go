@@ -68,10 +68,12 @@ func (l *Loop) settle(ctx context.Context) error {
 	}
 }
 
-// Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's
-// goroutine after each change of the proxy's set, until Leave. It must not block (store/watchdog), and may be called
-// before Join returns. The error is ErrNotReady without a complete snapshot, ErrUnplannable if planning the view panics
-// and no record is to blame, errEnded after the loop's end, or the context's.
+// Join plans a proxy's view at the newest snapshot that the source has published, and blocks until then. The caller
+// calls Leave of the returned Proxy. Until Leave, the loop's goroutine calls moved after each change of the proxy's
+// set. moved must not block (store/watchdog), may be nil, and may be called before Join returns.
+//
+// The error is ErrNotReady without a complete snapshot. It is ErrUnplannable if planning the view panics and no record
+// is to blame. Otherwise it is the context's error, an error after a panic, or an error because the loop has ended.
 func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
 	e := &joinRequest{node: n, moved: moved, done: make(chan struct{})}
 	enter := func() {
@@ -135,7 +137,8 @@ func (l *Loop) startJoin(e *joinRequest) {
 	l.joinQueues[i].requests = append(l.joinQueues[i].requests, e)
 }
 
-// planJoins plans, for one turn, the layers that queued requests lack: the first of each namespace, namespaces in turn.
+// planJoins plans layers that queued requests lack, for one turn of the loop. Namespaces alternate, and each plans its
+// first request.
 func (l *Loop) planJoins(began time.Time) {
 	over := l.overAt(began)
 	for len(l.joinQueues) > 0 {

@@ -13,10 +13,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// kind contains the functions that plan for one kind of proxies. No other code of the plan decides a proxy's resources
-// by its kind.
+// kind contains the functions that plan for one kind of proxies. All other code of the plan is independent of the kind.
 type kind struct {
-	// front returns the front of a scope and its host table, without hosts. A nil Sidecar means that none applies.
+	// front returns the front of a scope and its host table, without hosts. The Sidecar is nil if no Sidecar applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)
 	// workload plans the inbound side. It calls yield between two resources.
 	workload func(in *input.Input, key view.Workload, yield func()) *inbound.Workload

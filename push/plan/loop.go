@@ -24,53 +24,56 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// ErrNotReady is the error of Join while there is no complete snapshot.
+// ErrNotReady is the error of Join and Base while there is no complete snapshot.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
 // errEnded is the error of calls to a loop that has ended.
 var errEnded = errors.New("the plan loop has ended")
 
-// Source provides the snapshots; mirror.Mirror implements it.
+// Source provides the snapshots. mirror.Mirror implements it and documents both methods.
 type Source interface {
 	Current() *mirror.Snapshot
 	Subscribe() (box *loop.Box[mirror.Change], stop func())
 }
 
-// Config of a Loop. Zero durations mean the defaults.
+// Config configures a Loop. Zero durations mean the defaults.
 type Config struct {
-	Source  Source
-	Pool    *pool.Pool
-	Cluster string // see Settings
-	Opener  Opener // of the Secrets that proxies subscribe to; if nil, no private keys are sent
-	// Authoriser decides which identities may have private keys; if nil, none may. Access sets how long its answers are
-	// valid.
+	Source  Source     // required
+	Pool    *pool.Pool // of the built resources; if nil, the loop has a pool of its own
+	Cluster string     // the name of the config cluster, see Settings
+	Opener  Opener     // opens private keys of Secrets that proxies subscribe to; if nil, no private keys are sent
+	// Authoriser decides which identities may have private keys; if nil, no private keys are sent. Access sets how long
+	// the answers are valid.
 	Authoriser access.Authoriser
 	Access     access.Settings
-	Logger     *slog.Logger
-	// DebounceAfter (100 ms) and DebounceMax (10 s) are PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX.
+	Logger     *slog.Logger // if nil, slog.Default
+	// DebounceAfter is PILOT_DEBOUNCE_AFTER (default: 100 ms), and DebounceMax is PILOT_DEBOUNCE_MAX (default: 10 s).
+	// Edits of configuration are planned after DebounceAfter without further edits, and at the latest after DebounceMax.
 	DebounceAfter, DebounceMax time.Duration
-	// Coalesce (10 ms) is the minimum time between two plans of the fast path.
+	// Coalesce is the minimum time between two plans of the fast path (default: 10 ms).
 	Coalesce time.Duration
-	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: edits of endpoints wait like configuration.
+	// DebounceEndpoints is true for PILOT_ENABLE_EDS_DEBOUNCE=true: edits of endpoints wait like edits of configuration.
 	DebounceEndpoints bool
-	// Planned is called after every plan with its revision, its path, the time when it began, the number of its edits, and
-	// the number of proxies whose configuration changed. The loop calls it, so it must not block (store/watchdog). It may
-	// be nil.
+	// Planned is called after every plan. began is the time when the plan began, edits the number of its edits, and moved
+	// the number of proxies whose configuration changed. It runs in the loop's goroutine, so it must not block
+	// (store/watchdog). It may be nil.
 	Planned func(revision int64, path Path, began time.Time, edits, moved int)
-	// Publishing is called before the streams of a plan's changed sets are notified; Planned is called afterwards. The
-	// loop calls it, so it must not block. It may be nil.
+	// Publishing is called after every plan, before the streams of the changed sets are notified and before Planned. It
+	// runs in the loop's goroutine, so it must not block. It may be nil.
 	Publishing func(Publication)
-	// Linger (10 s; negative for none) is how long the view of a departed proxy is kept up to date. If all proxies of a
-	// scope reconnect at once, the scope need not be planned again.
+	// Linger is the time for which the view of a departed proxy is kept up to date (default: 10 s; negative: no time). If
+	// all proxies of a scope reconnect within it, the scope need not be planned again.
 	Linger time.Duration
-	// CheckEvery is the interval at which one view is planned from scratch and compared; 0 disables it.
+	// CheckEvery is the interval at which one random view is planned from scratch and compared with the plan; 0 disables
+	// the comparison.
 	CheckEvery time.Duration
-	Crashes    *crash.Log // where panics are reported; if nil, to Logger
+	Crashes    *crash.Log // records panics; if nil, a log of the loop's own that writes to Logger
 	// Room is the maximum weight of all planned configuration in KiB (store/weight); 0 means no limit.
 	Room int
 }
 
-// Loop is the goroutine that owns a Planner. It receives changes and proxies, and notifies streams of changed sets.
+// Loop is the goroutine that owns a Planner. It receives changes and proxies, and notifies streams of changed sets. Its
+// methods may be called by any goroutine, and wait for the loop's goroutine unless they say otherwise.
 type Loop struct {
 	cfg          Config
 	log          *slog.Logger
@@ -112,8 +115,8 @@ type Loop struct {
 	excludes bool                            // records are or were excluded: newest is not the source's snapshot
 	searched time.Time                       // when a joining proxy last caused a search
 	faulty   map[view.Identity]time.Time     // when a call of an identity made the planner panic; see callFor
-	setAside atomic.Pointer[[]Problem]       // of excluded
-	latest   atomic.Pointer[mirror.Snapshot] // newest, for other goroutines
+	setAside atomic.Pointer[[]Problem]       // the problems of the excluded records
+	latest   atomic.Pointer[mirror.Snapshot] // a copy of newest for other goroutines
 	fault    func(*input.Input, view.Scope)  // lets tests inject panics, see input.Input.Fault
 	resolver func() resolver                 // creates a resolver; tests replace it
 
@@ -122,7 +125,7 @@ type Loop struct {
 	counts    patchCounts
 	found     memo[[]Problem]
 	counted   memo[[]PatchCount]
-	edition   atomic.Int64 // incremented with everything that may change the plan
+	edition   atomic.Int64 // incremented by each action that may change the plan
 	unchanged bool         // the current call changes nothing
 	revision  atomic.Int64
 	notified  atomic.Int64
@@ -134,17 +137,17 @@ type departed struct {
 	until  time.Time
 }
 
-// Proxy is one client that joined.
+// Proxy is one client that joined a Loop. All its methods are safe for any goroutine.
 type Proxy struct {
 	*Handle
 	loop  *Loop
 	moved func(Path)
-	fault atomic.Bool // its view cannot be planned any more
-	asked atomic.Bool // it has requested the name table
+	fault atomic.Bool // the proxy's view cannot be planned any more
+	asked atomic.Bool // the proxy has requested the name table
 }
 
-// NewLoop validates a configuration and returns a loop; Run starts it. The error names a missing source of snapshots,
-// or a negative duration.
+// NewLoop validates a configuration and returns a loop; Run starts it. The error names a missing Source, or a negative
+// DebounceAfter, DebounceMax or Coalesce.
 func NewLoop(cfg Config) (*Loop, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("plan: no source of snapshots")
@@ -186,7 +189,8 @@ func NewLoop(cfg Config) (*Loop, error) {
 	return l, nil
 }
 
-// Run plans until the context ends, and returns its error. It must be called once. Panics are handled (rescue.go).
+// Run plans until the context ends, and returns the context's error. It must be called once. Panics of the planner are
+// handled (rescue.go).
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.ended)
 	defer l.drop()
@@ -202,7 +206,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	acted, due := true, time.Time{}
 	handle := func(call func()) {
-		took := l.applyNewest(box) // a joining proxy gets everything that the source has published before
+		took := l.applyNewest(box) // a joining proxy gets all changes that the source published before the join
 		l.unchanged = false
 		l.piece(call)
 		acted = acted || took || !l.unchanged
@@ -246,8 +250,8 @@ func (l *Loop) piece(f func()) {
 	obs.PlanPiece.Observe(time.Since(began).Seconds())
 }
 
-// callWaits handles one more call. The result is false if none waits. While joins are planned the loop always has other
-// work, and would handle only one call for each turn.
+// callWaits handles one more call. The result is false if no call waits. While joins are planned, the loop always has
+// other work; without callWaits it would handle only one call in each turn.
 func (l *Loop) callWaits(handle func(call func())) bool {
 	select {
 	case call := <-l.calls:
@@ -258,7 +262,7 @@ func (l *Loop) callWaits(handle func(call func())) bool {
 	}
 }
 
-// forget releases the views of proxies that left long enough ago. It returns the time until the next one is due.
+// forget releases the views of proxies that left longer than Linger ago. It returns the time until the next release.
 func (l *Loop) forget(now time.Time) time.Duration {
 	n := 0
 	for n < len(l.left) && !now.Before(l.left[n].until) {
@@ -319,11 +323,12 @@ func (l *Loop) check() {
 	}
 }
 
-// Refresh waits until everything is planned that the source had published before the call. Then Set is up to date. The
-// error is the context's, or errEnded.
+// Refresh waits until all changes are planned that the source had published before the call. Then Set is up to date.
+// The error is the context's, an error after a panic, or an error because the loop has ended.
 func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.settle(ctx) }
 
-// Leave ends the proxy's membership that Join began.
+// Leave removes the proxy from the loop, which then stops calling moved. The view is retained for Config.Linger.
+// Further calls have no effect.
 func (p *Proxy) Leave() {
 	_ = p.loop.call(context.Background(), func() { // fails only after the loop's end
 		delete(p.loop.proxies, p.Handle)
@@ -331,8 +336,8 @@ func (p *Proxy) Leave() {
 	})
 }
 
-// Err returns ErrUnplannable if the proxy's view cannot be planned any more, so that its set stays unchanged; moved was
-// called then. Otherwise it returns nil.
+// Err returns nil, or ErrUnplannable if the proxy's view cannot be planned any more. The proxy's set stays unchanged
+// from then on, and the function moved of Join is called to notify the stream. Err never blocks.
 func (p *Proxy) Err() error {
 	if p.fault.Load() {
 		return ErrUnplannable
@@ -343,16 +348,17 @@ func (p *Proxy) Err() error {
 // Namespace returns the proxy's namespace.
 func (p *Proxy) Namespace() string { return p.Node.Namespace }
 
-// Revision returns the store's revision that all views are complete at, or 0 without a snapshot.
+// Revision returns the store's revision at which all views are complete, or 0 without a snapshot. It never blocks.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Notified returns the store's revision up to which the streams of all proxies with changed sets have been notified, or
-// 0 without a snapshot.
+// Notified returns a revision of the store, or 0 without a snapshot. All streams whose sets changed up to this revision
+// have been notified. It never blocks.
 func (l *Loop) Notified() int64 { return l.notified.Load() }
 
-// Problems is Planner.Problems with the problems of resolving added. The builders run in the caller's goroutine, so the
-// loop continues meanwhile. The list is cached until the plan changes, and the caller must not change it. While the
-// plan changes all the time, a caller may wait for three times the duration of the last computation.
+// Problems returns the problems of Planner.Problems, of resolving, and of records that are left out for lack of memory.
+// Builders run in the caller's goroutine, so the loop continues meanwhile. The list is cached until the plan changes,
+// and the caller must not change it. If the plan has changed, a caller may wait for three times the duration of the
+// last computation before the list is computed again.
 func (l *Loop) Problems() []Problem {
 	return l.found.get(l.edition.Load(), func() ([]Problem, int64) {
 		var q problemSources
@@ -371,7 +377,7 @@ func (l *Loop) Problems() []Problem {
 	})
 }
 
-// Stats returns the numbers of shared layers; zero without a snapshot.
+// Stats returns the numbers of shared layers, or the zero Stats without a snapshot.
 func (l *Loop) Stats() (st Stats) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -381,7 +387,8 @@ func (l *Loop) Stats() (st Stats) {
 	return st
 }
 
-// Explain is Planner.Explain for a proxy of this loop. It returns the set that is explained too.
+// Explain returns the proxy's present set, and the result of Planner.Explain for a resource of this set. Both are nil
+// without a plan and after the loop's end.
 func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
 	l.inspect(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
 	return set, specs

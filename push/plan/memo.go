@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// restFactor is the pause before an answer is computed again, as a multiple of the duration of the last computation. So
-// computing answers uses a quarter of a processor at most, however many callers there are and however often the plan
-// changes.
+// restFactor is the pause before an answer is computed again, as a multiple of the duration of the last computation. It
+// bounds the use to a quarter of a processor, for any number of callers and changes of the plan.
 const restFactor = 3
 
-// memo caches an answer about the whole plan, whose cost grows with the configuration. One caller computes it for all
-// that wait, and it is cached until the plan changes. The zero memo is ready for use by any goroutine.
+// memo caches an answer about the whole plan until the plan changes. The cost of such an answer grows with the
+// configuration, so one caller computes it for all waiting callers. The zero memo is ready for use by any goroutine.
 type memo[T any] struct {
 	mu        sync.Mutex
 	answer    T

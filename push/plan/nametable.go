@@ -23,8 +23,8 @@ func (s *scope) planNames() {
 	}
 }
 
-// AskNames records that a proxy requests the name table. From now on its scope has a table for the proxy's network. It
-// returns the proxies whose sets changed.
+// AskNames records that a joined proxy requests the name table. From now on the scope of the proxy has a name table for
+// the proxy's network. It returns the proxies whose sets changed.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {
@@ -41,12 +41,12 @@ func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	return moved
 }
 
-// addNames adds the name table of the scope and network to a view, and publishes it. It reports whether the view had
-// none.
+// addNames adds the name table of the scope and network to a view, and publishes it. It reports whether the view's set
+// changed.
 func (p *Planner) addNames(pl *planned) bool { return p.planNamesFor(pl) && pl.compose(p) }
 
-// planNamesFor plans the name table of the scope and network for a view; compose publishes it. It reports whether the
-// view had none.
+// planNamesFor plans the name table of the scope and network for a view; compose publishes the table. The result is
+// false if the view had a name table before.
 func (p *Planner) planNamesFor(pl *planned) bool {
 	if pl.names {
 		return false
@@ -62,8 +62,8 @@ func (p *Planner) planNamesFor(pl *planned) bool {
 	return true
 }
 
-// Names returns the name table for the proxy's agent, or nil if it is not planned yet. The first call requests it, and
-// moved is called once it is planned. Safe for any goroutine; it never blocks.
+// Names returns the name table for the proxy's agent, or nil if the table is not planned yet. The first call requests
+// the table; the function moved of Join is called once the table is planned. Names never blocks.
 func (p *Proxy) Names() *manifest.Manifest {
 	if m := p.Set().Names; m != nil {
 		return m

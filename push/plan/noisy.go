@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A namespace whose endpoints change more often than noisyRate times a second, after a burst of noisyBurst, is noisy:
-// its edits of endpoints wait like configuration. Endless changes for all proxies would be most of the traffic, and
-// would delay endpoints of other namespaces.
+// A namespace is noisy if its endpoints change more often than noisyRate times a second, after a burst of noisyBurst.
+// The edits of its endpoints then wait like edits of configuration. Otherwise a namespace with endless changes would
+// cause most of the traffic to proxies, and would delay endpoints of other namespaces.
 const (
 	noisyRate  = 50
 	noisyBurst = 50
@@ -35,9 +35,9 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 // noisy counts edits of endpoints by namespace. It has no clock: the caller passes the time.
 type noisy struct{ spaces map[string]*bucket }
 
-// bucket is the number of edits that a namespace may still make. Below 0 the namespace is noisy until it has been quiet
-// for a while. A rate.Limiter of golang.org/x/time does not fit: it does not count refused events, so a namespace that
-// never stops would still have noisyRate edits a second on the fast path. Here refused edits count too, up to
+// bucket counts the edits that a namespace may still make. With less than 0 left, the namespace is noisy until it has
+// been quiet for a while. A rate.Limiter of golang.org/x/time does not count refused events, so an endless series of
+// edits would still have noisyRate edits a second on the fast path. A bucket counts refused edits too, up to
 // noisyBurst.
 type bucket struct {
 	left float64
@@ -77,11 +77,11 @@ func (l *noisy) forget(now time.Time) {
 	}
 }
 
-// maxFastHosts is the number of hosts that are remembered as planned by the fast path. Endpoints of a forgotten host
-// wait until pending configuration has been sent.
+// maxFastHosts is the maximum length of fastHosts. Endpoints of a host that is not in the list wait until pending
+// configuration has been sent.
 const maxFastHosts = 256
 
-// fastHosts lists the hosts whose endpoints the fast path planned last.
+// fastHosts lists the hosts whose endpoints the fast path has planned most recently.
 type fastHosts struct {
 	hosts  []string // oldest first
 	sorted []string // the same hosts, sorted; replaced, never changed

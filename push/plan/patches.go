@@ -17,11 +17,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// PatchCount contains the number of resources that one patch of an EnvoyFilter changes: clusters, listeners, heads of
-// route configurations, virtual hosts and configurations of filters, each counted once, however many proxies have it.
+// PatchCount contains the number of resources that one patch of an EnvoyFilter changes. Clusters, listeners, heads of
+// route configurations, virtual hosts and extension configurations count. Each counts once for all proxies together.
 type PatchCount struct {
 	Patch   model.Patch
-	Changed int // includes clusters and listeners that it removes as a whole, by name
+	Changed int // includes clusters and listeners that the patch removes as a whole
 }
 
 // patchable is a Spec that can list the patches which change its resource.
@@ -35,8 +35,8 @@ type patchedResources struct {
 	removed   map[model.Patch]map[any]struct{} // by name, the resources that patches remove as a whole
 }
 
-// patchedResources returns a snapshot of the plan. Its cost grows with the number of scopes, variants and workloads,
-// not with the number of resources or proxies; with the number of hosts only if a patch removes clusters or listeners.
+// patchedResources returns a snapshot of the plan. Its cost grows with the number of scopes, variants and workloads. If
+// a patch removes clusters or listeners, the cost also grows with the number of hosts.
 func (p *Planner) patchedResources() patchedResources {
 	s := patchedResources{snapshot: p.input.Snapshot, pool: p.input.Pool,
 		manifests: map[*manifest.Manifest]struct{}{}, removed: map[model.Patch]map[any]struct{}{}}
@@ -91,7 +91,7 @@ func (s patchedResources) each(f func(built any, specs []any)) {
 			b = b[n:]
 		}
 	}
-	for piece, specs := range s.pool.Pieces() { // includes pieces that are unused and not collected yet
+	for piece, specs := range s.pool.Pieces() { // the pool also has unused pieces that are not collected yet
 		_, is := held[maphash.Bytes(seed, piece.Bytes)]
 		if is || len(piece.Bytes) == 0 { // empty: a patch has removed the virtual host
 			f(piece, specs)
@@ -148,12 +148,12 @@ func (c *patchCounts) answer(s patchedResources) []PatchCount {
 	return out
 }
 
-// Patches returns the number of resources that each patch of an EnvoyFilter changes, by key and index. The first call
-// costs as much as building everything twice that patches may change; later calls build only new Specs.
+// Patches returns a PatchCount for each patch of each EnvoyFilter, ordered by the key of the EnvoyFilter and the index
+// of the patch. The first call builds all resources that patches may change twice. Later calls build only new Specs.
 func (p *Planner) Patches() []PatchCount { return p.counts.answer(p.patchedResources()) }
 
-// Patches is Planner.Patches. Resources are built in the caller's goroutine, so the loop continues meanwhile. The
-// result is cached as that of Problems is.
+// Patches returns the result of Planner.Patches. Resources are built in the caller's goroutine, so the loop continues
+// meanwhile. The result is cached until the plan changes, and the caller must not change it.
 func (l *Loop) Patches() []PatchCount {
 	return l.counted.get(l.edition.Load(), func() ([]PatchCount, int64) {
 		var s patchedResources

@@ -8,12 +8,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Pending merges edits that wait for the configuration path. Of several edits of one record the first old and the last
-// new version count, and an edit that was undone is dropped. Endpoints are an exception: the fast path may have planned
-// a version in between, so the hosts of that version are planned again too. The zero Pending is empty.
+// Pending merges edits that wait for the configuration path. Several edits of one record become one edit, from the
+// first old version to the last new version. An edit that was undone is dropped. For Endpoints, Pending also retains
+// the versions in between, because the fast path may have planned their hosts. The zero Pending is empty. It is for one
+// goroutine.
 type Pending struct {
 	edits  map[model.Key]mirror.Edit
-	passed map[model.Key][]mirror.Edit // of Endpoints: edits from versions in between, one for each list of hosts
+	passed map[model.Key][]mirror.Edit // of Endpoints: edits from versions in between, one edit for each list of hosts
 }
 
 // Len returns the number of records that wait.
@@ -27,7 +28,7 @@ func (p *Pending) Len() int {
 	return n
 }
 
-// Add merges edits, which must be in the order of their changes.
+// Add merges further edits. They must be in the order in which they happened, and newer than all earlier edits.
 func (p *Pending) Add(edits []mirror.Edit) {
 	if p.edits == nil {
 		p.edits, p.passed = map[model.Key]mirror.Edit{}, map[model.Key][]mirror.Edit{}
@@ -51,7 +52,7 @@ func (p *Pending) Add(edits []mirror.Edit) {
 	}
 }
 
-// pass records a version of Endpoints in between, unless one with the same hosts is recorded.
+// pass records a version of Endpoints in between, unless a version with the same hosts is recorded already.
 func (p *Pending) pass(key model.Key, r model.Record) {
 	if r == nil {
 		return
@@ -62,7 +63,7 @@ func (p *Pending) pass(key model.Key, r model.Record) {
 	}
 }
 
-// Take returns all edits, ordered by key, and empties p.
+// Take returns all edits, ordered by key, and empties p. The key of an Endpoints record may repeat.
 func (p *Pending) Take() []mirror.Edit {
 	out := p.all()
 	p.edits, p.passed = nil, nil

@@ -2,5 +2,5 @@ package plan
 
 import "navarch.io/navarch/push/plan/input"
 
-// Problem is a problem of an object that was found while planning.
+// Problem describes an error or a warning about one object of the configuration, which planning has found.
 type Problem = input.Problem

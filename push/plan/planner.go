@@ -14,21 +14,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Path is the urgency of a push.
+// Path is the way on which an edit is planned and pushed. It decides the urgency of the push.
 type Path uint8
 
-// The paths of a push.
+// The paths of edits.
 const (
-	Slow Path = iota // configuration
-	Fast             // only endpoints differ
+	Slow Path = iota // the configuration path: debounced, then Begin, Step and End
+	Fast             // the fast path: PlanEndpoints, for endpoint assignments alone
 )
 
-// Settings of a Planner.
+// Settings contains the arguments of New.
 type Settings struct {
 	Pool     *pool.Pool       // nil for a new one
 	Snapshot *mirror.Snapshot // the resolved snapshot to start from; nil for an empty one
-	// Cluster is the config cluster's name in labels of endpoints (topology.istio.io/cluster), which failoverPriority
-	// reads.
+	// Cluster is the name of the config cluster. Endpoints of that cluster have it as the value of the label
+	// topology.istio.io/cluster, which failoverPriority may read.
 	Cluster string
 
 	fault func(*input.Input, view.Scope) // see input.Input.Fault
@@ -46,16 +46,16 @@ type Planner struct {
 	overlays       int // number of views with an overlay that is not empty
 	handles        map[*Handle]struct{}
 	pods           podIndex
-	latest         *mirror.Snapshot // the newest that was passed; input may be older while edits wait
+	latest         *mirror.Snapshot // the newest snapshot that a caller passed; input may be older while edits wait
 	index          hostIndex
 	secrets        *secret.Table
 	identities     map[view.Identity]*identity
-	revision       int64 // of the store, at which everything planned is complete
+	revision       int64 // the store's revision at which the plan is complete
 	plans          int64 // number of plans of configuration so far
 	fastHosts      fastHosts
 	replan         *replan       // a change that is being planned; nil between changes
 	dropped        bool          // Drop was called
-	forked         bool          // it is a fork, which has no index of hosts
+	forked         bool          // the planner is a fork, which has no index of hosts
 	backgroundFrom int           // the constant, unless a test changes it
 	fastSteps      []plannedStep // steps of the fast path since input
 	joining        map[*Joining]struct{}
@@ -93,21 +93,22 @@ type identity struct {
 	views map[*planned]struct{}
 }
 
-// Handle is one proxy that joined.
+// Handle identifies one proxy that joined a Planner. It gives any goroutine access to the proxy's present set.
 type Handle struct {
-	Node    view.Node
+	Node    view.Node // as passed to Join; immutable
 	planned atomic.Pointer[planned]
-	secrets secret.Names // that it subscribes to; for the planner's goroutine
-	names   bool         // it has requested the name table; for the planner's goroutine
+	secrets secret.Names // the names that the proxy subscribes to; for the planner's goroutine
+	names   bool         // the proxy has requested the name table; for the planner's goroutine
 }
 
-// Set returns all resources that the proxy should have. Safe for any goroutine.
+// Set returns the planned resources of the proxy. The set is immutable; each plan that changes it stores a new set.
+// Safe for any goroutine.
 func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 
 // View returns the view of the proxy. Safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
 
-// ID returns a name that is equal for all proxies with the same scope. Safe for any goroutine.
+// ID returns the name of the proxy's scope, which all proxies with the same scope share. Safe for any goroutine.
 func (h *Handle) ID() string {
 	pl := h.planned.Load()
 	if id := pl.id.Load(); id != nil {
@@ -118,13 +119,13 @@ func (h *Handle) ID() string {
 	return id
 }
 
-// Moved names a proxy whose set changed, and the urgency of the push.
+// Moved names a proxy whose set changed, and the path of the edits that changed it.
 type Moved struct {
 	Handle *Handle
 	Path   Path
 }
 
-// New returns a planner without proxies.
+// New returns a planner without proxies, which has read c.Snapshot. Unset fields of c have defaults, see Settings.
 func New(c Settings) *Planner {
 	if c.Pool == nil {
 		c.Pool = &pool.Pool{}
@@ -149,7 +150,8 @@ func (p *Planner) read(in *input.Input) {
 	p.secrets.Read(in)
 }
 
-// Join plans a proxy's view, or finds it planned. If planning panics, the planner is unchanged.
+// Join adds a proxy, and plans its view unless the view is planned already. It returns a new handle for each call. Join
+// panics while a change is being planned. If planning the view panics, so does Join, and the planner is unchanged.
 func (p *Planner) Join(n view.Node) *Handle {
 	p.idle("Join")
 	h := &Handle{Node: n}
@@ -164,7 +166,8 @@ func (p *Planner) join(h *Handle) {
 	p.handles[h] = struct{}{}
 }
 
-// Leave removes a proxy that joined, and drops the layers that no other proxy uses.
+// Leave removes a joined proxy, and drops the layers that no other proxy uses. It ignores unknown handles, and panics
+// while a change is being planned.
 func (p *Planner) Leave(h *Handle) {
 	p.idle("Leave")
 	if _, ok := p.handles[h]; !ok {
@@ -285,8 +288,8 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	return true
 }
 
-// sameButEndpoints reports whether two sets only differ in endpoints, Secrets and credentials. The latter two change
-// without a plan of configuration, when they are opened on demand.
+// sameButEndpoints reports whether two sets only differ in endpoints, Secrets and credentials. Secrets and credentials
+// are opened on demand, so they change without a plan of configuration.
 func sameButEndpoints(a, b *manifest.Set) bool {
 	x, y := a.Types, b.Types
 	for _, t := range []xds.Type{xds.Endpoint, xds.Secret} {
@@ -296,7 +299,8 @@ func sameButEndpoints(a, b *manifest.Set) bool {
 	return x == y && a.Names == b.Names && a.Bootstrap == b.Bootstrap
 }
 
-// Apply plans a change with Begin and End. It returns the proxies whose sets changed, in no order.
+// Apply plans a change at once, with Begin and End. c.New must be resolved, and c.Edits lead to it from the snapshot of
+// the last change. It returns the proxies whose sets changed, in no order.
 func (p *Planner) Apply(c mirror.Change) []Moved {
 	p.Begin(c)
 	return p.End()
@@ -332,17 +336,17 @@ func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 	return old
 }
 
-// Revision returns the store's revision that all planned views are complete at.
+// Revision returns the store's revision at which all views are complete.
 func (p *Planner) Revision() int64 { return p.revision }
 
-// Snapshot returns the snapshot of the present plan.
+// Snapshot returns the snapshot with which the present plan was made.
 func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 
-// Stats contains the numbers of shared layers, of views, and of the proxies that share them.
+// Stats contains the numbers of layers, of views, and of proxies.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
-// Stats returns the numbers of layers, views and proxies. Its cost grows with the number of scopes, not with the number
-// of views or proxies, because it is called at each join for the gauges.
+// Stats returns the numbers of layers, views and proxies. Overlays without resources do not count. Its cost grows with
+// the number of scopes alone, since the gauges need it at each join.
 func (p *Planner) Stats() Stats {
 	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Overlays: p.overlays, Proxies: len(p.handles)}
 	for _, s := range p.scopes {
@@ -351,6 +355,6 @@ func (p *Planner) Stats() Stats {
 	return st
 }
 
-// Problems lists the problems found while planning and the settings that builders left out, each once, by object. The
-// first call costs as much as building everything; later calls inspect only new Specs.
+// Problems lists the problems found while planning, and the settings that builders left out. Each problem is listed
+// once, and the list is sorted by object. The first call builds all resources; later calls inspect only new Specs.
 func (p *Planner) Problems() []Problem { return p.reports.answer(p.problemSources()) }

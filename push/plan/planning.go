@@ -20,7 +20,7 @@ type inProgress struct {
 	spent    time.Duration
 }
 
-// plan plans everything that is due. It returns the time until more is due.
+// plan plans all edits and joins that are due. It returns the time until further work is due.
 func (l *Loop) plan(now time.Time) time.Duration {
 	wait := time.Hour
 	if l.planner == nil {
@@ -61,7 +61,8 @@ func (l *Loop) plan(now time.Time) time.Duration {
 	return 0
 }
 
-// planEndpoints plans the waiting edits of endpoints on the fast path, and queues those that need configuration too.
+// planEndpoints plans the waiting edits of endpoints on the fast path. It queues the edits that have to be planned on
+// the configuration path too.
 func (l *Loop) planEndpoints(now time.Time) {
 	edits, of := l.endpointEdits.Take(), l.spans[Fast].take()
 	moved, rest := l.planner.PlanEndpoints(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
@@ -99,8 +100,8 @@ func (l *Loop) apply(now time.Time) {
 	l.resume(now)
 }
 
-// overAt returns a function that reports whether a turn which began at the given time is over. It is called after each
-// piece of work, and also yields the processor to other goroutines.
+// overAt returns a function that reports whether the present turn is over; began is the start of the turn. The function
+// is called after each piece of work, and also yields the processor to other goroutines.
 func (l *Loop) overAt(began time.Time) func() bool {
 	yielder := loop.NewYielder()
 	return func() bool {

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// If a proxy's credential is bound to a Pod, the configured labels of this Pod decide which selectors select the proxy
-// (withPod) and which Secrets it has (secret.Table.Bind). The proxy is bound to another view when these labels change,
-// or when selectors begin to read other labels.
+// A proxy's credential may be bound to a Pod. Then the labels of the Pod in the configuration decide which selectors
+// select the proxy (withPod), and which Secrets the proxy may have (secret.Table.Bind). The proxy moves to another view
+// when these labels change, or when selectors begin to read other labels.
 
 // pod identifies a Pod by namespace and name, in any cluster.
 type pod struct{ namespace, name string }
@@ -45,11 +45,13 @@ func (x podIndex) remove(h *Handle) {
 	}
 }
 
-// withPod returns the node with its labels and the name of its workload replaced by those that the configuration has
-// for the Pod of its credential. A node that states no network gets that of the Pod. If no Pod is proved, or if the
-// configuration does not have it, the node is unchanged. istiod finds the Pod by its address and overrides the node's
-// labels in the same way. It also adds labels that the agent was started with (STATIC_LABELS;
-// pilot/pkg/model/context.go, SetWorkloadLabels); these are a claim, and do not count here.
+// withPod returns the node with labels and workload name of the Pod that its credential is bound to, as in the
+// configuration. A node without a network also gets the network of the Pod. Without a verified Pod, or without that Pod
+// in the configuration, the result equals the node.
+//
+// istiod finds the Pod by the node's address and overrides the node's labels in the same way. It also adds labels that
+// the agent was started with (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels). These are a claim, so
+// withPod drops them.
 func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	who := n.Verified
 	if who.Cluster = n.Cluster; who.Namespace != n.Namespace {
@@ -61,15 +63,16 @@ func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	return n
 }
 
-// withWorkload returns the node with the labels and the workload's name of a Workload.
+// withWorkload returns the node with labels and workload name of a Workload. A node without a network also gets its
+// network.
 func withWorkload(w *model.Workload, n view.Node) view.Node {
 	n.Labels, n.Workload = w.Spec.GetEndpoint().GetLabels(), w.Spec.GetEndpoint().GetWorkload()
 	n.Network = cmp.Or(n.Network, w.Spec.GetEndpoint().GetNetwork())
 	return n
 }
 
-// viewOf returns the view of a node. It reads Pods from the latest snapshot, because their edits are planned by the
-// fast path and are not planned again.
+// viewOf returns the view of a node. It reads Pods from the latest snapshot, because p.input may be older than edits of
+// Pods that the fast path has planned.
 func (p *Planner) viewOf(n view.Node) view.View {
 	v := p.keys.View(p.input.Snapshot, withPod(p.latest, n))
 	v.Secrets = p.secrets.Bind(p.latest, v.Secrets, n.Pod)
@@ -97,8 +100,8 @@ func bindsAgain(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// withRecord is withWorkload for one record of an edit. If the record is not the Workload of the node's Pod, the node
-// is unchanged.
+// withRecord is withWorkload for one record of an edit. If the record is not the Workload of the node's Pod, the result
+// equals the node.
 func withRecord(r model.Record, n view.Node) view.Node {
 	w, is := r.(*model.Workload)
 	if is && w.Key.Origin.Cluster() == n.Cluster && w.Spec.GetEndpoint().GetServiceAccount() == n.Verified.Account {
@@ -121,7 +124,8 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// rebindOne binds a proxy to its present view with its subscriptions, and adds it to rebound if the view has changed.
+// rebindOne moves a proxy to the view that it has now. If the view has changed, its subscriptions move too, and the
+// proxy is added to rebound.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
 	v := p.viewOf(h.Node)

@@ -16,17 +16,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// incomplete is a Spec that can list the settings which its resource is built without.
+// incomplete is a Spec that can list the settings that are left out of its resource.
 type incomplete interface{ Problems() []error }
 
-// problemSources is an immutable snapshot of everything that is inspected for problems. Any goroutine may inspect it.
-// The inspection takes as long as planning everything, so it must not run in the plan loop.
+// problemSources is an immutable snapshot of the Specs and records that are inspected for problems. Any goroutine may
+// inspect it. The inspection takes as long as planning from scratch, so it must not run in the plan loop.
 type problemSources struct {
 	snapshot  *mirror.Snapshot // nil without a plan
 	mesh      model.Key
 	hosts     []host.Frozen
 	fronts    []front.Frozen
-	specs     []pool.ResourceSpec // of scopes, beside hosts and fronts
+	specs     []pool.ResourceSpec // Specs of scopes that belong to neither hosts nor fronts
 	workloads []*workload         // immutable once planned
 	found     []input.Problems    // the problems that the plan itself has found
 	lacks     []secret.Lack
@@ -56,15 +56,15 @@ func (p *Planner) problemSources() problemSources {
 	return q
 }
 
-// queries returns a query for each planned Spec, by Spec, and for each rule and patch, planned or not, by record.
-// Values that scopes share are inspected once.
+// queries returns a query for each planned Spec, with the Spec as key. It also returns a query for each VirtualService
+// and EnvoyFilter of the snapshot, with the record as key. Values that scopes share have one query.
 func (q *problemSources) queries() map[any]query {
 	queries := map[any]query{}
 	if q.snapshot == nil {
 		return queries
 	}
 	add := func(spec any, blame model.Key) {
-		if p, ok := spec.(front.Patched); ok && !p.Patched() { // such a Spec can only be incomplete for lack of patches
+		if p, ok := spec.(front.Patched); ok && !p.Patched() { // only a patched Spec of this kind can have problems
 			return // most Specs are like this, and need no entry in the cache
 		}
 		if s, ok := spec.(incomplete); ok {
@@ -94,7 +94,8 @@ func (q *problemSources) queries() map[any]query {
 	return queries
 }
 
-// reports caches the problems of each Spec and record, so that only new ones are inspected. Safe for concurrent use.
+// reports caches the problems of each Spec and record, so that only new Specs and records are inspected. Safe for
+// concurrent use.
 type reports struct {
 	mu    sync.Mutex
 	known map[any][]finding
@@ -106,8 +107,8 @@ type finding struct {
 	resource string
 }
 
-// answer inspects the Specs and records that are not cached, drops cached ones that are not planned any more, and
-// returns all problems, each once, by object.
+// answer returns all problems, each once, sorted by object. It inspects the Specs and records that are not cached yet,
+// and drops the cached problems of Specs and records that are not in q.
 func (r *reports) answer(q problemSources) []Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,11 +141,11 @@ func (r *reports) answer(q problemSources) []Problem {
 	return input.Sorted(append(sets, input.Problems{"": left.problems()})...)
 }
 
-// omissions contains the problems of patches that are left out of resources, with the names of these resources. A patch
-// of all virtual hosts may be left out of thousands, for one reason.
+// omissions maps each problem of a left-out patch to the resources that lack the patch. Such a patch may be left out of
+// thousands of virtual hosts for one reason, so only the first name is stored.
 type omissions map[Problem]struct {
-	first  string // the first of their names
-	others bool
+	first  string // the smallest name of these resources
+	others bool   // there are further resources
 }
 
 // add adds a finding about a resource.
@@ -159,7 +160,7 @@ func (l omissions) add(one finding) {
 	l[one.Problem] = of
 }
 
-// problems lists the problems, each once, with the first of the resources in the message.
+// problems lists the problems, each once. The message contains the first name of the resources.
 func (l omissions) problems() (all []Problem) {
 	for one, of := range l {
 		name := of.first
@@ -172,7 +173,7 @@ func (l omissions) problems() (all []Problem) {
 	return all
 }
 
-// patchProblems lists the errors of the patches of an EnvoyFilter that cannot be applied.
+// patchProblems returns one error for each patch of an EnvoyFilter that cannot be applied.
 func patchProblems(f *model.EnvoyFilter) (all []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		if err := patch.Problem(model.Patch{Filter: f, Index: i}); err != nil {

@@ -14,13 +14,13 @@ type Publication struct {
 	// First and Last are the store's revisions of the first and the last change whose edits were planned. They are 0
 	// for a plan without edits, which only publishes a newer revision.
 	First, Last int64
-	// Since is when the leader wrote the first of these changes, by its clock; zero: unknown.
+	// Since is the time when the leader wrote the first of these changes, by the leader's clock; zero: unknown.
 	Since time.Time
 	Edits []mirror.Edit
 	Moved []Moved // sorted by view, except for proxies that got another view
 }
 
-// Objects returns the keys of the edits, in the order of the edits.
+// Objects returns the keys of the edited records, in the order of the edits.
 func (p Publication) Objects() []model.Key {
 	keys := make([]model.Key, len(p.Edits))
 	for i, e := range p.Edits {
@@ -29,7 +29,7 @@ func (p Publication) Objects() []model.Key {
 	return keys
 }
 
-// Views counts the views of the moved proxies, by namespace of the proxies.
+// Views maps each namespace to the number of its views with moved proxies.
 func (p Publication) Views() map[string]int {
 	counts := map[string]int{}
 	var last *planned
@@ -51,7 +51,7 @@ func (l *Loop) publishing(path Path, of span, edits []mirror.Edit, moved []Moved
 	}
 }
 
-// span is the revisions of the store of waiting edits; zero: no edits wait.
+// span is the range of the store's revisions to which waiting edits belong. The zero span means that no edits wait.
 type span struct {
 	first, last int64
 	since       time.Time

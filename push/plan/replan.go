@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// backgroundFrom is the size of a change from which on it is planned on shadows: the number of touched hosts times the
-// number of scopes that may see them. One host in one scope takes some 20 to 50 us. Smaller changes are planned in
-// place, at the end.
+// backgroundFrom is the minimum size of a change that is planned on shadows. The size of a change is the number of
+// touched hosts, times the number of scopes that may see them. One host in one scope takes some 20 to 50 us. Smaller
+// changes are planned in place, by End.
 const backgroundFrom = 500
 
 // replan is a change that is being planned. Until End the scopes themselves contain the published plan, and the fast
@@ -23,12 +23,13 @@ type replan struct {
 	stepwise
 	*change
 	p         *Planner
-	heavy     bool                        // it is planned on shadows
+	heavy     bool                        // the change is planned on shadows
 	workloads map[view.Workload]*workload // planned from scratch, to be stored at the end
 }
 
-// Begin starts to plan a change. Until End only Step, Drop and PlanEndpoints may be called. A call out of this order,
-// or after Drop, panics.
+// Begin starts to plan a change. c.New must be resolved, and c.Edits lead to it from the last planned snapshot;
+// PlanEndpoints returns further edits to add. Until End, the caller may only call Step, PlanEndpoints, Drop and methods
+// that read. Calls of other methods that plan panic, and so do calls after Drop.
 func (p *Planner) Begin(c mirror.Change) {
 	p.must("Begin", p.replan == nil, "before the End of another change")
 	relabelled := map[model.Key]bool{}
@@ -50,7 +51,7 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.replan = rp
 }
 
-// must panics if a method is called out of order, because its effect on the views of proxies would be undefined.
+// must panics with the text otherwise if a method is called out of order. The views of proxies would be undefined then.
 func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	if p.dropped {
 		inOrder, otherwise = false, "after Drop"
@@ -60,8 +61,8 @@ func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	}
 }
 
-// idle panics while a change is being planned: a proxy that joins, leaves or gets a key between Begin and End would be
-// planned partly with each of two inputs.
+// idle panics while a change is being planned. A proxy that joins, leaves or gets a key between Begin and End would be
+// planned with parts of two inputs.
 func (p *Planner) idle(method string) { p.must(method, p.replan == nil, "before the End of a change") }
 
 // weight estimates the number of touched hosts in a scope. A host with many resources counts as several.
@@ -102,25 +103,26 @@ const endpointsPerHost = 50
 // routesPerHost is the number of routes or patches that cost about as much as a host.
 const routesPerHost = 8
 
-// fromScratch says whether a scope is planned from scratch.
+// fromScratch reports whether the change plans a scope from scratch.
 func (rp *replan) fromScratch(key view.Scope) bool {
 	return rp.everything || readsAny(key, rp.readers) || rp.reopens(rp.p.scopes[key])
 }
 
-// reopens reports whether a change touches what the front of a scope was made with, beside records that its key names.
+// reopens reports whether a change touches the front of a scope as a whole. Records that the scope's key names do not
+// count here, see readsAny.
 func (d *affected) reopens(s *scope) bool {
 	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
 }
 
-// Step continues to plan a change until it is complete, or until over returns true, which is called after every piece.
-// The result is false if only End is left.
+// Step continues to plan a change until it is complete, or until over returns true. over is called after every piece.
+// The result is false once the change is complete; the caller then calls End. Step panics without a Begin.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
 	return p.replan.advance(over)
 }
 
-// plan plans the long parts of a change: shadows of touched scopes if it is heavy, scopes from scratch, workloads, and
-// the missing layers of views that proxies change to.
+// plan plans the parts of a change that take long: shadows of scopes if the change is heavy, scopes from scratch, and
+// workloads. It also plans the missing layers of views that proxies move to.
 func (rp *replan) plan() {
 	for key, s := range rp.p.scopes {
 		if rp.heavy && !rp.fromScratch(key) {
@@ -170,7 +172,7 @@ func (rp *replan) layersFor(v view.View) {
 	}
 }
 
-// template returns a scope, planned with the change, from which a scope with this key may be cloned, or nil.
+// template returns a template for a scope with this key, or nil. The template is planned with the change.
 func (rp *replan) template(key view.Scope) *scope {
 	for _, d := range rp.shadows {
 		if !d.busy && d.isTemplateFor(key) {
@@ -236,8 +238,8 @@ func (rp *replan) replay(u plannedStep, touched map[*scope]bool) {
 	}
 }
 
-// Drop ends an unfinished change and unfinished joins. Afterwards the planner is useless: methods that plan panic. Drop
-// may be called more than once.
+// Drop ends an unfinished change and all unfinished joins. All later calls of methods that plan panic. Drop may be
+// called more than once.
 func (p *Planner) Drop() {
 	p.dropped = true
 	if p.replan != nil {
@@ -248,8 +250,8 @@ func (p *Planner) Drop() {
 	}
 }
 
-// End completes the change that Begin started. It returns the proxies whose sets changed, in no order. It panics
-// without a Begin.
+// End completes the change that Begin started, including the parts that Step has not planned yet. It returns the
+// proxies whose sets changed, in no order. It panics without a Begin.
 func (p *Planner) End() []Moved {
 	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan

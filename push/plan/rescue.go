@@ -20,7 +20,8 @@ import (
 // immutable. So a new planner plans the same proxies from scratch, at the newest snapshot without the records that are
 // to blame (blame.go). If no record is to blame, only the proxy whose view cannot be planned loses its stream.
 
-// ErrUnplannable is the error for a proxy whose view cannot be planned although no record is to blame.
+// ErrUnplannable is the error of Loop.Join and Proxy.Err for a proxy whose view cannot be planned, if no record is to
+// blame.
 var ErrUnplannable = errors.New("the view of this proxy cannot be planned; the server's log says why")
 
 // guarded runs f. A panic in f is counted and logged, and returned as the error.
@@ -41,7 +42,7 @@ func (l *Loop) safely(f func()) {
 	}
 }
 
-// accept returns a change without the excluded versions of records. A new version of such a record is tried again.
+// accept returns a change without the excluded versions of records. A new version of an excluded record is planned.
 func (l *Loop) accept(c mirror.Change) mirror.Change {
 	if l.newest == nil || !l.excludes {
 		return c
@@ -79,7 +80,7 @@ func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return
 	}
-	l.excludes = true // from now on the loop plans from snapshots of its own
+	l.excludes = true // from now on the loop makes the snapshots that it plans
 	for _, b := range found {
 		l.excluded[b.key] = b
 		l.log.Error("a record is set aside: the plan panics with this version of it", obs.KeyObject, b.key.String(),
@@ -126,12 +127,12 @@ func (l *Loop) excludedProblems() []Problem {
 	return nil
 }
 
-// SetAside lists the records whose newest version is not planned because the plan panics with it. Safe for any
-// goroutine.
+// SetAside returns a problem for each record whose newest version is not planned, because the plan panics with that
+// version. The caller must not change the list. It never blocks.
 func (l *Loop) SetAside() []Problem { return l.excludedProblems() }
 
-// Newest returns the newest snapshot that is planned, or will be: the source's without the excluded records.
-// It is nil before the first one. Safe for any goroutine.
+// Newest returns the newest snapshot that is planned or waits to be planned, or nil before the first snapshot. It is
+// resolved, and is without the records that are set aside or left out. It never blocks.
 func (l *Loop) Newest() *mirror.Snapshot { return l.latest.Load() }
 
 // restore replaces the planner after a panic, and plans the proxies that joined again.
@@ -173,8 +174,8 @@ func (l *Loop) restore() {
 	l.planned(Slow, l.planner.Revision(), now, len(edits), len(moved))
 }
 
-// giveUp excludes the records that are to blame for the first failed proxy. If no record is to blame for any of them,
-// the failed proxies lose their streams, and the result is true. A nil list means that the snapshot itself cannot be
+// giveUp excludes the records that are to blame for the first failed proxy. If no record is to blame for any failed
+// proxy, these proxies lose their streams, and the result is true. A nil list means that the snapshot itself cannot be
 // read.
 func (l *Loop) giveUp(failed []*Handle) bool {
 	if failed == nil {
@@ -198,7 +199,8 @@ func (l *Loop) giveUp(failed []*Handle) bool {
 	return true
 }
 
-// culprits searches the edits since the last good plan, or all records if that snapshot cannot be planned any more.
+// culprits searches the edits since the last good plan for records to blame. If the snapshot of that plan cannot be
+// planned any more, culprits searches all records.
 func (l *Loop) culprits(n view.Node) []blame {
 	s := bisection{l.cfg.Pool, l.cfg.Cluster, l.fault}
 	good := l.good
@@ -212,8 +214,8 @@ func (l *Loop) culprits(n view.Node) []blame {
 	return found
 }
 
-// replacement returns a planner at the newest snapshot with the proxies that joined, and the proxies that it cannot
-// plan. The planner is nil if it cannot be created at all.
+// replacement returns a planner at the newest snapshot with the joined proxies. failed lists the proxies that it cannot
+// plan. Both results are nil if the planner itself cannot be created.
 func (l *Loop) replacement(old *Planner) (p *Planner, failed []*Handle) {
 	if l.guarded(func() {
 		p = New(Settings{Pool: l.cfg.Pool, Snapshot: l.newest, Cluster: l.cfg.Cluster, fault: l.fault})
@@ -246,9 +248,9 @@ func (p *Planner) rejoin(h *Handle) {
 	p.SubscribeSecrets(h, names, nil)
 }
 
-// join completes a join whose layers are planned; made is false if planning them has panicked. A view that cannot be
-// planned leaves the planner unchanged, so only this proxy is refused. If a record is to blame, it is excluded and the
-// join is tried again. The error is ErrUnplannable.
+// join completes a join whose layers are planned; made is false if planning the layers has panicked. If the view cannot
+// be planned, the planner is unchanged, so only this proxy is refused. If a record is to blame, the record is excluded
+// and the proxy joins again. The error is ErrUnplannable.
 func (l *Loop) join(e *joinRequest, made bool) (h *Handle, err error) {
 	if made && l.guarded(func() { h = e.join.End() }) == nil {
 		return h, nil

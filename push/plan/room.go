@@ -13,13 +13,14 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// room leaves records out of the planned snapshots for which this process has no memory. It uses the weights that limit
-// tenants at the leader (store/weight), because the store may have records that an older version, or a leader with
-// other limits, has accepted. Planned records stay. Of the growing records, the largest of the heaviest namespace is
-// left out first; at a start all records grow.
+// room leaves records out of the planned snapshots if this process has no memory for them. The leader limits tenants by
+// the same weights (store/weight), but an older version or a leader with other limits may have stored heavier records.
+// Planned records stay. Growing records are left out, the largest record of the heaviest namespace first. At a start
+// all records count as growing.
 //
-// Only single heavy records are left out. An honest mesh of any size has no such records, so an overestimate of memory
-// does not affect it. Policies, and records in the root namespace, are never left out.
+// Only heavy records are left out, from a fraction of the limit on (heavyPart). An honest mesh of any size has no such
+// records, so an overestimate of memory does not affect it. Policies and records in the root namespace are never left
+// out.
 type room struct {
 	limit   int // KiB; 0 means no limit
 	sum     int // KiB, of all planned records
@@ -37,8 +38,8 @@ func newRoom(limit int) *room {
 		out: map[model.Key]model.Record{}}
 }
 
-// admit returns the edits without the records for which there is no room, and with earlier ones for which there is room
-// again. last is the planned snapshot, now the source's.
+// admit returns the edits without the records for which there is no room. It adds edits of records that were left out
+// and for which there is room again. last is the planned snapshot, and now is the source's.
 func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.Edit {
 	if r.limit == 0 {
 		return edits
@@ -74,8 +75,8 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 	return slices.DeleteFunc(slices.Clone(edits), func(e mirror.Edit) bool { _, out := r.out[e.Key()]; return out })
 }
 
-// apply counts edits, in an order in which records precede those that multiply them. It returns the edits whose records
-// grow, with the planned versions as Old.
+// apply counts the weights of edits. It counts records before the records that multiply their weight (weight.Order). It
+// returns the edits whose records grow, with the planned versions as Old.
 func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirror.Edit) {
 	for order := range weight.Ignored + 1 {
 		for _, e := range edits {
@@ -91,7 +92,8 @@ func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirr
 	return growing
 }
 
-// put counts one record in place of another, and returns its weight in KiB. Either record may be nil.
+// put replaces a counted record by another one, and returns the weight of the new record in KiB. Either record may be
+// nil.
 func (r *room) put(old, now model.Record) (kib int) {
 	var key model.Key
 	var was, is []model.Record
@@ -120,11 +122,12 @@ func (r *room) count(key model.Key, kib int) {
 	}
 }
 
-// ErrNoRoom is the error of a change for which the process has no memory.
+// ErrNoRoom is the error of Loop.Afford for a change for which the process has no memory.
 var ErrNoRoom = errors.New("this replica has no memory for the change")
 
-// afford returns ErrNoRoom, with the heaviest record, if the edits add more than a heavy record and the sum exceeds the
-// limit. Unlike admit, it counts the edits as one, because nobody has accepted them. The room stays as it is.
+// afford returns ErrNoRoom under two conditions: the sum with the edits exceeds the limit, and the edits together add
+// more than the weight from which on a record is heavy. The error names the heaviest record. Other than admit, it
+// weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
 func (r *room) afford(edits []mirror.Edit, last *mirror.Snapshot) error {
 	if r.limit == 0 {
 		return nil
@@ -168,7 +171,7 @@ func (r *room) heaviest(growing []mirror.Edit) int {
 	return best
 }
 
-// exempt reports whether a record is planned whatever its weight.
+// exempt reports whether a record of any weight is planned.
 func exempt(r model.Record, root string) bool {
 	_, policy := r.(*model.Policy)
 	return policy || r.Meta().Key.Namespace == root

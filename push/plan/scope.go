@@ -14,8 +14,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope is the outbound side of all proxies with the same view.Scope. It contains a host table, the front that derives
-// listeners and route configurations from it, and the variants of both for proxies whose inputs some rule reads.
+// scope is the outbound side of all proxies with the same view.Scope. It contains a host table, and a front that
+// derives listeners and route configurations from the host table. If rules read inputs of proxies, it contains variants
+// of both.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer // contains the resources of the host table and the front
@@ -24,7 +25,7 @@ type scope struct {
 	hosts    *host.Table
 	front    front.Front
 	variants map[view.Inputs]*variant
-	names    map[string]*nametable.Table // by network, as far as proxies have requested them
+	names    map[string]*nametable.Table // by network; only tables that proxies have requested
 	problems []input.Problem             // of the scope itself
 	step     step
 	index    hostIndex // nil while the scope is planned from scratch, and for shadows
@@ -49,7 +50,7 @@ type variant struct {
 	refs int
 }
 
-// newScope plans a scope from scratch. pause is called between two pieces, and may be nil.
+// newScope plans a scope from scratch. It calls pause between two pieces, unless pause is nil.
 func newScope(in *input.Input, key view.Scope, pause func()) *scope {
 	s := &scope{in: in, layer: &layer.Layer{}, key: key, variants: map[view.Inputs]*variant{}, step: newStep()}
 	if r, ok := in.Get(key.Sidecar); ok {
@@ -83,7 +84,7 @@ func (s *scope) read(in *input.Input) {
 	s.front.Read(in)
 }
 
-// run plans the hosts of the step and everything that depends on them, and commits the layers.
+// run plans the hosts of the step and all resources that depend on these hosts, and commits the layers.
 func (s *scope) run(in *input.Input) {
 	s.read(in)
 	in.Tested(s.key)
@@ -144,8 +145,8 @@ func (s *scope) track(renewed []string) {
 	}
 }
 
-// securesOtherwise reports whether the endpoints of a host in another input change the mTLS of clusters that use it for
-// all endpoints or for none.
+// securesOtherwise reports whether the endpoints of a host in another input switch the mTLS of a cluster on or off.
+// Only clusters that use mTLS for all of their endpoints or for none can switch.
 func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	if !s.hosts.Form().Whole {
 		return false
@@ -205,15 +206,15 @@ func (s *scope) apply(in *input.Input, d *affected) {
 	s.hosts.Done()
 }
 
-// followDestinations updates the imports by edits of VirtualServices: where a Sidecar imports a VirtualService's hosts,
-// it imports the destinations too.
+// followDestinations updates the imports by edits of VirtualServices. A Sidecar that imports the hosts of a
+// VirtualService also imports its destinations.
 func (s *scope) followDestinations(edits []mirror.Edit) {
 	changed := func(host string) {
 		s.step.hosts[host] |= input.All
 		s.in.RoutesTo(host, func(vs *model.VirtualService) {
 			s.hosts.RoutedHosts(vs, func(name string) { s.step.hosts[name] |= input.LDS | input.RDS })
 		})
-		beside := func(vs *model.VirtualService) { // the ports at which it adds its hosts may change
+		beside := func(vs *model.VirtualService) { // the ports of the VirtualService's virtual hosts may change
 			for _, named := range vs.Spec.GetHosts() {
 				s.step.hosts[named] |= input.RDS
 			}
@@ -240,8 +241,8 @@ func (s *scope) cover(pattern string, t input.Types) {
 	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }
 
-// variantOf finds or plans the variant for the given inputs: first with in, the input of the last plan of
-// configuration, then with the steps that the fast path has planned since.
+// variantOf returns the variant for the given inputs. If the variant is missing, variantOf plans it: first with in, the
+// input of the last plan of configuration, and then with the steps that the fast path has planned since.
 func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []plannedStep) *variant {
 	v := s.variants[inputs]
 	if v != nil {

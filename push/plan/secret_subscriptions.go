@@ -10,9 +10,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Opener opens the private keys of Secrets. It has to be safe for concurrent use. Its errors must not contain private
-// keys.
+// Opener decrypts the private keys of Secrets. It has to be safe for concurrent use. Its errors must not contain
+// private keys.
 type Opener interface {
+	// Open returns the private key of the Secret with a key and a Spec. It has to return when the context ends.
 	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
 }
 
@@ -24,7 +25,7 @@ const (
 	openBudget        = 30 * time.Second       // of one attempt
 	openRetry         = 500 * time.Millisecond // pause after the first failed attempt, doubled after each further one
 	openPause         = time.Minute            // maximum pause
-	subscribePatience = time.Second            // how long SubscribeSecrets waits for queries and keys
+	subscribePatience = time.Second            // maximum time for which SubscribeSecrets waits for queries and keys
 )
 
 // failure counts the consecutive failed attempts to open a private key, with the last error.
@@ -33,9 +34,10 @@ type failure struct {
 	err   error
 }
 
-// SubscribeSecrets adds and removes names of Secrets to the proxy's subscriptions. It returns when the proxy's set
-// contains the available Secrets. If the proxy's right or the private keys take longer than subscribePatience, it
-// returns earlier: then these Secrets are pending, and moved is called later.
+// SubscribeSecrets changes the names of Secrets that the proxy subscribes to: it adds and drops the given names. It
+// returns when the proxy's set contains the available Secrets, at the latest after one second or when ctx ends. A
+// Secret whose right or private key is not known by then is pending: the function moved of Join is called when it is
+// sent. If the planner has panicked for this identity some seconds ago, Err returns ErrUnplannable from now on.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)
@@ -57,7 +59,7 @@ func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 			l.reportMissing(p, add)
 		})
 	}
-	if errors.Is(err, errFaulty) { // the stream ends, and its client subscribes again on the next one
+	if errors.Is(err, errFaulty) { // the stream ends, and its client subscribes again on the next stream
 		_ = l.call(ctx, func() {
 			p.fault.Store(true)
 			l.notify([]Moved{{p.Handle, Slow}})
@@ -83,7 +85,7 @@ func waitFor(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// openingFor returns channels that are closed when the pending keys of a proxy were opened, or could not be.
+// openingFor returns a channel for each pending key of a proxy. It is closed after the attempt to open the key.
 func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 	if _, here := l.proxies[p.Handle]; !here {
 		return nil

@@ -7,20 +7,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Standing describes the progress of a Secret to one proxy, for the page that explains it. It contains no secret
-// values.
+// Standing describes the progress of a Secret to one proxy, for the page that explains the Secret. It contains no
+// secret values, except for the bytes of the resource in Planned.
 type Standing struct {
-	Object  model.Key     // the record that provides it; zero if no record does, or if the proxy may not have it
-	Asked   bool          // the proxy subscribes to it
-	Planned *xds.Resource // the resource in the proxy's set; nil if the set has no such resource
-	Asking  bool          // the proxy's right to it is not known yet
-	Opening bool          // its private key, in its newest version, is not opened yet
-	Failed  int           // consecutive failed attempts to open it
-	Why     string        // why it is withheld, or could not be opened
-	Wanted  []string      // ids of the nodes in the same namespace that subscribe to it, sorted
+	Object  model.Key     // the record that provides the Secret; zero without such a record, or if it is refused
+	Asked   bool          // the proxy subscribes to the Secret
+	Planned *xds.Resource // the Secret in the proxy's set; nil if the set has no such resource
+	Asking  bool          // the proxy's right to the Secret is not known yet
+	Opening bool          // the private key in its newest version is not opened yet
+	Failed  int           // number of consecutive failed attempts to open the private key; Planner leaves it 0
+	Why     string        // the reason if the Secret is withheld, or if its key could not be opened
+	Wanted  []string      // ids of all nodes in the namespace that subscribe to the Secret, sorted
 }
 
-// Standing returns the progress of the Secret with a resource name to a proxy.
+// Standing returns the progress of a Secret to a joined proxy. name is the resource name of the Secret.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)
@@ -44,7 +44,8 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	return s
 }
 
-// Standing is Planner.Standing for a proxy of this loop, with the failed attempts to open the Secret.
+// Standing returns the result of Planner.Standing for a proxy of this loop, with the failed attempts to open the
+// Secret. It is zero without a plan and after the loop's end.
 func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 	l.inspect(func() {
 		s = l.planner.Standing(p.Handle, name)

@@ -8,19 +8,20 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Long work is planned in pieces beside the published plan: the units that a change of configuration touches (replan),
-// and the scope or variant that a joining proxy lacks (Joining). Scopes are planned as shadows: copies, or new scopes.
-// Between two pieces the fast path may run; between two pieces of a join also changes and other joins. The shadows
-// follow each of these steps later, in the same order. So in the end they are equal to scopes that were planned at
-// once.
+// Long work is planned in pieces beside the published plan. The work is either the units that a change of configuration
+// touches (replan), or the scope or variant that a joining proxy lacks (Joining). Scopes are planned as shadows:
+// copies, or new scopes. The fast path may run between two pieces. Changes and other joins may run between two pieces
+// of a join. The shadows follow each of these steps later, in the same order. In the end they are equal to scopes that
+// were planned at once.
 
 // stepwise plans shadows of scopes in pieces.
 type stepwise struct {
-	base    *input.Input // with which the shadows are planned before they follow any step
+	base    *input.Input // the shadows are planned with it, and follow the steps in since afterwards
 	shadows map[view.Scope]*shadow
 	since   []plannedStep // steps planned on the published scopes since base, in order
 
-	// next resumes the coroutine: it plans until a turn is over, and reports whether work is left. It is nil before start.
+	// next resumes the coroutine, which plans until a turn is over. It reports whether work is left. It is nil before
+	// start.
 	next  func() (struct{}, bool)
 	stop  func()
 	over  func() bool // reports whether the turn is over
@@ -32,7 +33,7 @@ func newStepwise(in *input.Input, since []plannedStep) stepwise {
 	return stepwise{base: in, shadows: map[view.Scope]*shadow{}, since: since[:len(since):len(since)]}
 }
 
-// plannedStep is a change with its affected units or, with affected nil, a step of the fast path with its hosts.
+// plannedStep is a change with its affected units. If affected is nil, it is a step of the fast path with its hosts.
 type plannedStep struct {
 	in       *input.Input
 	affected *affected
@@ -42,9 +43,9 @@ type plannedStep struct {
 // shadow is a scope that is planned in pieces and not published yet.
 type shadow struct {
 	*scope
-	of   *scope // the scope that it replaces; nil if it is new
-	done int    // the number of steps of stepwise.since that it has followed
-	busy bool   // it is being planned, or still has to be
+	of   *scope // the scope that the shadow replaces; nil if the shadow is a new scope
+	done int    // the number of steps of stepwise.since that the shadow has followed
+	busy bool   // the shadow is being planned, or planning has not begun
 }
 
 // dropped is the panic value that ends a coroutine.
@@ -63,7 +64,7 @@ func (m *stepwise) start(plan func()) {
 	})
 }
 
-// advance plans until over returns true, which is called after every piece. The result is false if no work is left.
+// advance plans until over returns true. over is called after every piece. The result is false if no work is left.
 func (m *stepwise) advance(over func() bool) (more bool) {
 	m.over = over
 	_, more = m.next()
@@ -105,7 +106,7 @@ func (m *stepwise) follow(d *shadow) {
 	}
 }
 
-// fresh plans a new scope as a shadow, cloned from the template unless that is nil.
+// fresh plans a new scope as a shadow, as a clone of the template or, if that is nil, from scratch.
 func (m *stepwise) fresh(p *Planner, key view.Scope, template *scope) *shadow {
 	d := &shadow{}
 	m.shadows[key] = d
@@ -138,7 +139,7 @@ func (s *scope) follow(u plannedStep) {
 	for h, t := range u.hosts {
 		if t.Has(input.EDS) && s.hosts.Get(h) != nil {
 			s.step.members[h] |= input.EDS
-			if s.securesOtherwise(u.in, h) { // the rules may differ from those that the fast path read
+			if s.securesOtherwise(u.in, h) { // the fast path may have read other rules
 				s.step.members[h] |= input.CDS
 			}
 		}
@@ -148,9 +149,8 @@ func (s *scope) follow(u plannedStep) {
 	}
 }
 
-// replay adds a step of the fast path to everything that is being planned in pieces. It has to be called before the
-// touched scopes change. Even if the step touches no scope, shadows may see its hosts: a change may add them or make
-// them visible.
+// replay adds a step of the fast path to the change and the joins that are being planned in pieces. It has to be called
+// before the touched scopes change. A step that touches no scope is added too, since a shadow may contain its hosts.
 func (p *Planner) replay(now *mirror.Snapshot, in *input.Input, hosts map[string]input.Types, touched map[*scope]bool) {
 	if len(hosts) == 0 {
 		return

@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// agentCaps adds the capabilities of the proxy's agent and of Istio's builds of Envoy, which no list of extensions
-// shows.
+// agentCaps adds the capabilities of the proxy's agent and of Istio's builds of Envoy. The node's list of extensions
+// does not contain these.
 func (n *Node) agentCaps() {
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
@@ -15,7 +15,7 @@ func (n *Node) agentCaps() {
 	if n.Kind != Proxyless && n.Caps.Has(xds.CapIdentity) {
 		n.Caps |= readsFiles(n.Metadata)
 	}
-	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy can do it, whatever extensions a node lists
+	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy have the extension, even if the node omits it
 		n.Caps |= xds.CapDynamicForward
 	}
 	if n.Kind == Sidecar && selfDiscovery(n.Metadata) {
@@ -26,22 +26,22 @@ func (n *Node) agentCaps() {
 	}
 }
 
-// istios reports whether the proxy's agent is Istio's: it states its version, and not NAVARCH_IDENTITY.
+// istios reports whether the proxy's agent is Istio's. Istio's agent states ISTIO_VERSION, and no NAVARCH_IDENTITY.
 func istios(metadata map[string]string) bool {
 	_, ours := metadata["NAVARCH_IDENTITY"]
 	return !ours && metadata["ISTIO_VERSION"] != ""
 }
 
-// selfDiscovery reports whether the proxy's bootstrap has a cluster of its own workload. Istio's agents and Navarch's
-// add one if ISTIO_META_ENABLE_SELF_DISCOVERY is true.
+// selfDiscovery reports whether the proxy's bootstrap has a cluster of its own workload. Agents of Istio and of Navarch
+// add this cluster if ISTIO_META_ENABLE_SELF_DISCOVERY is true.
 func selfDiscovery(metadata map[string]string) bool {
 	asked, err := strconv.ParseBool(metadata["ENABLE_SELF_DISCOVERY"])
 	return err == nil && asked
 }
 
-// hasIdentity reports whether a proxy gets certificates. Navarch's agent states it (NAVARCH_IDENTITY): "sds", or
-// "provider" for an application with gRPC's xDS client and a certificate provider in its bootstrap. Proxies of Istio's
-// agent get them.
+// hasIdentity reports whether a proxy gets certificates from its agent. Navarch's agent states that in
+// NAVARCH_IDENTITY. The value is "sds" for an Envoy, and "provider" for an application with gRPC's xDS client and a
+// certificate provider in its bootstrap. Istio's agent always provides certificates.
 func hasIdentity(metadata map[string]string) bool {
 	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
 		if metadata["GENERATOR"] == "grpc" {
@@ -53,8 +53,8 @@ func hasIdentity(metadata map[string]string) bool {
 }
 
 // readsFiles returns the capabilities of the proxy's agent to serve files as Secrets. Istio's agents serve certificates
-// and authorities; Navarch's serve revocation lists too, if they state it (NAVARCH_FILES). Without these capabilities
-// Envoy reads the files itself.
+// and authorities. Navarch's agents also serve revocation lists, if NAVARCH_FILES is "sds"; other agents of Navarch
+// serve no files. Without these capabilities Envoy reads the files itself.
 func readsFiles(metadata map[string]string) xds.Caps {
 	if _, ours := metadata["NAVARCH_IDENTITY"]; !ours {
 		return xds.CapFileSecrets
@@ -65,8 +65,8 @@ func readsFiles(metadata map[string]string) xds.Caps {
 	return 0
 }
 
-// fetchesModules reports whether a proxy's agent fetches WebAssembly modules itself and rewrites Envoy's configuration
-// accordingly. Istio's does (istio pkg/istio-agent, pkg/wasm).
+// fetchesModules reports whether a proxy's agent fetches WebAssembly modules and replaces their URLs in Envoy's
+// configuration by files. Istio's agent does (istio pkg/istio-agent, pkg/wasm).
 func fetchesModules(metadata map[string]string) bool {
 	return istios(metadata) && metadata["GENERATOR"] == ""
 }

@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A node is decoded in place. The messages that protobuf would allocate for one keep some 150 objects and 8 KB alive
-// for each proxy, and twice that during decoding (a stock Envoy's extensions not counted).
+// A node is decoded in place. Messages of protobuf would need some 150 objects and 8 KB of memory for each proxy, and
+// twice that during decoding, without the extensions of a stock Envoy.
 
 // Field numbers of core.v3.Node and core.v3.Extension, and of google.protobuf's Struct (a map, so its entries have
 // field numbers too), Value and ListValue.
@@ -33,7 +33,7 @@ const (
 	listValues = 1
 )
 
-// wire contains the fields of an encoded node that are used. Its slices share the memory of the encoded node.
+// wire contains the used fields of an encoded node. Its slices share the memory of the encoded node.
 type wire struct {
 	id, cluster []byte
 	locality    [][]byte // encoded Localities, to be merged
@@ -46,8 +46,8 @@ type wire struct {
 // deepest is the maximum depth of nested objects and lists.
 const deepest = 10_000
 
-// field decodes the first field of b; rest are the bytes behind it. body is nil if the field is not length-delimited.
-// The error wraps protowire's; what names the enclosing message in it.
+// field decodes the first field of b. rest has the bytes after the field. body is nil if the field is not
+// length-delimited. The error wraps the error of protowire, and names the enclosing message (what).
 func field(b []byte, what string) (number protowire.Number, kind protowire.Type, body, rest []byte, err error) {
 	f, n := protowalk.Next(b)
 	switch {
@@ -96,7 +96,8 @@ func read(raw []byte) (w wire, err error) {
 	return w, nil
 }
 
-// locality decodes core.v3.Localities and returns region/zone/sub-zone, as far as stated.
+// locality decodes core.v3.Localities, which it merges, and returns region/zone/sub-zone without empty parts at the
+// end. The error quotes a part that is not UTF-8, contains a slash or is too long.
 func locality(encoded [][]byte) (string, error) {
 	var parts [3][]byte
 	for _, b := range encoded {
@@ -120,13 +121,14 @@ func locality(encoded [][]byte) (string, error) {
 // joinLocality joins region, zone and sub-zone with slashes, without empty parts at the end.
 func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
-// ID returns the id of an encoded core.v3.Node, which may be empty. The error names the malformed field.
+// ID returns the id of an encoded core.v3.Node, which may be "". The error names a field that is not valid protobuf or
+// not UTF-8.
 func ID(raw []byte) (string, error) {
 	w, err := read(raw)
 	return string(w.id), err
 }
 
-// capOf returns the capability of one encoded core.v3.Extension, or 0 for an unknown or malformed one.
+// capOf returns the capability of one encoded core.v3.Extension. It returns 0 for an unknown or malformed extension.
 func capOf(extension []byte) (caps xds.Caps) {
 	for len(extension) > 0 {
 		number, _, body, rest, err := field(extension, "node.extensions")
@@ -163,7 +165,7 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 		case number == valueNull && kind == protowire.VarintType, number == valueBool && kind == protowire.VarintType,
 			number == valueNumber && kind == protowire.Fixed64Type:
 			*v = value{kind: number}
-		case body == nil: // no field of a Value
+		case body == nil: // not a field of a Value
 		case number == valueString:
 			if !utf8.Valid(body) {
 				return notText(what, body)
@@ -186,8 +188,8 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// entries calls do with every entry of an encoded Struct, in the order on the wire. Of entries with equal keys the last
-// one counts. With a nil do the Struct is only validated.
+// entries calls do with every entry of an encoded Struct, in the order of the encoding. Of entries with equal keys the
+// caller uses the last. If do is nil, the Struct is only validated.
 func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
 	for len(raw) > 0 {
 		number, _, entry, rest, err := field(raw, what)
@@ -260,14 +262,14 @@ func (v value) describe() string {
 	return "nothing"
 }
 
-// borrow returns a string that shares the memory of b. It is valid as long as b is unchanged.
+// borrow returns a string that shares the memory of b. The string is valid while b is unchanged.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // words interns strings that many nodes share: keys, labels, namespaces.
 var words = vocabulary{most: 8192}
 
-// vocabulary interns strings: it returns one string for equal bytes. When it is full it drops all entries, which are
-// then added again on demand. Safe for concurrent use.
+// vocabulary interns strings: it returns the same string for equal bytes. When it is full, it drops all entries. Safe
+// for concurrent use.
 type vocabulary struct {
 	most int
 

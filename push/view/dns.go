@@ -13,7 +13,7 @@ import (
 // Family is a family of IP addresses.
 type Family uint8
 
-// The families. NoFamily means that no family applies.
+// The families of IP addresses. NoFamily means that no family applies.
 const (
 	NoFamily Family = iota
 	IPv4
@@ -26,7 +26,7 @@ func (f Family) Has(address string) bool {
 	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())
 }
 
-// automaticOf derives Scope.Automatic of a node. As in istiod it is IPv6 only if all addresses of the node are IPv6
+// automaticOf returns Scope.Automatic for a node. As in istiod, it is IPv6 only if all addresses of the node are IPv6
 // (pilot/pkg/model/service.go, nodeUsesAutoallocatedIPs and GetAddressForProxy).
 func automaticOf(n Node) Family {
 	stated := n.Metadata["DNS_CAPTURE"]
@@ -42,12 +42,12 @@ func automaticOf(n Node) Family {
 	return IPv4
 }
 
-// agentDNS is the port on which Istio's agents and Navarch's serve DNS.
+// agentDNS is the port on which agents of Istio and of Navarch serve DNS.
 const agentDNS = "15053"
 
-// resolverOf derives Scope.Resolver of a node whose agent resolves names in the given family. A value that is not an IP
-// address with a port is ignored. In a mesh whose proxies resolve no names the result is empty, so that proxies are not
-// planned separately for a value that their configuration does not contain.
+// resolverOf returns Scope.Resolver for a node whose agent resolves names in the given family. A value that is not an
+// IP address with a port is ignored. In a mesh whose proxies resolve no names the result is "", because their
+// configuration does not contain the value, and different values would split scopes.
 func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 	const dynamic = meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 	stated := n.Metadata["DNS_PROXY_ADDR"]
@@ -70,8 +70,9 @@ func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 
 var loopbacks = [...]string{NoFamily: "", IPv4: "127.0.0.1", IPv6: "::1"}
 
-// NameServer returns the "ip:port" of the agent's DNS server, or "" if the agent does not resolve names for its Pod.
-// The default is the loopback address of the family in Automatic (istio: https://github.com/istio/istio/pull/61344).
+// NameServer returns the address of the agent's DNS server as "ip:port", or "" if the agent does not resolve names for
+// its Pod. It is Resolver or, by default, port 15053 at the loopback address of the family in Automatic (istio:
+// https://github.com/istio/istio/pull/61344).
 func (s Scope) NameServer() string {
 	if s.Automatic == NoFamily {
 		return ""

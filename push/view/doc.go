@@ -1,35 +1,36 @@
-// Package view derives from a node and a snapshot the View of a proxy: every fact that its configuration depends on.
-// The View does not contain the proxy's own identity, so proxies that get the same configuration have equal Views.
+// Package view derives the View of a proxy from its node and a snapshot. The View contains all facts on which the
+// proxy's configuration depends. It does not contain the proxy's name, so proxies with the same configuration have
+// equal Views.
 //
-// A property of the proxy that a rule reads splits only the entries that read it, not the scope (Inputs). The cluster
-// and the DNS domain are nevertheless part of the scope. The cluster decides the virtual addresses of all services that
-// several clusters define, and with them listeners and the domains of virtual hosts. The domain decides the short names
-// of every host.
+// A property of the proxy that a rule reads is an input (Inputs). It splits only the entries that read it, and not the
+// scope. The cluster and the DNS domain are part of the scope nevertheless, because they affect most entries. The
+// cluster decides the virtual addresses of services that several clusters define, and so listeners and the domains of
+// virtual hosts. The domain decides the short names of every host.
 //
 // Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
 //
 // # Layers and variants
 //
-// A View has three layers: the scope, the inputs of variants, and the workload. Entries of a scope (clusters,
-// assignments, listeners, route configurations) that read inputs of the proxy are planned once for each set of these
-// inputs, and only those entries split. Inputs are labels whose values some rule names, filters of extensions, and the
-// locality, the network and the node where a rule or a service reads them.
+// A View has three layers: the scope, the inputs of variants, and the workload. Some entries of a scope (clusters,
+// assignments, listeners, route configurations) read inputs of the proxy. These entries are planned once for each set
+// of inputs. The type Inputs lists all inputs; a property that no rule or service reads is not an input.
 //
 // # A node's claims
 //
-// A claim of a node leads to a separate plan only if the configuration or a proof knows the claimed value:
+// A claim of a node leads to a separate plan only if the claimed value is known (push/join):
 //
-//   - a network, if an endpoint or a Workload of the configuration belongs to it;
-//   - a DNS domain, if it is the domain of the services;
-//   - a cluster, if a service, an endpoint or a Workload of the configuration belongs to it, or if the cluster's keys
-//     verified the proxy's token (push/join).
+//   - a network is known if an endpoint or a Workload of the configuration belongs to it
+//   - a DNS domain is known if it is the domain of the services
+//   - a cluster is known if a service, an endpoint or a Workload of the configuration belongs to it, or if the
+//     cluster's keys verified the proxy's token
 //
-// Plans differ by network only where a rule compares networks (failoverPriority), and where networks have gateways.
+// Plans differ by network only if a rule compares networks (failoverPriority), if networks have gateways, or if the
+// proxy's agent resolves names.
 //
-// Where the configuration knows the Pod that a proxy's token is bound to, the configuration decides the proxy's labels
-// (by which selectors select the proxy) and its workload, as in istiod. For other proxies the node's own statement
-// counts. deploy/docs/security.md has a table of all claims.
+// If a proxy's token is bound to a Pod of the configuration, the configuration decides the labels and the workload of
+// the proxy, as in istiod. Selectors are compared with these labels. For all other proxies the node's claim decides.
+// deploy/docs/security.md has a table of all claims.
 //
-// A proxy has an identity if its agent states one (NAVARCH_IDENTITY is sds), or if the agent is Istio's
-// (xds.CapIdentity). Other proxies receive neither SDS nor mTLS.
+// A proxy has certificates (xds.CapIdentity) if its agent states so in NAVARCH_IDENTITY, or if the agent is Istio's.
+// All other proxies receive neither SDS nor mTLS.
 package view

@@ -15,12 +15,12 @@ const (
 	buildVersion = 1
 )
 
-// longestVersion is the maximum length of a version in bytes, where a node states it as free text.
+// longestVersion is the maximum length in bytes of a version that a node states as text.
 const longestVersion = 64
 
-// Envoy returns the Envoy version in an encoded core.v3.Node, as "1.40.0": its user_agent_build_version, else its
-// user_agent_version. It returns "" if the node states no version. At a malformed field it stops and returns the
-// version up to there.
+// Envoy returns the Envoy version in an encoded core.v3.Node, such as "1.40.0". It is the node's
+// user_agent_build_version or user_agent_version; the latter is any text of at most 64 bytes. The result is "" if the
+// node states no version. Fields after a malformed field are ignored.
 func Envoy(raw []byte) (version string) {
 	for len(raw) > 0 {
 		number, _, body, rest, err := field(raw, "node")
@@ -40,7 +40,7 @@ func Envoy(raw []byte) (version string) {
 	return version
 }
 
-// semantic returns the version in an encoded BuildVersion as "major.minor.patch", or "" if there is no valid one.
+// semantic returns the version in an encoded BuildVersion as "major.minor.patch", or "" without a valid version.
 func semantic(build []byte) string {
 	for len(build) > 0 {
 		number, _, body, rest, err := field(build, "node.user_agent_build_version")
@@ -65,8 +65,8 @@ func semantic(build []byte) string {
 	return ""
 }
 
-// hasScopes reports whether the stats access logger supports scopes in this version of Envoy: since 1.39. A missing
-// version means no
+// hasScopes reports whether the stats access logger supports scopes in a version of Envoy, which it does since 1.39. It
+// is false without a version
 // (https://www.envoyproxy.io/docs/envoy/v1.39.0/api-v3/extensions/access_loggers/stats/v3/stats.proto).
 func hasScopes(version string) bool {
 	var major, minor int

@@ -12,11 +12,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Extension is a WasmPlugin or TrafficExtension that selects a proxy, and the way in which the proxy runs it.
+// Extension names a WasmPlugin or TrafficExtension that selects a proxy, and the way in which the proxy runs it.
 type Extension struct {
 	Key model.Key
 	Way extension.Way
-	Why string // if Way is that the proxy does not run it: the reason
+	Why string // the reason if the proxy does not run the extension; otherwise ""
 }
 
 var (
@@ -24,11 +24,12 @@ var (
 	filters    intern.Table[extension.Filter]
 )
 
-// extensionCaps are the capabilities that decide Extension.Way. Nothing else reads them, so they split no scope.
+// extensionCaps is the set of capabilities that decide Extension.Way. No other decision reads them, so they are not
+// part of scopes.
 const extensionCaps = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
 
-// extensionsOf lists the WasmPlugins and TrafficExtensions that select the proxy, by priority. At equal priority those
-// of its namespace come before those of the root namespace
+// extensionsOf returns the WasmPlugins and TrafficExtensions that select the proxy, sorted by priority. At equal
+// priority, extensions of its namespace come before extensions of the root namespace
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.TrafficExtension) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
@@ -53,8 +54,8 @@ func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.Traff
 	return found
 }
 
-// extend adds the effects of extensions to a View: to the workload the extensions themselves, to the inputs the filters
-// of outbound listeners. Filters of inbound listeners are derived from the workload's extensions later.
+// extend adds extensions to a View. It adds the extensions to the workload, and the filters of outbound listeners to
+// the inputs. The plan derives filters of inbound listeners from the workload's extensions.
 func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	if len(found) == 0 {
 		return
@@ -74,11 +75,15 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
 }
 
-// layersOf reports which layers of a proxy a patch applies to. A patch with the configuration of a filter
-// (EXTENSION_CONFIG) applies to the whole proxy, whatever its context, as in istiod: Envoy requests the configuration
-// by the name in its listeners. So does a patch of the bootstrap. Both belong to the workload layer, so they split no
-// scope. A kind without an inbound side has a workload layer only for its bootstrap. A patch that removes outbound
-// clusters applies to the workload too: inbound listeners depend on whether the cluster of a provider exists.
+// layersOf reports whether a patch applies to the scope layer and to the workload layer of a kind of proxies. The
+// context of the patch decides, with these exceptions:
+//
+//   - Filter configurations (EXTENSION_CONFIG) apply to the whole proxy in any context, as in istiod, because Envoy
+//     requests them by name. They belong to the workload layer, so they split no scope. For a kind without an inbound
+//     side they belong to the scope.
+//   - Patches of the bootstrap belong to the workload layer in any context.
+//   - Patches that remove outbound clusters also apply to the workload layer, because inbound listeners use the
+//     clusters of providers.
 func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, of Kind) (scope, workload bool) {
 	context, kind := p.GetMatch().GetContext(), kinds[of]
 	switch p.GetApplyTo() {

@@ -7,31 +7,31 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Identity is a service account that a proxy has proved to be its own, by a token or by a certificate of the mesh's
-// trust domain.
+// Identity is the verified service account of a proxy. A token, or a certificate of the mesh's trust domain, verifies
+// it. It is comparable. The zero Identity means no verified identity.
 type Identity struct {
 	Namespace, Account string
-	// Cluster is the proxy's cluster, whose Secrets and bindings are searched first. Empty means the config cluster.
-	// Certificates name no cluster, so Index.View fills it in from the node.
+	// Cluster is the proxy's cluster, whose Secrets and bindings are searched first. It is "" for the config cluster.
+	// Certificates name no cluster, so Index.View copies the cluster of the node.
 	Cluster string
-	// Bound means that the credential proves the Pod, and that the configuration knows that Pod.
+	// Bound is true if the credential is bound to a Pod of the configuration.
 	Bound bool
-	// Labels are the configured labels of the Pod, if Bound: "key=value", sorted, only those that decide who may use a
-	// Secret.
+	// Labels lists labels of the Pod in the configuration, if Bound, as sorted "key=value". Only labels that decide about
+	// the use of Secrets are included.
 	Labels intern.List[string]
 }
 
-// OfAccount returns the identity without Bound and Labels: rights are granted to it, so to all proxies of the account.
+// OfAccount returns the identity without Bound and Labels. Rights are granted to it, for all proxies of the account.
 func (i Identity) OfAccount() Identity {
 	return Identity{Namespace: i.Namespace, Account: i.Account, Cluster: i.Cluster}
 }
 
-// String returns "service account NAMESPACE/ACCOUNT", followed by the cluster if it is not the config cluster.
+// String returns "service account NAMESPACE/ACCOUNT" for messages. A cluster other than the config cluster follows.
 func (i Identity) String() string {
 	return "service account " + i.Namespace + "/" + i.Account + origin.New(i.Cluster, "").Suffix()
 }
 
-// Compare orders identities by namespace, then by account, then by cluster, as cmp.Compare does.
+// Compare compares identities by namespace, account and cluster, as cmp.Compare does. It ignores Bound and Labels.
 func (i Identity) Compare(o Identity) int {
 	return cmp.Or(cmp.Compare(i.Namespace, o.Namespace), cmp.Compare(i.Account, o.Account), cmp.Compare(i.Cluster, o.Cluster))
 }

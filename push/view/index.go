@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Index counts which properties of proxies the records of a snapshot read, and caches selections at that snapshot. It
-// is owned by one goroutine.
+// Index counts the records of a snapshot that read each property of proxies, and caches selections at that snapshot.
+// One goroutine may use it.
 type Index struct {
 	*counts
 	shared bool // a fork may have the same counts, so they are copied before they change
@@ -24,8 +24,8 @@ type Index struct {
 	mesh     *model.Mesh          // the Mesh that defaults was derived from
 	defaults proxyconfig.Settings // of the mesh's defaultConfig
 
-	// Cached selections at one snapshot: proxies of one workload have the same labels. The pointer is weak, so that the
-	// index retains no old snapshot while endpoints change for days and no proxy joins.
+	// The selections at one snapshot are cached, because proxies of one workload have the same labels. The pointer is
+	// weak, so the index does not retain an old snapshot if endpoints change for days and no proxy joins.
 	snapshot weak.Pointer[mirror.Snapshot]
 	chosen   map[string]choice              // by kind, namespace, cluster and labels
 	key      []byte                         // reused buffer
@@ -35,12 +35,12 @@ type Index struct {
 // counts contains the numbers of records that read each property of proxies.
 type counts struct {
 	named      map[string]map[string]int // key of a label -> value -> records that name the value
-	compared   map[string]int            // key of a label -> records that compare it, whatever its value
+	compared   map[string]int            // key of a label -> records that compare its value with labels of endpoints
 	localities int                       // records that read the locality of every proxy
-	zones      int                       // records that read the locality of zone-aware proxies only
-	networks   int                       // records that decide by the network of a proxy
+	zones      int                       // records that only read the locality of zone-aware proxies
+	networks   int                       // records that read the network of a proxy
 	spans      map[string]int            // namespace -> records that configure tracing for its proxies; "": for all
-	nodes      int                       // records that decide by the Node that a proxy runs on
+	nodes      int                       // records that read the Node of a proxy
 }
 
 // clone returns an independent copy.
@@ -66,11 +66,11 @@ type choice struct {
 	labels          intern.List[string] // see Inputs.Labels
 	telemetry       model.Key           // see Inputs.Telemetry
 	out, in         intern.List[Patch]
-	picky           bool // out and in depend on more than labels, so they are derived for each proxy
+	picky           bool // out and in depend on more than labels, so they are computed for each proxy
 	extensions      []*model.TrafficExtension
 }
 
-// maxChosen is the maximum number of cached choices: there may be as many label sets as proxies.
+// maxChosen is the maximum number of cached choices, because each proxy may have a label set of its own.
 const maxChosen = 4096
 
 // choice returns the objects that apply to the node, from the cache if possible.
@@ -99,8 +99,8 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	return c
 }
 
-// chosenFor returns the choice for one proxy, and the ports that ServiceEntries have at its address. Patches that match
-// more than labels are derived again.
+// chosenFor returns the choice for one proxy, and the ports that ServiceEntries define at its addresses. Patches that
+// match by more than labels are computed for this proxy.
 func (x *Index) chosenFor(s *mirror.Snapshot, root string, n Node) (c choice, served []Served) {
 	c, served = x.choice(s, root, n), x.servedBy(s, n)
 	if len(served) > 0 {
@@ -112,14 +112,15 @@ func (x *Index) chosenFor(s *mirror.Snapshot, root string, n Node) (c choice, se
 	return c, served
 }
 
-// at clears the cache if it is of another snapshot.
+// at clears the cache if it belongs to another snapshot.
 func (x *Index) at(s *mirror.Snapshot) {
 	if at := weak.Make(s); x.snapshot != at {
 		x.snapshot, x.chosen, x.stated = at, map[string]choice{}, nil
 	}
 }
 
-// appendLabels appends an unambiguous encoding of labels: equal labels give equal bytes, others different ones.
+// appendLabels appends an encoding of labels. Equal labels have equal encodings, and different labels have different
+// encodings.
 func appendLabels(b []byte, labels map[string]string) []byte {
 	var few [16]string
 	sorted := few[:0]
@@ -136,7 +137,7 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 	return b
 }
 
-// NewIndex returns the Index of a snapshot.
+// NewIndex returns the Index of a snapshot. It reads all records whose kinds read properties of proxies.
 func NewIndex(s *mirror.Snapshot) *Index {
 	x := &Index{counts: &counts{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}}
 	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule,
@@ -149,14 +150,14 @@ func NewIndex(s *mirror.Snapshot) *Index {
 	return x
 }
 
-// Fork returns an independent index of the same snapshot, without cached selections. Another goroutine may own it.
+// Fork returns an independent index of the same snapshot, without cached selections. Another goroutine may use it.
 func (x *Index) Fork() *Index {
 	x.shared = true
 	return &Index{counts: x.counts, shared: true, mesh: x.mesh, defaults: x.defaults}
 }
 
-// Apply updates the index by one edit of a record. It reports whether the set of properties that records read has
-// changed: then the Views of all nodes may differ from before.
+// Apply updates the index by one edit of a record. The result is true if the set of properties that records read has
+// changed. The Views of all nodes may have changed then.
 func (x *Index) Apply(e mirror.Edit) bool {
 	x.snapshot, x.chosen, x.stated = weak.Pointer[mirror.Snapshot]{}, nil, nil
 	was, is := readBy(e.Old), readBy(e.New)
@@ -170,8 +171,8 @@ func (x *Index) Apply(e mirror.Edit) bool {
 	return x.count(was, -1) || differs
 }
 
-// count adds by (1 or -1) to the counts of everything that a record reads. It reports whether a count became or ceased
-// to be zero.
+// count adds by (1 or -1) to the counts of all properties that a record reads. The result is true if a count has become
+// zero, or was zero before.
 func (x *counts) count(r reading, by int) (differs bool) {
 	for label := range r.named {
 		if x.named[label.key] == nil {
@@ -201,7 +202,7 @@ func (x *counts) count(r reading, by int) (differs bool) {
 	return differs
 }
 
-// counted adds by to the count of a key, and reports whether the count became or ceased to be zero.
+// counted adds by to the count of a key. The result is true if the count has become zero, or was zero before.
 func counted(m map[string]int, key string, by int) bool {
 	before := m[key]
 	if m[key] += by; m[key] == 0 {
@@ -215,13 +216,13 @@ type label struct{ key, value string }
 
 // reading lists the properties of proxies that a record may read.
 type reading struct {
-	named    map[label]bool  // labels whose values the record names; the record treats all other values alike
-	compared map[string]bool // keys of labels that the record compares with those of endpoints
+	named    map[label]bool  // labels whose values the record names; all other values have the same effect
+	compared map[string]bool // keys of labels that the record compares with labels of endpoints
 	locality bool            // the locality of every proxy
 	zones    bool            // the locality of zone-aware proxies
 	network  bool
 	node     bool
-	// spans means that the record configures tracing, so that proxies of namespace describe themselves in spans.
+	// spans is true if the record configures tracing for the proxies of namespace.
 	spans     bool
 	namespace string
 }
@@ -231,7 +232,7 @@ func (r *reading) nothing() bool {
 	return len(r.named)+len(r.compared) == 0 && !r.locality && !r.zones && !r.network && !r.node && !r.spans
 }
 
-// name adds a label whose value the record names.
+// name adds a label whose key and value the record names.
 func (r *reading) name(key, value string) {
 	if r.named == nil {
 		r.named = map[label]bool{}
@@ -239,7 +240,7 @@ func (r *reading) name(key, value string) {
 	r.named[label{key, value}] = true
 }
 
-// compares adds the keys of labels that a setting of localities compares.
+// compares adds the keys of labels that a locality setting compares.
 func (r *reading) compares(l traffic.Localities) {
 	for _, key := range l.Compared() {
 		if r.compared == nil {
@@ -249,7 +250,7 @@ func (r *reading) compares(l traffic.Localities) {
 	}
 }
 
-// readBy lists the properties of proxies that a record may read. The result for nil is empty.
+// readBy returns the properties of proxies that a record may read. The result for nil is empty.
 func readBy(r model.Record) (out reading) {
 	switch t := r.(type) {
 	case *model.VirtualService:
@@ -289,7 +290,7 @@ func readBy(r model.Record) (out reading) {
 	return out
 }
 
-// labelsOf lists the labels of a node that some record reads, as "key=value", sorted.
+// labelsOf returns the labels of a node that some record reads, as sorted "key=value".
 func (x *Index) labelsOf(n Node) intern.List[string] {
 	var all []string
 	for key, values := range x.named {
@@ -306,8 +307,8 @@ func (x *Index) labelsOf(n Node) intern.List[string] {
 	return strs.List(all...)
 }
 
-// inputs derives the Inputs of a node from the labels that records read and the Telemetry that selects the node, which
-// may be zero.
+// inputs returns the Inputs of a node without Self, Extensions, Listeners and Own. labels is the result of labelsOf,
+// and telemetry is the Telemetry that selects the node, or zero.
 func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) Inputs {
 	in := Inputs{Labels: labels}
 	if n.Kind == Sidecar { // only sidecars have listeners that report telemetry

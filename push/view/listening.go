@@ -7,11 +7,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// longestIdle is the maximum IDLE_TIMEOUT of a node. A longer one is ignored.
+// longestIdle is the maximum IDLE_TIMEOUT of a node. Longer timeouts are ignored.
 const longestIdle = 24 * time.Hour
 
-// listeningOf derives from the metadata and addresses of an Envoy how it accepts connections. Applications without a
-// proxy get the zero value. Malformed metadata is ignored, as in istiod (pilot/pkg/networking/core,
+// listeningOf returns the properties of an Envoy's listeners that follow from its metadata and addresses. The result
+// for applications without a proxy is zero. Malformed metadata is ignored, as in istiod (pilot/pkg/networking/core,
 // listener_builder.go).
 func listeningOf(n Node) (l xds.Listening) {
 	if n.Kind == Proxyless {

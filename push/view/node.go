@@ -22,9 +22,9 @@ type Mode uint8
 
 // The interception modes of the node's metadata (INTERCEPTION_MODE).
 const (
-	Redirect Mode = iota
-	TProxy
-	None
+	Redirect Mode = iota // REDIRECT, the default
+	TProxy               // TPROXY
+	None                 // NONE: no traffic is redirected
 )
 
 // Kind is the kind of a proxy. It decides which front of push/plan plans the proxy's configuration.
@@ -37,9 +37,9 @@ const (
 	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc)
 )
 
-// traits are the common properties of the Views of one kind of proxies.
+// traits contains the common properties of the Views of one kind of proxies.
 type traits struct {
-	name     string                                // of the kind in names of scopes; empty: the mode's name is used
+	name     string                                // the name of the kind in names of scopes; "": the name of the mode
 	outbound networkingv1.EnvoyFilter_PatchContext // the context of the outbound side in EnvoyFilters
 	inbound  bool                                  // the proxy has an inbound side, for its workload
 }
@@ -51,48 +51,50 @@ var kinds = [...]traits{
 	Proxyless: {"grpc", networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, true},
 }
 
-// Node contains the used fields of the core.v3.Node that a proxy sends. All other fields are dropped: a stock Envoy
-// sends 61 KB.
+// Node contains the used fields of the core.v3.Node that a proxy sends. All other fields are dropped, since a stock
+// Envoy sends 61 KB. All fields that Parse sets are claims of the proxy. The caller sets Verified, Pod, Peer,
+// ClusterUnproved and Routers.
 type Node struct {
-	ID        string // as sent: names the proxy in logs and debug pages, has no other effect
+	ID        string // as sent; it names the proxy in logs and debug pages, and has no other effect
 	Kind      Kind
-	Name      string // of the Pod
+	Name      string // the name of the Pod
 	Namespace string
-	Domain    string // DNS suffix of services: svc.cluster.local
-	Addresses []string
-	Labels    map[string]string
-	Workload  string // WORKLOAD_NAME, else the node's cluster
-	Service   string // node.cluster: the service that its spans belong to
-	Account   string // SERVICE_ACCOUNT
-	// Verified is the authenticated identity; zero for an unauthenticated client. The caller sets it after Parse, since
-	// the node's own statements prove nothing.
+	Domain    string            // the DNS suffix of services, such as svc.cluster.local
+	Addresses []string          // the proxy's IP addresses
+	Labels    map[string]string // the labels of the Pod
+	Workload  string            // WORKLOAD_NAME, or else the node's cluster
+	Service   string            // node.cluster, the service to which the proxy's spans belong
+	Account   string            // SERVICE_ACCOUNT
+	// Verified is the authenticated identity; it is zero for an unauthenticated client. The caller sets it after Parse.
 	Verified Identity
-	// Pod is the Pod that the client's credential is bound to. Empty if it is bound to none. The caller sets it.
+	// Pod is the name of the Pod to which the client's credential is bound. It is "" without such a Pod. The caller sets
+	// it.
 	Pod     string
-	Peer    string // network address of the client, for log lines; the caller sets it
-	Cluster string // as in origins of records: empty for the config cluster
-	// ClusterUnproved means that there are several clusters and nothing proves that the proxy belongs to Cluster. Such a
-	// proxy gets no Secrets, which belong to one cluster each. The caller sets it after authentication.
+	Peer    string // the network address of the client, for log lines; the caller sets it
+	Cluster string // the name as in origins of records: "" for the config cluster
+	// ClusterUnproved is true if there are several clusters, and if the client has not verified that it belongs to
+	// Cluster. Such a proxy gets no Secrets, because each Secret belongs to one cluster. The caller sets it after
+	// authentication.
 	ClusterUnproved bool
-	// Routers are the settings of the control plane for routers. The caller sets them.
+	// Routers contains the settings of the control plane for routers. The caller sets it.
 	Routers  RouterSettings
-	Network  string
-	Locality string // region/zone/sub-zone, as far as stated; empty if unknown
+	Network  string // NETWORK
+	Locality string // region/zone/sub-zone without empty parts at the end; "" if it is unknown
 	Version  string // ISTIO_VERSION
 	Mode     Mode
-	Caps     xds.Caps
+	Caps     xds.Caps // the capabilities of the proxy and its agent
 	// Metadata contains the entries of the metadata whose values are strings, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
-	// Unacted lists the keys of its metadata that store/normal/fields marks as reported, whatever their values, sorted.
-	// Mostly empty.
+	// Unacted lists the keys of the metadata that store/normal/fields marks as reported, sorted, with any value but null.
+	// It is mostly empty.
 	Unacted intern.List[string]
-	// ProxyConfig are the settings in PROXY_CONFIG that the control plane acts on; nil if the node sends no PROXY_CONFIG.
-	// Nodes with equal settings share the value.
+	// ProxyConfig contains the settings in PROXY_CONFIG that the control plane acts on. It is nil without PROXY_CONFIG.
+	// Nodes with equal settings share the value, so callers must not change it.
 	ProxyConfig *proxyconfig.Settings
 }
 
-// DefaultDomain is used if the node's id names no DNS domain.
+// DefaultDomain is the DNS suffix of services if the node's id names no DNS domain.
 const DefaultDomain = "svc.cluster.local"
 
 // longest is the maximum length in bytes of a retained metadata key or value.
@@ -126,7 +128,7 @@ var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "IN
 	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR",
 	"OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
-// reported lists the metadata keys that are not acted on and whose presence is reported.
+// reported is the set of metadata keys that have no effect and whose presence is reported.
 var reported = func() map[string]bool {
 	out := map[string]bool{}
 	for row := range fields.In(fields.Metadata) {
@@ -137,12 +139,12 @@ var reported = func() map[string]bool {
 	return out
 }()
 
-// own lists the keys in text whose values differ from proxy to proxy, so that interning them is useless.
+// own lists the keys in text whose values differ between proxies, so interning the values is useless.
 var own = []string{"NAME", "INSTANCE_IPS"}
 
-// Parse decodes a core.v3.Node. config is the name of the config cluster: a node that names this cluster, or no
-// cluster, gets an empty Cluster. The error names the malformed field and the expected value. Parse retains none of the
-// bytes of raw.
+// Parse decodes an encoded core.v3.Node. config is the name of the config cluster; a node that names this cluster, or
+// no cluster, gets an empty Cluster. The error names the field that is malformed, missing or too long, and the expected
+// value. The result does not share memory with raw.
 func Parse(raw []byte, config string) (Node, error) {
 	w, err := read(raw)
 	if err != nil {
@@ -191,14 +193,15 @@ func Parse(raw []byte, config string) (Node, error) {
 	if n.Caps.Has(xds.CapStatsLog) && !hasScopes(semantic(w.build)) {
 		n.Caps &^= xds.CapStatsLog
 	}
-	if n.Kind == Proxyless { // no traffic is redirected to it, and it has no extensions of Envoy
+	if n.Kind == Proxyless { // no traffic is redirected to an application, and it has no extensions of Envoy
 		n.Mode, n.Caps = None, 0
 	}
 	n.agentCaps()
 	return n, nil
 }
 
-// named sets Name and Namespace from the metadata, else from the third part of the id. The error names the missing one.
+// named sets Name and Namespace from the metadata, or else from the third part of the id. The error names the missing
+// or invalid field.
 func (n *Node) named(part string) error {
 	short, namespace, _ := strings.Cut(part, ".")
 	n.Name = cmp.Or(n.Metadata["NAME"], short)
@@ -214,8 +217,8 @@ func (n *Node) named(part string) error {
 	return nil
 }
 
-// kindOf derives the kind of a proxy from its id and GENERATOR, as Istio's control plane does (pilot/pkg/xds,
-// findGenerator: a client without GENERATOR is an Envoy). The error refuses an unsupported combination.
+// kindOf returns the kind of a proxy by its id and GENERATOR. A client without GENERATOR is an Envoy, as in Istio's
+// control plane (pilot/pkg/xds, findGenerator). The error names an unsupported GENERATOR.
 func kindOf(id, generator string) (Kind, error) {
 	switch {
 	case generator != "" && generator != "grpc":
@@ -230,10 +233,10 @@ func kindOf(id, generator string) (Kind, error) {
 	return Sidecar, nil
 }
 
-// IsRouter reports whether a node's id is that of a gateway: a proxy that carries traffic of other workloads.
+// IsRouter reports whether a node's id has the type router, which means a gateway.
 func IsRouter(id string) bool { return strings.HasPrefix(id, "router~") }
 
-// parseID splits type~ip~name.namespace~domain. The error names the malformed part.
+// parseID splits an id of the form type~ip~name.namespace~domain. The error names the malformed part.
 func parseID(id string) (kind, ip, name, domain string, err error) {
 	parts := strings.Split(id, "~")
 	if len(parts) != 4 {
@@ -273,7 +276,7 @@ func (n *Node) metadata(parts [][]byte) error {
 				config = v
 			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
 				delete(n.Metadata, borrow(key)) // an earlier value of the key
-			case !kept.add(key, v.text): // over the limit: reported below
+			case !kept.add(key, v.text): // over the limit, which check reports
 			case i < 0 || slices.Contains(own, text[i]):
 				n.Metadata[words.of(key)] = string(v.text)
 			default:
@@ -318,7 +321,7 @@ func (n *Node) labels(parts [][]byte) error {
 	var kept texts
 	for _, part := range parts {
 		err := entries(part, "node.metadata.LABELS", 0, func(key []byte, v value) {
-			if !kept.add(key, v.text) { // over the limit: reported below
+			if !kept.add(key, v.text) { // over the limit, which check reports
 				return
 			}
 			n.Labels[words.of(key)] = words.of(v.text)
@@ -340,20 +343,20 @@ func (n *Node) labels(parts [][]byte) error {
 	if len(notStrings) == 0 {
 		return nil
 	}
-	key := slices.Min(slices.Collect(maps.Keys(notStrings))) // equal nodes get equal errors
+	key := slices.Min(slices.Collect(maps.Keys(notStrings))) // the smallest key, so equal nodes get equal errors
 	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, notStrings[key].describe())
 }
 
 // labelledLocality returns region/zone/sub-zone by the proxy's labels, or "". As in istiod (setTopologyLabels), labels
-// override the locality of the bootstrap, so that a proxy has the same locality as the endpoints of its Pod. Agents
-// that do not know a label state the locality of their platform. Istio's own labels override those that Kubernetes sets
-// on Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
+// override the locality of the bootstrap, which is the locality of the platform. So a proxy has the same locality as
+// the endpoints of its Pod. Istio's own labels override the labels that Kubernetes sets on Pods
+// (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
 func labelledLocality(labels map[string]string) string {
 	kubernetes := joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel])
 	return cmp.Or(model.StatedLocality(labels), kubernetes)
 }
 
-// parseMode parses INTERCEPTION_MODE. Empty means REDIRECT.
+// parseMode parses INTERCEPTION_MODE. The empty string means REDIRECT.
 func parseMode(s string) (Mode, error) {
 	switch s {
 	case "", "REDIRECT":
@@ -366,7 +369,7 @@ func parseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("node.metadata.INTERCEPTION_MODE: %q; want REDIRECT, TPROXY or NONE", s)
 }
 
-// parseAddresses parses the IP address of the id and the comma-separated INSTANCE_IPS, without duplicates.
+// parseAddresses returns the IP address of the id and the addresses in the comma-separated INSTANCE_IPS, each once.
 func parseAddresses(ip, instanceIPs string) ([]string, error) {
 	var all []string
 	for _, s := range append([]string{ip}, strings.Split(instanceIPs, ",")...) {

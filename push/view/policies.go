@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// closed reports whether a policy that was not understood selects the proxy.
+// closed reports whether a policy that store/normal could not parse selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool {
 	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
 		for _, namespace := range []string{n.Namespace, root} {
 			for r := range s.In(kind, namespace) {
 				p := r.(*model.Policy)
-				// A root namespace policy with a selector selects in its own namespace alone if it is a
-				// PeerAuthentication, and in every namespace if it is another policy.
+				// A PeerAuthentication of the root namespace with a selector selects only proxies of that namespace.
+				// Other policies of the root namespace select proxies of every namespace.
 				reaches := namespace == n.Namespace || p.Spec.GetMeshWide() || kind != model.KindPeerAuthentication
 				if p.Spec.GetClosed() && reaches && p.Selects(n.Namespace, n.Labels) {
 					return true
@@ -25,8 +25,8 @@ func closed(s *mirror.Snapshot, root string, n Node) bool {
 	return false
 }
 
-// peersOf lists the PeerAuthentications that apply to the proxy, by precedence: the oldest that selects it, the oldest
-// of its namespace without a selector, the oldest for the whole mesh
+// peersOf returns the PeerAuthentications that apply to the proxy, in order of precedence. These are the oldest that
+// selects the proxy, the oldest of its namespace without a selector, and the oldest for the whole mesh
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	var levels [3]*model.Policy
@@ -58,7 +58,7 @@ func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// policiesOf lists the AuthorizationPolicies of the proxy's namespace and the root namespace that select the proxy,
+// policiesOf returns the AuthorizationPolicies of the proxy's namespace and the root namespace that select the proxy,
 // sorted by key. The order has no effect.
 func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
@@ -72,8 +72,8 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
-// authenticationsOf lists the RequestAuthentications that select the proxy: those of the root namespace, then those of
-// the proxy's namespace, each by age.
+// authenticationsOf returns the RequestAuthentications that select the proxy. RequestAuthentications of the root
+// namespace come first, then those of the proxy's namespace. Within a namespace the oldest comes first.
 func authenticationsOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{root, n.Namespace}) {
 		var found []*model.Policy

@@ -15,21 +15,22 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// proxyConfigKey is the key of a node's metadata with its ProxyConfig. Injection writes it, merged with the Pod's
-// annotation proxy.istio.io/config.
+// proxyConfigKey is the metadata key of a node's ProxyConfig. Injection merges the Pod's annotation
+// proxy.istio.io/config into the ProxyConfig.
 const proxyConfigKey = "PROXY_CONFIG"
 
 // readOfProxyConfig lists the fields of a ProxyConfig that the control plane reads, by their JSON and protobuf names.
 var readOfProxyConfig = []string{"proxyHeaders", "proxy_headers", "connectionSettings", "connection_settings", "tracing",
 	"gatewayTopology", "gateway_topology"}
 
-// longestProxyConfig is the maximum size of the fields that are read of a node's ProxyConfig, in encoded bytes.
+// longestProxyConfig is the maximum encoded size, in bytes, of the fields of a node's ProxyConfig that are read.
 const longestProxyConfig = 16 << 10
 
-// stated caches the decoded ProxyConfigs of nodes: proxies of one workload state the same.
+// stated caches the decoded ProxyConfigs of nodes, because proxies of one workload have equal ProxyConfigs.
 var stated = configurations{most: 64}
 
-// configurations interns decoded ProxyConfigs: it returns one value for equal bytes. Safe for concurrent use.
+// configurations interns decoded ProxyConfigs: it returns the same value for equal bytes. When it is full, it drops all
+// entries. Safe for concurrent use.
 type configurations struct {
 	most int // maximum number of entries, each of longestProxyConfig bytes at most
 
@@ -38,7 +39,7 @@ type configurations struct {
 }
 
 // of returns the settings in encoded fields of a Struct, or the decoding error. Settings that Envoy would reject are
-// left out; store/normal reports them where it reads the Pod's annotation and the mesh configuration.
+// left out; store/normal reports them for the Pod's annotation and for the mesh configuration.
 func (c *configurations) of(fields []byte) (*proxyconfig.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,15 +96,16 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 	}
 	var err error
 	if n.ProxyConfig, err = stated.of(read); err != nil {
-		// The limit is because protojson may quote the client's whole text.
+		// The text is cut, because protojson may quote the client's whole text.
 		return fmt.Errorf("%s: want a ProxyConfig: %.200s", what, err.Error())
 	}
 	return nil
 }
 
-// settingsOf returns the settings that apply to a node, and those of the mesh. A node's own ProxyConfig replaces the
-// mesh's defaultConfig, except that connection settings which it does not state come from the mesh (istio:
-// pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core, resolveConnectionSettings).
+// settingsOf returns the settings that apply to a node (own), and the settings of the mesh's defaultConfig (mesh). A
+// node's own ProxyConfig replaces defaultConfig as a whole. The exception are connection settings: if the ProxyConfig
+// does not have them, they come from the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core,
+// resolveConnectionSettings).
 func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Settings) {
 	if of := s.Mesh(); x.mesh != of {
 		x.mesh = of
@@ -127,7 +129,7 @@ func (v *View) configure(own, mesh proxyconfig.Settings, n Node) {
 		return // only sidecars have listeners and routes that are planned with a proxy's own settings
 	}
 	v.Scope.Routes, v.Workload.HeaderCase = own.Routes, v.Scope.HeaderCase
-	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read it
+	own.Listeners.Gateway = mesh.Listeners.Gateway // sidecars do not read these settings, so they must not split inputs
 	v.Inputs.Listeners = proxyconfig.OwnOf(own.Listeners, mesh.Listeners)
 	v.Workload.Listeners = v.Inputs.Listeners
 }

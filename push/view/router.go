@@ -13,40 +13,40 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// RouterSettings are settings of a control plane for all of its routers, by istiod's variables. The zero value has
-// their defaults.
+// RouterSettings contains settings of a control plane for all of its routers, which environment variables set. The zero
+// value has the defaults of the variables.
 type RouterSettings struct {
-	OwnNamespace bool // a router has the Gateways of its own namespace alone (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
-	Routed       bool // a router has the clusters alone that its routes may send to (PILOT_FILTER_GATEWAY_CLUSTER_CONFIG)
-	QUIC         bool // HTTP/3 is served beside HTTPS (PILOT_ENABLE_QUIC_LISTENERS)
-	// Misdirected404: requests for a host of another server of the port are answered 404 instead of 421
+	OwnNamespace bool // only Gateways of a router's own namespace apply to it (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
+	Routed       bool // a router gets only clusters that its routes may use (PILOT_FILTER_GATEWAY_CLUSTER_CONFIG)
+	QUIC         bool // HTTP/3 is served in addition to HTTPS (PILOT_ENABLE_QUIC_LISTENERS)
+	// Misdirected404 is true if requests for a host of another server of the port are answered 404 instead of 421
 	// (NAVARCH_ENABLE_MISDIRECTED_REQUESTS=false).
 	Misdirected404 bool
-	// Local: endpoints may be addresses that lead to the router's own Pod or Node (NAVARCH_GATEWAY_LOCAL_DESTINATIONS).
+	// Local is true if endpoints may lead to the router's own Pod or Node (NAVARCH_GATEWAY_LOCAL_DESTINATIONS).
 	Local bool
 }
 
-// Edge has the inputs of a router's listeners beside its Gateways. Comparable: routers of one Deployment have equal
-// edges.
+// Edge contains the inputs of a router's listeners other than its Gateways. It is comparable. Routers of one Deployment
+// have equal edges.
 type Edge struct {
-	// Workload has the services over the router's Pod, and the policies, extensions and settings that select it. Its
-	// patches are the scope's.
+	// Workload contains the services that select the router's Pod, and the policies, extensions and settings that apply to
+	// the router. It has no Filters, since the scope has the patches.
 	Workload
-	// Labels are the router's labels that some rule names, as of Inputs. Rules for connections compare them.
+	// Labels lists the router's labels that some rule names, as in Inputs. Rules for connections compare them.
 	Labels intern.List[string]
-	// Unprivileged: the Pod may not bind ports below 1024 (node metadata UNPRIVILEGED_POD).
+	// Unprivileged is true if the Pod may not bind ports below 1024 (UNPRIVILEGED_POD of the node's metadata).
 	Unprivileged bool
-	// QUIC: HTTP/3 is served, where a service over the Pod has a UDP port for it.
+	// QUIC is true if HTTP/3 is served at ports for which a service of the Pod has a UDP port.
 	QUIC bool
-	// Misdirected404: as in RouterSettings.
+	// Misdirected404 has the meaning of RouterSettings.Misdirected404.
 	Misdirected404 bool
-	// Routed: the scope has no hosts but those that its routes, extension providers and EnvoyFilters name.
+	// Routed is true if the scope only has the hosts that its routes, extension providers and EnvoyFilters name.
 	Routed bool
-	// Local: endpoints may be addresses that lead to the router's own Pod or Node.
+	// Local is true if endpoints may lead to the router's own Pod or Node.
 	Local bool
 }
 
-// String names the edge; equal edges have equal names, on every replica.
+// String returns the name of the edge. Equal edges have equal names on every replica.
 func (e Edge) String() string {
 	out := fmt.Sprintf("unprivileged %v, closed %v, listening %v", e.Unprivileged, e.Closed, e.Listening)
 	for _, list := range []intern.List[model.Key]{e.Services, e.Policies, e.Authentications} {
@@ -72,9 +72,8 @@ func (e Edge) String() string {
 	return out + fmt.Sprintf("/%v/%s/%v/%v/%v", e.Labels.All(), e.Telemetry.Path(), e.Self, e.Workload.Listeners, e.Served.All())
 }
 
-// router is the view of a gateway. All that it serves is of the scope, with its listeners. Sidecars and
-// PeerAuthentications do not apply. The workload's layer has the patches of the bootstrap, and the configurations of
-// extensions.
+// router returns the View of a gateway. Its listeners belong to the scope, and the Edge in the scope has their inputs.
+// The workload only has patches of the bootstrap and extensions. Sidecars and PeerAuthentications do not apply.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	c, served := x.chosenFor(s, root, n)
 	caps, listening := n.Caps&^(extensionCaps|xds.CapHeaderCase), listeningOf(n)
@@ -99,9 +98,9 @@ func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	return v
 }
 
-// gatewaysOf lists the Gateways that select a router, in order of precedence: by creation time, then name, then
-// namespace (istio: pilot/pkg/model/push_context.go, mergeGateways). Their namespaces do not matter, unless the control
-// plane is set so.
+// gatewaysOf returns the Gateways that select a router, in order of precedence: by creation time, name and namespace
+// (istio: pilot/pkg/model/push_context.go, mergeGateways). Gateways of all namespaces count, unless
+// RouterSettings.OwnNamespace is set.
 func gatewaysOf(s *mirror.Snapshot, n Node) (out []model.Key) {
 	var found []*model.Gateway
 	for r := range s.All(model.KindGateway) {

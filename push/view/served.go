@@ -10,17 +10,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Served is a port of a ServiceEntry that a workload serves: an endpoint in the entry has the workload's address.
+// Served is a port of a ServiceEntry that a workload serves, because an endpoint in the ServiceEntry has the workload's
+// address.
 type Served struct {
-	Service model.Key
-	Port    uint32
-	Target  uint32 // the port at which the workload listens
+	Service model.Key // the ServiceEntry
+	Port    uint32    // the port of the ServiceEntry
+	Target  uint32    // the port at which the workload listens
 }
 
 var serving intern.Table[Served]
 
-// servedBy lists the ports that ServiceEntries of the node's own namespace define at the node's addresses, sorted.
-// ServiceEntries of other namespaces cannot make a workload serve a port, as with Kubernetes Services (istio:
+// servedBy returns the ports that ServiceEntries of the node's own namespace define at the node's addresses, sorted.
+// ServiceEntries of other namespaces do not count, as with Kubernetes Services (istio:
 // pilot/pkg/serviceregistry/serviceentry/controller.go, GetProxyServiceTargets).
 func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
 	for _, address := range n.Addresses {
@@ -32,8 +33,8 @@ func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
 	return slices.Compact(all)
 }
 
-// statedIn maps addresses to the ports that ServiceEntries of a namespace define there with their own endpoints. The
-// result is cached while the snapshot stays the same.
+// statedIn maps the addresses of endpoints in ServiceEntries of a namespace to the ports at these addresses. The result
+// is cached while the snapshot stays the same.
 func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Served {
 	x.at(s)
 	stated, known := x.stated[namespace]
@@ -65,7 +66,7 @@ func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Serv
 	return stated
 }
 
-// withServed lists the given services and the ServiceEntries of the served ports, the oldest first.
+// withServed returns the given services and the ServiceEntries of the served ports, each once, the oldest first.
 func withServed(s *mirror.Snapshot, services intern.List[model.Key], served []Served) intern.List[model.Key] {
 	var all []*model.Service
 	add := func(key model.Key) {

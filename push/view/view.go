@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// View contains every fact that may decide a proxy's configuration, in layers. Views are comparable: proxies of equal
+// View contains all facts that may decide a proxy's configuration, in layers. Views are comparable. Proxies with equal
 // Views get equal configuration, and equal layers are planned once.
 type View struct {
 	Scope    Scope
@@ -27,35 +27,35 @@ type View struct {
 	// Addresses are the proxy's own IP addresses, if a headless service with TCP ports includes them. Otherwise the list
 	// is empty.
 	Addresses intern.List[string]
-	// Secrets is the proved identity with which the proxy requests Secrets. It is zero if the identity is of a namespace
-	// that is not the proxy's, or if the proxy's cluster is unproved. A proxy with the zero Identity gets no Secret.
+	// Secrets is the verified identity with which the proxy requests Secrets. It is zero if the identity belongs to
+	// another namespace than the proxy, or if the proxy's cluster is not verified. A proxy with the zero Identity gets no
+	// Secret.
 	Secrets Identity
 }
 
-// Scope contains the facts that decide the outbound side. It contains no property of a single proxy.
+// Scope contains the facts that decide the outbound side. It contains no property of a single proxy. It is comparable.
 type Scope struct {
 	Namespace string
-	Domain    string    // DNS suffix of services
-	Sidecar   model.Key // the Sidecar that applies; zero if the proxy has no Sidecar
-	Cluster   string    // the proxy's cluster, as Node.Cluster; the package page says why it is not in Inputs
-	Caps      xds.Caps
+	Domain    string    // the DNS suffix of services
+	Sidecar   model.Key // the Sidecar that applies; zero if no Sidecar applies
+	Cluster   string    // Node.Cluster; the package page has the reason why it is not in Inputs
+	Caps      xds.Caps  // Node.Caps without the capabilities that only extensions and HeaderCase read
 	Mode      Mode
-	Listening xds.Listening
+	Listening xds.Listening // properties of the listeners, by the node's metadata and addresses
 	Kind      Kind
-	// Gateways are the Gateways of Istio that select a Router, the oldest first. Scopes of other kinds have an empty list.
+	// Gateways lists the Gateways that select a Router, the oldest first. It is empty for other kinds.
 	Gateways intern.List[model.Key]
-	// Edge has the inputs of a Router's listeners beside its Gateways. Scopes of other kinds have the zero handle.
+	// Edge contains the inputs of a Router's listeners other than its Gateways. It is the zero handle for other kinds.
 	Edge unique.Handle[Edge]
-	// Automatic is the family of the automatic addresses of ServiceEntries that the proxy's agent resolves names to. It is
-	// NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE).
+	// Automatic is the family of the automatic addresses of ServiceEntries to which the proxy's agent resolves names. It
+	// is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE).
 	Automatic Family
-	// Resolver is the "ip:port" that the agent states for its DNS server (DNS_PROXY_ADDR), in a mesh whose proxies query
-	// it (ALLOW_ANY_DYNAMIC_DNS). It is empty for the default address, and in other meshes. See NameServer.
+	// Resolver is the address of the agent's DNS server as "ip:port" (DNS_PROXY_ADDR), in a mesh whose proxies query it
+	// (ALLOW_ANY_DYNAMIC_DNS). It is "" for the default address, and in other meshes. See NameServer.
 	Resolver string
-	// Routes and HeaderCase are the settings of routes, and of the case of header names, in the proxy's ProxyConfig, or
-	// else in the mesh's.
+	// Routes contains the settings of routes in the proxy's ProxyConfig, or else in the mesh's.
 	Routes     proxyconfig.Routes
-	HeaderCase bool
+	HeaderCase bool               // the proxy preserves the case of header names, by the same ProxyConfig
 	Filters    intern.List[Patch] // the patches that apply to the outbound side, in order of application
 }
 
@@ -91,44 +91,45 @@ func (s Scope) String() string {
 }
 
 // Workload contains the facts that decide the inbound side: ports, and the objects whose selectors select the proxy. It
-// contains no property of a single proxy, except Addresses.
+// contains no property of a single proxy, except Addresses. It is comparable. The Workload of a Router's View only has
+// Namespace, Filters, Extensions, Bootstrap, Caps, Mode and Kind.
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
-	Services  intern.List[model.Key] // the services whose selectors match, and those in Served, the oldest first
+	Services  intern.List[model.Key] // services whose selectors match, and ServiceEntries in Served, the oldest first
 	Served    intern.List[Served]    // the ports that ServiceEntries define at the workload's address
-	Closed    bool                   // a selecting policy was not understood: the workload refuses all connections
+	Closed    bool                   // the workload refuses all connections; a policy that selects it was not parsed
 	Peers     intern.List[model.Key] // PeerAuthentications by precedence: of the workload, of its namespace, of the mesh
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select the workload, by key
-	// Authentications are the RequestAuthentications that select the workload: those of the root namespace first, and
-	// within one namespace the oldest first.
+	// Authentications lists the RequestAuthentications that select the workload. The root namespace comes first, and
+	// within a namespace the oldest.
 	Authentications intern.List[model.Key]
-	Telemetry       model.Key // as Inputs.Telemetry
-	Self            Self      // as Inputs.Self
-	// Extensions are the WasmPlugins and TrafficExtensions that select the workload, in order of application.
+	Telemetry       model.Key // equals Inputs.Telemetry
+	Self            Self      // equals Inputs.Self
+	// Extensions lists the WasmPlugins and TrafficExtensions that select the workload, in order of application.
 	Extensions intern.List[Extension]
-	Listeners  proxyconfig.Own[proxyconfig.Listeners] // as Inputs.Listeners
-	HeaderCase bool                                   // as Scope.HeaderCase
-	Caps       xds.Caps
+	Listeners  proxyconfig.Own[proxyconfig.Listeners] // equals Inputs.Listeners
+	HeaderCase bool                                   // equals Scope.HeaderCase
+	Caps       xds.Caps                               // Scope.Caps without xds.CapSelfDiscovery
 	Mode       Mode
-	Listening  xds.Listening
-	Kind       Kind // a Router has no inbound side
-	// Labelled means that the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an application
-	// without a proxy, whose server accepts either mTLS or plaintext, never both.
+	Listening  xds.Listening // equals Scope.Listening
+	Kind       Kind
+	// Labelled is true if the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an application
+	// without a proxy, whose server cannot accept both mTLS and plaintext.
 	Labelled bool
 	Filters  intern.List[Patch] // the patches that apply to the inbound side or the bootstrap, in order of application
-	// Bootstrap means that the agent requests the changes that patches make to its bootstrap (NAVARCH_BOOTSTRAP).
+	// Bootstrap is true if the agent requests the changes that patches make to its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
-	// Addresses are the proxy's own IP addresses, in three cases: its Sidecar forwards inbound traffic to them
-	// (0.0.0.0:port, [::]:port), its Sidecar binds listeners to them, or the proxy is an application without a proxy whose
-	// server may listen there. Otherwise the list is empty.
+	// Addresses lists the proxy's own IP addresses if listeners depend on them, and is empty otherwise. Listeners depend
+	// on them in three cases. The proxy's Sidecar forwards inbound traffic to them (0.0.0.0:port, [::]:port). The Sidecar
+	// binds listeners to them. The client is an application without a proxy, whose server may listen at them.
 	Addresses intern.List[string]
 }
 
 // tlsModeLabel is the label by which endpoints declare that they accept mTLS.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// Patch identifies one patch of an EnvoyFilter by the filter's key and the index in spec.configPatches.
+// Patch identifies one patch by the key of its EnvoyFilter and the index in spec.configPatches.
 type Patch struct {
 	Filter model.Key
 	Index  int
@@ -140,10 +141,12 @@ var (
 	patches intern.Table[Patch]
 )
 
-// Of derives the View of a node at a snapshot. It reads the whole snapshot; many nodes share an Index.
+// Of returns the View of a node at a resolved snapshot. It reads the whole snapshot; callers with many nodes use an
+// Index.
 func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 
-// View derives the View of a node. The index has to be of the same snapshot.
+// View returns the View of a node at a resolved snapshot. x must be the Index of the same snapshot, or of an older
+// snapshot with Apply called for each edit since.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	v := x.view(s, n)
 	if n.Verified.Namespace == n.Namespace && !n.ClusterUnproved {
@@ -195,9 +198,9 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 // asksForBootstrap reports whether the proxy's agent requests the changes that patches make to its bootstrap.
 func asksForBootstrap(n Node) bool { return n.Metadata["NAVARCH_BOOTSTRAP"] == "xds" }
 
-// sidecarOf returns the key of the Sidecar that applies, or the zero Key. Precedence: the oldest Sidecar of the
-// namespace that selects the proxy, the oldest of the namespace without a selector, the oldest of the root namespace
-// without a selector (https://istio.io/latest/docs/reference/config/networking/sidecar/).
+// sidecarOf returns the key of the Sidecar that applies, or the zero Key. A Sidecar of the namespace that selects the
+// proxy precedes Sidecars without a selector. A Sidecar of the namespace precedes Sidecars of the root namespace. Of
+// several, the oldest applies (https://istio.io/latest/docs/reference/config/networking/sidecar/).
 func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	var selecting, general, fallback *model.Sidecar
 	older := func(have, other *model.Sidecar) *model.Sidecar {
@@ -229,9 +232,9 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress reports two facts about the ingress listeners of a Sidecar. own: one of them forwards to the workload's
-// own address, or is bound to that address because it states no bind and its capture mode is NONE. binds: one of them
-// states no bind, so a proxy without traffic redirection binds it to its own address
+// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. own is true if a
+// listener forwards to that address, or if it has no bind and capture mode NONE, so it is bound to that address. binds
+// is true if a listener has no bind. A proxy without traffic redirection binds such a listener to that address
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
 func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
@@ -246,9 +249,9 @@ func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	return own, binds
 }
 
-// servicesOf lists the services of the namespace whose selectors match, the oldest first: ServiceEntries, and the
-// Kubernetes Services of the proxy's own cluster, since these select among the Pods of their cluster. headless reports
-// whether one of them is headless with a port that is not HTTP.
+// servicesOf returns the services of the namespace whose selectors match, the oldest first. These are ServiceEntries,
+// and the Kubernetes Services of the proxy's own cluster, which only select Pods of their cluster. headless is true if
+// a headless service with a port that is not HTTP is among them.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
 	var found []*model.Service
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -268,7 +271,7 @@ func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool
 	return services, headless
 }
 
-// notHTTP reports whether a port carries, or may carry, a protocol that is not HTTP.
+// notHTTP reports whether the protocol of a port is not HTTP, or is unknown.
 func notHTTP(p *model.ServicePort) bool {
 	switch p.GetProtocol() {
 	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS,
@@ -279,9 +282,8 @@ func notHTTP(p *model.ServicePort) bool {
 	}
 }
 
-// filtersOf lists the patches that select the proxy, for its outbound and its inbound side. For a gateway, inbound has
-// the patches of its bootstrap alone. picky reports whether one of the patches matches by more than labels: by the
-// proxy's version or its metadata.
+// filtersOf returns the patches that select the proxy, for its outbound and its inbound side. For a gateway, inbound
+// only has patches of the bootstrap. picky is true if a patch also matches by the proxy's version or its metadata.
 func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
 	var out, in []Patch
 	for _, f := range selectedFilters(s, root, n) {
@@ -303,9 +305,9 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 	return patches.List(out...), patches.List(in...), picky
 }
 
-// selectedFilters lists the EnvoyFilters of the root namespace and of the proxy's own that select the proxy, in order
-// of application: by priority, then the root namespace's first, then by creation, then by name. Names compare as in
-// istiod (pilot/pkg/model/push_context.go), with a dot appended: "a-b" is before "a".
+// selectedFilters returns the EnvoyFilters of the root namespace and of the proxy's namespace that select the proxy, in
+// order of application. They are sorted by priority, then by namespace (the root namespace first), by creation time and
+// by name. Names are compared with a dot appended, as in istiod (pilot/pkg/model/push_context.go): "a-b" precedes "a".
 func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.EnvoyFilter) {
 	namespaces := []string{root, n.Namespace}
 	if root == n.Namespace {

@@ -1,5 +1,5 @@
-// Package front defines the interface between the host table and the fronts, which derive listeners and route
-// configurations from hosts. Each kind of proxy has a front, in a package below this one; no front knows another.
+// Package front defines the interface of fronts. A front derives the listeners and route configurations of a scope from
+// its host table. Each kind of proxy has a front, in a package below this one. Fronts do not import each other.
 //
 // Owns: nothing.  Reads: plan/host.  Never: the needs of a single kind of proxy.
 package front
@@ -16,55 +16,62 @@ import (
 // Patched is a Spec that reports whether patches may change the resource that is built from it.
 type Patched interface{ Patched() bool }
 
-// Frozen is a walk: it calls f with each Spec of a front's listeners, route configurations and virtual hosts that
-// patches may change. Any goroutine may call it.
+// Frozen calls f with each patched Spec of a front's listeners, route configurations and virtual hosts, as they were at
+// the call of Front.Freeze. Any goroutine may call it.
 type Frozen func(f func(spec any))
 
-// Front plans the listeners and route configurations of one scope from its hosts. Only the planner's goroutine may use
-// it. A step calls Read, then Host or Endpoints for each host that was planned again, after all of them are resolved,
-// and then Finish and Done. Functions named yield are called between two pieces of work, so that the planner can do
-// urgent work in between.
+// Front plans the listeners and route configurations of one scope from the hosts of its host table. Only the planner's
+// goroutine may use it.
+//
+// In each step the planner calls Read, plans the hosts of the step in the host table, and calls Host or Endpoints for
+// each of them. Then it calls Finish, Variant for each variation, and Done. Methods call the function yield between two
+// pieces of work; the planner then does urgent work.
 type Front interface {
 	// Read replaces the input that the front plans with.
 	Read(in *input.Input)
-	// Touched reports whether a change reaches what the front was made with, beside the records that its scope names: of
-	// records that it read, of services of the proxies' Pods, of hosts whose endpoints name their ports, and of hosts of
-	// providers. The scope is planned from scratch then. It may be called outside a step.
+	// Touched reports whether a change affects the front as a whole, so that the scope has to be planned from scratch. It
+	// may be called outside of a step. Records that the key of the scope names do not count. The arguments describe the
+	// change:
+	//
+	//   - readers: the changed records other than services
+	//   - services: the changed services
+	//   - ports: the hosts whose endpoints have changed ports
+	//   - served: the hosts with changed services, of which providers of external authorization may be
 	Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool
-	// Host plans a host again that may have changed in the types named by what. It reports whether the front has a
-	// listener or a virtual host of it.
+	// Host plans the listeners and virtual hosts of a host again. what has the types of resources that may have changed.
+	// The result is true if the front has a listener or a virtual host of the host.
 	Host(name string, what input.Types, yield func()) (uses bool)
-	// Endpoints plans a host again of which only the endpoints changed.
+	// Endpoints plans the listeners of a host again after a change of its endpoints alone.
 	Endpoints(h *host.Host, yield func())
-	// TelemetryChanged announces, before Finish, that the telemetry of listeners may have changed.
+	// TelemetryChanged makes Finish decide the telemetry of listeners again.
 	TelemetryChanged()
-	// Finish plans everything that the hosts of the step have touched.
+	// Finish plans the listeners and route configurations that the hosts of the step have touched.
 	Finish(yield func())
-	// Variant plans, into the layer of a variation, the resources that differ for its proxies. With first it plans all
-	// resources, otherwise, after Finish, those that the hosts of the step may have changed.
+	// Variant plans the resources that differ for the proxies of a variation, and stores them in the variation's layer. It
+	// is called after Finish. If first is true, it plans all resources, otherwise only those that the step has touched.
 	Variant(v *host.Variation, first bool, yield func())
-	// Vary replaces Variant for a variation that a fork has planned already.
+	// Vary is called in place of Variant, for a variation whose layer was planned by a fork of the front.
 	Vary(inputs view.Inputs)
-	// Forget drops everything about the inputs of a variation, when no proxy has these inputs any more.
+	// Forget drops the front's data about a variation's inputs. It is called when no proxy has these inputs any more.
 	Forget(inputs view.Inputs)
-	// Done ends the step and clears its marks.
+	// Done ends the step.
 	Done()
-	// Fork returns a copy of the front and its host table, for a scope key and with another layer. Changes of one front do
-	// not affect the other. It must not be called within a step.
+	// Fork returns a copy of the front and its host table, with another scope key and another layer. Changes of one front
+	// do not affect the other. Fork must not be called within a step.
 	Fork(key view.Scope, to *layer.Layer) (Front, *host.Table)
 
-	// Explain returns the Specs of a listener or a route configuration: its own first, then those that name the objects
-	// which decided it. The result is nil if there is no resource of this name. A nil variation means proxies without
-	// inputs.
+	// Explain returns the Spec of a listener or a route configuration, followed by values that name the objects which
+	// decided it. It returns the Specs for the proxies of a variation; nil means the proxies without inputs. The result is
+	// nil if there is no such resource.
 	Explain(of xds.Ref, v *host.Variation) []any
-	// Problems returns a copy of the problems found in the last plan.
+	// Problems returns the problems found in the last plan. The caller owns the map.
 	Problems() input.Problems
-	// Freeze returns a walk over the present plan. It must not be called within a step.
+	// Freeze returns a snapshot of the patched Specs. It must not be called within a step.
 	Freeze() Frozen
-	// Removals calls f with the listeners, and with the clusters that belong to no host, that patches remove as a whole.
-	// They are not planned.
+	// Removals calls f for each listener, and for each cluster without a host, that a patch removes as a whole. Such
+	// resources are not planned.
 	Removals(f func(input.Removal))
-	// Describe calls line for each decision of the front, published or not, in no order. Tests compare fronts by these
-	// lines.
+	// Describe calls line, a function like fmt.Printf, for each decision of the front in no order. Resources that are not
+	// published are included. Tests compare fronts by these lines.
 	Describe(line func(format string, args ...any))
 }

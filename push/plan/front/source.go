@@ -5,13 +5,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// TrafficSource names the objects that send traffic to a listener or to an inbound cluster. The Spec of the resource
-// has only the addresses, ports and clusters that follow from these objects, so that services with equal traffic share
-// it.
+// TrafficSource names the objects that define a part of the traffic of a listener or an inbound cluster. The Spec of
+// the resource only has the addresses, ports and clusters that follow from these objects, so services with equal
+// traffic share the Spec.
 type TrafficSource struct {
-	Host    string
-	Service *model.Service
-	Routes  intern.List[*model.VirtualService] // VirtualServices whose tcp or tls rules apply to the host, the oldest first
+	Host    string                             // the host of the traffic; "" if only the Sidecar defines it
+	Service *model.Service                     // the service of the host; nil without a host
+	Routes  intern.List[*model.VirtualService] // VirtualServices whose tcp or tls rules apply, sorted by precedence
 	Sidecar *model.Sidecar                     // the Sidecar with the ingress or egress listener; nil without a Sidecar
-	Egress  int                                // number of the Sidecar's egress listener, from 1; 0 if it is not one of these
+	Egress  int                                // the number of the Sidecar's egress listener, from 1; 0 for other listeners
 }

@@ -7,11 +7,10 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// assignment is the Spec of an assignment, whatever the Form.
+// assignment is the Spec of an assignment, in any Form.
 type assignment interface{ Decision() endpoint.Spec }
 
-// planEndpoints plans the assignments of a host's clusters. It reads the service and the rules in h and resolves
-// neither again.
+// planEndpoints plans the assignments of a host's clusters, with the service and the rules that h has already.
 func (t *Table) planEndpoints(h *Host) {
 	old := h.endpoints
 	var found []input.Problem

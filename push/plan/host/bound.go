@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// BoundTo lists, in order of precedence, the VirtualServices with http rules that name this very host or wildcard, are
-// bound to a gateway (namespace/name) and are exported to the scope.
+// BoundTo returns the VirtualServices with http rules that list exactly this host or wildcard, name the gateway
+// ("namespace/name"), and are exported to the scope. They are sorted by precedence, the highest first.
 func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		if vs := r.(*model.VirtualService); len(vs.Spec.GetHttp()) > 0 && t.sees(vs, gateway) {
@@ -22,7 +22,8 @@ func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// BoundOver is BoundTo for the host and all wildcards that cover it.
+// BoundOver returns the results of BoundTo for the host and for all wildcards that cover it, each VirtualService once,
+// sorted by precedence.
 func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		all = append(all, t.BoundTo(gateway, pattern)...)
@@ -31,8 +32,8 @@ func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// BoundConnecting lists, in order of precedence, the VirtualServices with tcp or tls rules that are bound to a gateway
-// and exported to the scope.
+// BoundConnecting returns the VirtualServices with tcp or tls rules that name the gateway ("namespace/name") and are
+// exported to the scope, sorted by precedence.
 func (t *Table) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	for _, vs := range t.in.BoundConnecting(gateway) {
 		if t.sees(vs, gateway) {
@@ -42,16 +43,17 @@ func (t *Table) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// ordered sorts VirtualServices by precedence, each once.
+// ordered sorts VirtualServices by precedence in place, and returns them without duplicates.
 func (t *Table) ordered(all []*model.VirtualService) []*model.VirtualService {
 	slices.SortFunc(all, t.precedes)
 	return slices.Compact(all)
 }
 
-// BoundRoutes fills in how requests to a host at a gateway are routed: by the http rules of all VirtualServices that
-// are bound to the host there, in order of precedence. Rules that match all requests go last, and end their own
-// VirtualService (istio: pilot/pkg/networking/core/route, SortVHostRoutes). False: no rule is for the proxies; the
-// virtual host has no routes then.
+// BoundRoutes sets the Rules and Destinations of spec for a virtual host of a gateway. rules are the http rules
+// (RulesFor) of all VirtualServices that are bound to the host, in order of precedence. Rules that match all requests
+// are moved to the end. Further rules of the same VirtualService are unreachable behind such a rule, and are left out
+// (istio: pilot/pkg/networking/core/route, SortVHostRoutes). Problems are appended to found. The result is false, and
+// spec stays unchanged, if no rule applies to the proxies of the perspective.
 func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if applies {
@@ -60,14 +62,14 @@ func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as 
 	return applies
 }
 
-// BoundOrder returns the rules of BoundRoutes, in the order of their routes.
+// BoundOrder returns the rules that BoundRoutes sets for a port and inputs, in the order of their routes.
 func (t *Table) BoundOrder(rules intern.List[vhost.Rule], port uint32, inputs view.Inputs) []vhost.Rule {
 	applying, _ := t.applying(rules, port, inputs)
 	return catchAllsLast(applying.All())
 }
 
-// catchAllsLast moves matches of all requests behind the others. Rules of a VirtualService behind its own such match
-// are unreachable and left out.
+// catchAllsLast moves matches of all requests behind all other matches. The rules of a VirtualService that follow its
+// first match of all requests are unreachable, and are left out.
 func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
 	var specific, last []vhost.Rule
 	ended := map[*model.VirtualService]bool{}
@@ -82,8 +84,8 @@ func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
 	return append(specific, last...)
 }
 
-// split divides a rule at its first match of all requests: into the matches before it, and this match. Each part is
-// one rule, or missing.
+// split divides a rule at its first match of all requests. before has a rule with the matches in front of that match,
+// and all has a rule with that match alone. Each result has at most one rule.
 func split(r vhost.Rule) (before, all []vhost.Rule) {
 	matches := r.HTTP().GetMatch()
 	if len(matches) == 0 {

@@ -20,12 +20,12 @@ type clusterUnit struct {
 	layer.Unit
 	selection input.Selection
 	labels    map[string]string  // of the subset
-	setting   traffic.Localities // how locality decides among the endpoints
+	setting   traffic.Localities // the locality setting, which distributes requests among the endpoints
 	demand    demand             // computed only for clients with Form.Whole
-	tls       traffic.TLS        // how connections are secured
+	tls       traffic.TLS        // the security of connections
 	ruled     bool               // a DestinationRule states tls
-	reached   bool               // other networks may reach it by SNI (Table.Reached), if bySNI
-	bySNI     bool               // mTLS of others is passed on to it: endpoints without mTLS, or of other networks, do not count
+	reached   bool               // if bySNI: other networks may reach the cluster by SNI (Table.Reached)
+	bySNI     bool               // a gateway passes mTLS of its clients on: only endpoints of its network with mTLS count
 }
 
 // assigned reports whether Envoy requests an assignment for the cluster.
@@ -33,18 +33,21 @@ func (c clusterUnit) assigned() bool {
 	return slices.ContainsFunc(c.Res.Needs, func(r xds.Ref) bool { return r.Type == xds.Endpoint })
 }
 
-// InDNS reports whether the clusters of a service contain its endpoints, as Envoy's DNS clusters do.
+// InDNS reports whether the clusters of a service are of type STRICT_DNS or LOGICAL_DNS. Such clusters contain their
+// endpoints.
 func InDNS(svc *model.Service) bool {
 	by := traffic.DiscoveryByResolution(svc)
 	return by == traffic.StrictDNS || by == traffic.LogicalDNS
 }
 
-// Dynamic reports whether the names of a service are resolved when clients request them.
+// Dynamic reports whether proxies resolve the host name of each request to a service (resolution DYNAMIC_DNS). The host
+// of such a service may be a wildcard.
 func Dynamic(svc *model.Service) bool {
 	return traffic.DiscoveryByResolution(svc) == traffic.Dynamic
 }
 
-// planClusters plans the cluster outbound|port||host and one more for each subset, for each port that the scope sees.
+// planClusters plans the clusters of a host. For each port that the scope sees, these are the cluster
+// outbound|port||host and one cluster for each subset.
 func (t *Table) planClusters(h *Host) {
 	old := h.clusters
 	var found []input.Problem
@@ -53,7 +56,7 @@ func (t *Table) planClusters(h *Host) {
 	t.layer.Replace(units(old), units(h.clusters))
 }
 
-// clustersOf plans the clusters of a host for proxies with the given inputs. It records in h which inputs they read.
+// clustersOf plans the clusters of a host for proxies with the given inputs. It records in h the inputs that they read.
 func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) {
 	h.clusters, h.reads, h.placed = nil, view.Reads{}, false
 	if h.Service == nil {
@@ -100,10 +103,10 @@ type clusterPlan struct {
 	found  *[]input.Problem
 
 	labels []string   // label keys that the clusters or their assignments read
-	place  view.Reads // the inputs that they read beside labels
+	place  view.Reads // the other inputs that the clusters or their assignments read
 }
 
-// begin returns what the clusters of one port and subset have in common, whoever ends their TLS.
+// begin returns the common part of the two clusters of a port and subset, outbound|... and outbound_.|... (by SNI).
 func (p *clusterPlan) begin(name string, svc *model.Service, port uint32, sub subset) (clusterUnit, cluster.Outbound, traffic.Policy) {
 	policy, mesh := p.Policy(p.host.Rules, sub.GetName(), port), p.in.Meshes.Cluster
 	c := clusterUnit{selection: p.selection(svc, p.host.Name, port, sub), labels: sub.GetLabels(),
@@ -125,7 +128,7 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 	c, spec, policy := p.begin(name, svc, port, sub)
 	if spec.Discovery == traffic.Dynamic && p.local(svc, "spec.hosts", h.Name, p.found) {
-		spec.Discovery = traffic.EDS // without endpoints
+		spec.Discovery = traffic.EDS // the cluster has no endpoints, so requests are answered 503
 	}
 	discovery := spec.Discovery
 	// With a minimum health percent Envoy would use endpoints that are not ready while few endpoints are healthy.
@@ -149,13 +152,13 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 	p.secure(&spec, &c, p.found)
 	var wrong *model.Problem
-	if c.ruled = policy.TLS != nil; c.ruled { // the rule alone decides, without automatic mTLS
+	if c.ruled = policy.TLS != nil; c.ruled { // automatic mTLS does not apply
 		spec.Caps |= p.key.Caps & (xds.CapFileSecrets | xds.CapFileLists)
 		spec.MTLSDisabled = ""
 	}
 	client := p.client(svc, port, policy, sub)
 	if spec.TLS, wrong = traffic.TLSOf(policy, client, spec.TLS); wrong != nil && !p.form.Whole {
-		*p.found = append(*p.found, *wrong) // with Form.Whole the builder reports what gRPC clients do instead
+		*p.found = append(*p.found, *wrong) // with Form.Whole the builder reports the problem
 	}
 	c.tls = spec.TLS
 	named := policy.TLS.GetCredentialName()+policy.TLS.GetCaCertCredentialName() != ""
@@ -170,15 +173,16 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 }
 
-// client describes the proxies to traffic.TLSOf. Applications with gRPC's own xDS client never forward TLS of others.
+// client describes the proxies to traffic.TLSOf. OwnTLS is false for applications with gRPC's own xDS client, since
+// these never forward TLS of others.
 func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
 		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
-// secrets reports whether proxies may use the Secret that a rule names with credentialName: gateways may, and the
-// Envoys that a workloadSelector of the rule selects. push/access decides about the private key.
+// secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and so
+// may the Envoys that a workloadSelector of the rule selects. push/access decides about the private key.
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	if p.key.Kind == view.Router {
 		return true
@@ -187,7 +191,7 @@ func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	return rule != nil && !p.form.Whole && len(rule.Spec.GetWorkloadSelector().GetMatchLabels()) > 0
 }
 
-// read records which inputs of a proxy a locality setting reads.
+// read records the inputs of a proxy that a locality setting reads.
 func (p *clusterPlan) read(setting traffic.Localities) {
 	if !setting.Stated() {
 		return
@@ -215,7 +219,8 @@ func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known 
 	return model.LocalityLabel(inputs.Locality, key)
 }
 
-// balance derives from the inputs of proxies how a setting distributes their requests among the endpoints of a cluster.
+// balance combines a locality setting with the inputs of proxies. The result decides the distribution of their requests
+// among the endpoints of a cluster. It is zero without a setting.
 func (t *Table) balance(setting traffic.Localities, inputs view.Inputs) endpoint.Balance {
 	if !setting.Stated() {
 		return endpoint.Balance{}

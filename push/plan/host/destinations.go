@@ -16,19 +16,22 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// guard keeps endpoints that lead to a router's own Pod or Node out of its clusters: who may write a ServiceEntry could
-// publish Envoy's administration otherwise. It refuses what gateways.Local refuses, and the ports of the agent and
-// Envoy at the addresses of the router's Pods. These are the endpoints of the Services over its Pod (view.Edge), and
-// the addresses of the Services. The router's own namespace may state such ports: its Service has the readiness port.
+// guard keeps endpoints that lead to a router's own Pod or Node out of the router's clusters. Without it, a
+// ServiceEntry could publish the administration interface of the router's Envoy.
+//
+// The guard refuses the addresses that gateways.Local refuses. It also refuses the ports of the agent and of Envoy at
+// the addresses of the router's Pods. These addresses are the endpoints and the virtual addresses of the Services that
+// select the router's Pod (view.Edge). Services in the router's own namespace may have such ports, for example the
+// readiness port.
 type guard struct {
-	services []*model.Service // over the router's Pod
-	hosts    map[string]bool  // of these services; immutable
-	// reserved are the hosts of other namespaces whose endpoints depend on own: some have a port of the agent or of Envoy,
-	// or had one when the host was last planned as a whole.
+	services []*model.Service // the Services that select the router's Pod
+	hosts    map[string]bool  // the hosts of these Services; immutable
+	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy; these depend on own.
+	// A host without such an endpoint stays in it until the host is planned as a whole.
 	reserved map[string]bool
 
-	in  *input.Input // that own is of
-	own map[netip.Addr]bool
+	in  *input.Input        // the input from which own was computed
+	own map[netip.Addr]bool // the addresses of the router's Pods
 }
 
 func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
@@ -55,7 +58,7 @@ func (g *guard) fork() *guard {
 	return &next
 }
 
-// forget is called before all clusters and assignments of a host are planned.
+// forget removes a host from reserved. It is called before all clusters and assignments of the host are planned.
 func (g *guard) forget(name string) {
 	if g != nil {
 		delete(g.reserved, name)
@@ -88,7 +91,7 @@ func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
 	return g.own
 }
 
-// refuses states why a router must not connect to a member of a host; empty: it may.
+// refuses returns the reason why a router must not connect to a member of a host, or "" if it may connect.
 func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m model.Member) string {
 	if why := gateways.Local(m.Endpoint.GetAddress()); why != "" {
 		return why
@@ -104,8 +107,8 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 	return ""
 }
 
-// members lists the members of a cluster that the proxies may connect to. A problem names the first one that is left
-// out.
+// members returns the members of a cluster to which the proxies may connect. If members are left out, a problem names
+// the first of them.
 func (t *Table) members(q input.Selection, labels map[string]string, found *[]input.Problem) intern.List[model.Member] {
 	all := t.in.Members(q, labels)
 	if t.guard == nil {
@@ -132,20 +135,20 @@ func (t *Table) local(svc *model.Service, field, name string, found *[]input.Pro
 	return true
 }
 
-// Below reports whether routers may resolve the name that a client requests, and send the request there, by a
-// destination: a wildcard host whose names are resolved (Dynamic) is one for names below it alone. Envoy resolves what
-// the request has as its host, and that may be 127.0.0.1 with any port.
+// Below reports whether routers may send a request for a name to a destination. The result is false only for a guarded
+// table and a Dynamic destination that neither equals nor covers the name. Envoy resolves the host of each request to
+// such a destination, and that host may be 127.0.0.1 with any port. to may be nil.
 func (t *Table) Below(to *Host, name string) bool {
 	return !t.guards(to) || name == to.Name || model.Covers(to.Name, name)
 }
 
-// guards reports whether routers may connect to some names alone by a destination.
+// guards reports whether the names of requests to a destination are restricted.
 func (t *Table) guards(to *Host) bool {
 	return t.guard != nil && to != nil && to.Service != nil && Dynamic(to.Service)
 }
 
-// astray reports whether a virtual host, or a rule that sets the host of its requests, leads a router to names that a
-// destination is not for. The rule's VirtualService has a problem.
+// astray reports whether routes to a destination send requests with names that are not below it. The name of a request
+// is the virtual host, or the host that the rule sets. If so, astray appends a problem of the rule's VirtualService.
 func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, found *[]input.Problem) bool {
 	to := hosts.Get(target(hosts, ref.Host))
 	if !t.guards(to) {
@@ -172,7 +175,8 @@ func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, fo
 // allowed names the setting in problems.
 const allowed = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true allows it"
 
-// unreachable returns the problem of an endpoint of a host that routers do not get, and of more such endpoints.
+// unreachable returns the problem of an endpoint that is left out of a host's clusters. more is the number of further
+// endpoints that are left out.
 func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.Problem {
 	p := input.Problem{Code: problem.NotAllowed, Severity: problem.Error}
 	p.Key, p.Field = t.stating(q, m.Endpoint)
@@ -209,8 +213,8 @@ func (t *Table) stating(q input.Selection, e *model.Endpoint) (model.Key, string
 	return svc.Key, "spec.endpoints"
 }
 
-// OwnsAny reports whether one of the names is a host of a service over the router's own Pod. It is false without
-// Form.Guarded.
+// OwnsAny reports whether one of the names is a host of a Service that selects the router's own Pod. It is false
+// without Form.Guarded.
 func (t *Table) OwnsAny(names map[string]bool) bool {
 	if t.guard != nil {
 		for name := range names {
@@ -222,8 +226,9 @@ func (t *Table) OwnsAny(names map[string]bool) bool {
 	return false
 }
 
-// OwnedOtherwise lists the hosts whose endpoints depend on the addresses of the router's own Pods, if OwnsAny holds for
-// the names. It is nil if there are no such hosts.
+// OwnedOtherwise returns the hosts to plan again after the endpoints of the named hosts have changed. If OwnsAny holds
+// for the names, these are the hosts whose endpoints depend on the addresses of the router's own Pods, sorted.
+// Otherwise the result is nil.
 func (t *Table) OwnedOtherwise(names map[string]bool) (dependent []string) {
 	if t.guard == nil || len(t.guard.reserved) == 0 || !t.OwnsAny(names) {
 		return nil

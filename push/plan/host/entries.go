@@ -12,8 +12,8 @@ import (
 // services interns lists of the ServiceEntries of one host.
 var services intern.Table[*model.Service]
 
-// joined lists the further ServiceEntries whose ports a host has, the oldest first. They are those of the same
-// namespace that define one service together with of (model.Joins), which is the service of the host.
+// joined returns further ServiceEntries of a host, the oldest first, whose ports the host has too. of is the service of
+// the host. The further ServiceEntries define one service together with of (model.Joins).
 func joined(in *input.Input, host string, of *model.Service) (list intern.List[*model.Service]) {
 	if of == nil || of.Key.Kind != model.KindServiceEntry {
 		return list
@@ -28,7 +28,8 @@ func joined(in *input.Input, host string, of *model.Service) (list intern.List[*
 	return services.List(all...)
 }
 
-// At returns the service that defines a port of the host, the first of several, or nil. UDP ports do not count.
+// At returns the service that defines a port of the host, or nil. Of several such services it returns the first. UDP
+// ports do not count. h may be nil.
 func (h *Host) At(port uint32) *model.Service {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		return h.Service
@@ -41,7 +42,7 @@ func (h *Host) At(port uint32) *model.Service {
 	return nil
 }
 
-// Ports yields the ports of a host with the services that define them, each port number once. UDP ports do not count.
+// Ports yields each port of a host with the service that defines it. UDP ports do not count.
 func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	return func(yield func(*model.ServicePort, *model.Service) bool) {
 		if h.Service == nil || !h.portsOf(h.Service, yield) {
@@ -65,7 +66,8 @@ func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model
 	return true
 }
 
-// AddressesAt calls f with the virtual addresses of the host at a port, once for each service that defines the port.
+// AddressesAt calls f once for each service of the host that defines the port, with the virtual addresses of the
+// service (Table.Addresses).
 func (t *Table) AddressesAt(h *Host, port uint32, f func(addresses []string)) {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		f(t.Addresses(h.Service, h.Name))

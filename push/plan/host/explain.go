@@ -7,10 +7,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec of a cluster or an assignment by its name, or nil if the table has no such resource.
+// Explain returns the Spec of the cluster or assignment with a type and name, or nil if the table has no such resource.
 func (t *Table) Explain(of xds.Ref) pool.ResourceSpec { return explain(t, of) }
 
-// Explain returns the Spec of a cluster or an assignment by its name, as proxies of the variation receive it, or nil.
+// Explain returns the Spec of the cluster or assignment with a type and name, for the proxies of the variation. It
+// returns nil if there is no such resource.
 func (v *Variation) Explain(of xds.Ref) pool.ResourceSpec { return explain(v, of) }
 
 // explain searches the units of the host that the resource's name contains.
@@ -30,8 +31,8 @@ type Frozen struct{ hosts layer.Table[Host] }
 // Freeze returns a snapshot of the hosts. It must not be called within a step.
 func (t *Table) Freeze() Frozen { return Frozen{t.hosts.Fork()} }
 
-// Specs calls f with the Spec of each cluster of the tables, and with the key of the service that defines the cluster.
-// A host that several tables share is visited once.
+// Specs calls f with the Spec of each cluster of the tables, and with the key of the service that defines the cluster's
+// port. A host that several tables share is visited once. Assignments are not visited.
 func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
 	seen := map[*Host]bool{}
 	for _, t := range tables {
@@ -41,14 +42,14 @@ func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
 			}
 			seen[h] = true
 			for _, c := range h.clusters {
-				f(c.Spec, h.Service.Key)
+				f(c.Spec, c.selection.Service.Key)
 			}
 		}
 	}
 }
 
-// Describe calls line for each fact that the table has decided, published or not, in no order. Tests compare tables by
-// these lines.
+// Describe calls line, a function like fmt.Printf, for each host and each cluster or assignment of the table, in no
+// order. Tests compare tables by these lines.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, h := range t.hosts.All() {
 		line("host %s: %p %v %v", name, h.Service, h.joined, h.Rules)

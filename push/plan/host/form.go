@@ -10,8 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Form contains the decisions of a front for its kind of client: which rules and patches apply to it, and which
-// clusters and assignments it understands.
+// Form contains the properties of one kind of client that a host table depends on. Each front defines one Form.
 type Form struct {
 	// Gateways are the gateways whose VirtualServices apply: virtualservice.Mesh, or namespace/name of Gateways.
 	Gateways []string
@@ -20,19 +19,20 @@ type Form struct {
 	// Cluster and Assignment convert the Spec for an Envoy to the Spec for this kind of client.
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.ResourceSpec
-	// Whole means that a client uses mTLS either for all endpoints of a cluster or for none (see demand). Otherwise each
-	// endpoint states whether it accepts mTLS.
+	// Whole is true for gRPC clients: a client uses mTLS either for all endpoints of a cluster or for none (see demand).
+	// For Envoys each endpoint states whether it accepts mTLS.
 	Whole bool
-	// BySNI: clients pass mTLS of others on by SNI. Each cluster of a service of the mesh has a twin for that.
+	// BySNI is true for gateways that forward mTLS of their clients by SNI. Each cluster of a service of the mesh then has
+	// a second cluster, which forwards connections without ending their mTLS.
 	BySNI bool
-	// Endpoints means that a client always gets the endpoints of a service, even of a service whose clients choose an
-	// address themselves, because it connects to no other address.
+	// Endpoints is true if a client can only connect to endpoints that it has received. It then gets the endpoints of
+	// services with resolution NONE too.
 	Endpoints bool
-	// Guarded: clients have no endpoints that lead to their own Pod or Node (destinations.go).
+	// Guarded is true if endpoints that lead to the client's own Pod or Node are left out (destinations.go).
 	Guarded bool
 }
 
-// discovery returns the way in which a client finds the endpoints of a service.
+// discovery returns the type of discovery by which a client finds the endpoints of a service.
 func (f Form) discovery(svc *model.Service, policy traffic.Policy) traffic.Discovery {
 	if f.Endpoints {
 		by := traffic.DiscoveryByResolution(svc)
@@ -47,9 +47,9 @@ func (f Form) discovery(svc *model.Service, policy traffic.Policy) traffic.Disco
 // Form returns the form of the table's clusters and assignments.
 func (t *Table) Form() Form { return t.form }
 
-// Envoy returns the Form for Envoys, with the given EnvoyFilter context and gateways. Gateways speak HTTP/1.1 to ports
-// without a protocol, whatever their own clients speak (istio: pilot/pkg/networking/core/cluster.go,
-// buildOutboundClusters).
+// Envoy returns the Form for Envoys, with the given EnvoyFilter context and gateways (see Form.Gateways). With context
+// GATEWAY, clusters use HTTP/1.1 for ports without a protocol, for clients of any protocol (istio:
+// pilot/pkg/networking/core/cluster.go, buildOutboundClusters).
 func Envoy(side networkingv1.EnvoyFilter_PatchContext, gateways ...string) Form {
 	return Form{
 		Gateways: gateways,

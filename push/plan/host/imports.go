@@ -10,13 +10,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Imports describes which hosts and ports one egress listener of a Sidecar imports. Without a Sidecar it imports all
-// exported hosts.
+// Imports describes the hosts and ports that one egress listener of a Sidecar imports. Only a Table changes it (Pull).
 type Imports struct {
 	port     uint32    // the listener's port; 0 means all ports of the services
-	patterns []pattern // a host is imported if one of them names it
-	excluded []pattern // and none of these does
-	routed   bool      // all VirtualServices apply, whatever the patterns
+	patterns []pattern // a host is imported if a pattern names it and no pattern in excluded does
+	excluded []pattern
+	routed   bool // all VirtualServices apply; otherwise only those that overlap the patterns do
 	// pulls counts, for each host, the VirtualServices that apply to this listener and route to the host. Their
 	// destinations are imported too.
 	pulls map[string]int
@@ -25,7 +24,7 @@ type Imports struct {
 // pattern is one entry of IstioEgressListener.hosts, "namespace/host".
 type pattern struct{ namespace, host string }
 
-// selects reports whether the pattern applies to a namespace.
+// selects reports whether the pattern includes a namespace.
 func (p pattern) selects(namespace string) bool {
 	return p.namespace == "*" || p.namespace == namespace
 }
@@ -33,23 +32,23 @@ func (p pattern) selects(namespace string) bool {
 // everything is the pattern that names every host.
 var everything = pattern{"*", "*"}
 
-// ImportAll returns Imports of all exported hosts, at all ports.
+// ImportAll returns Imports that include all exported hosts, at all ports.
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
-// ImportRouted returns Imports of some hosts ("namespace/host", or "host" of any namespace), and of the destinations of
-// all VirtualServices that the scope sees at its gateways.
+// ImportRouted returns Imports that include the listed hosts, "namespace/host" or "host" for any namespace. They also
+// include the destinations of all VirtualServices that apply to the scope's gateways (Table.Pull counts them).
 func ImportRouted(hosts []string) *Imports {
 	im := ImportHosts(hosts, "", 0)
 	im.routed = true
 	return im
 }
 
-// nothing is the entry that imports no host, whatever other entries the list has.
+// nothing is the entry that overrides all other entries of a list: no host is imported.
 const nothing = "~/*"
 
-// ImportHosts parses IstioEgressListener.hosts of a Sidecar that applies to proxies of a namespace. port is the
-// listener's port; 0 means the ports of the services. An entry "~namespace/host" excludes its hosts from those that the
-// other entries import. The entry "~/*" means that nothing is imported (hosts in sidecar.proto).
+// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar. namespace is the namespace of the proxies,
+// for entries with ".". port is the listener's port; 0 means all ports of the services. An entry "~namespace/host"
+// excludes hosts that other entries import. With the entry "~/*" no host is imported (hosts in sidecar.proto).
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
 	if slices.Contains(hosts, nothing) {
@@ -75,8 +74,8 @@ func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	return im
 }
 
-// ImportsOf returns the Imports of each egress listener of a Sidecar that applies to proxies of a namespace. Without a
-// Sidecar (nil), or without egress listeners, the one element is ImportAll.
+// ImportsOf returns the Imports of each egress listener of a Sidecar, for proxies of a namespace. If the Sidecar is nil
+// or has no egress listeners, the only element is ImportAll.
 func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
 	if sidecar != nil {
 		for _, l := range sidecar.Spec.GetEgress() {
@@ -89,7 +88,7 @@ func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
 	return out
 }
 
-// ImportOf returns the first of the scope's Imports that includes a port of a host, or nil.
+// ImportOf returns the first of the scope's Imports that includes a port of a host, or nil. h must have a service.
 func (t *Table) ImportOf(h *Host, port uint32) *Imports {
 	return importOf(t.imports, h.Service, h.Name, port)
 }
@@ -108,7 +107,7 @@ func imported(all []*Imports, svc *model.Service, host string) bool {
 	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }
 
-// Everything reports whether all exported hosts are imported. The listener's port is not considered.
+// Everything reports whether all exported hosts are imported. The listener's port does not matter.
 func (im *Imports) Everything() bool {
 	return len(im.patterns) == 1 && im.patterns[0] == everything && len(im.excluded) == 0
 }
@@ -120,22 +119,22 @@ func (im *Imports) Fork() *Imports {
 	return &next
 }
 
-// names reports whether a pattern names this host of this namespace, and no exclusion does.
+// names reports whether a pattern names a host of a namespace, and no exclusion names it.
 func (im *Imports) names(namespace, host string) bool {
 	return !im.excludes(namespace, host) && slices.ContainsFunc(im.patterns, func(p pattern) bool {
 		return p.selects(namespace) && input.Covers(p.host, host)
 	})
 }
 
-// excludes reports whether an exclusion names a host of a namespace. A wildcard is excluded if everything that it
-// covers is.
+// excludes reports whether an exclusion names a host of a namespace. A wildcard is excluded if one exclusion covers all
+// names that the wildcard covers.
 func (im *Imports) excludes(namespace, host string) bool {
 	return slices.ContainsFunc(im.excluded, func(p pattern) bool {
 		return p.selects(namespace) && input.Covers(p.host, host)
 	})
 }
 
-// overlaps reports whether a pattern overlaps one of the VirtualService's hosts that is not excluded.
+// overlaps reports whether a pattern overlaps a host of a VirtualService that is not excluded.
 func (im *Imports) overlaps(vs *model.VirtualService) bool {
 	return im.routed || slices.ContainsFunc(im.patterns, func(p pattern) bool {
 		return p.selects(vs.Key.Namespace) && slices.ContainsFunc(vs.Spec.GetHosts(), func(h string) bool {
@@ -144,7 +143,7 @@ func (im *Imports) overlaps(vs *model.VirtualService) bool {
 	})
 }
 
-// Has reports whether a service is imported at one of its hosts, by a pattern or as a destination (see Table.Pull).
+// Has reports whether a service is imported under one of its hosts, by a pattern or as a destination (see Table.Pull).
 func (im *Imports) Has(svc *model.Service, host string) bool {
 	return im.names(svc.Key.Namespace, host) || im.pulls[host] > 0
 }
@@ -154,8 +153,9 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 	return im.port == 0 || im.port == port || im.pulls[host] > 0
 }
 
-// Pull adds by (1 or -1) to the counts of a VirtualService's destinations, in all Imports that overlap its hosts. It
-// calls changed for each host whose count became or ceased to be 0, even if a pattern imports the host anyway.
+// Pull imports the destinations of a VirtualService (by = 1), or ends that (by = -1), in all Imports that overlap its
+// hosts. Imports count the VirtualServices for each destination. Pull calls changed for each destination whose first
+// VirtualService was added or whose last one was removed, even if a pattern imports the destination anyway.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return

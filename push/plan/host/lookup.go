@@ -8,12 +8,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lookups caches, until Table.Done, results that would otherwise be computed for each host of a step from all hosts of
-// the scope, or from all hosts of a VirtualService. Both may be thousands: with the cache the time of a step grows with
-// their sum, not with their product.
+// lookups caches results until Table.Done. Without the cache each host of a step would visit all hosts of the scope, or
+// all hosts of a VirtualService. Both may be thousands. With the cache the time of a step grows with the sum of both
+// numbers, and without it with their product.
 type lookups struct {
 	covered  int      // calls of Covered
-	names    []string // of all hosts, sorted by compareSuffixes; may contain removed hosts; nil: to be read again
+	names    []string // names of all hosts, sorted by compareSuffixes; may include removed hosts; nil if not computed
 	overlaps map[overlap]bool
 }
 
@@ -23,12 +23,12 @@ type overlap struct {
 	vs *model.VirtualService
 }
 
-// fewPatterns is the number of patterns up to which a linear search of all names for each costs less than sorting the
-// names once: some eleven comparisons for each of 2,000 names.
+// fewPatterns is the maximum number of patterns for which a linear search of all names per pattern costs less than
+// sorting the names once. Sorting 2,000 names takes some eleven comparisons per name.
 const fewPatterns = 16
 
-// Covered calls f with the name of each host that a wildcard covers, including the wildcard itself if it is a host. For
-// a pattern without wildcard it calls f with the pattern, if that is a host.
+// Covered calls f with the name of each host of the table that equals a pattern or is covered by it. The pattern may be
+// a wildcard or a plain host name.
 func (t *Table) Covered(pattern string, f func(name string)) {
 	suffix, wildcard := strings.CutPrefix(pattern, "*")
 	t.lookups.covered++
@@ -63,8 +63,8 @@ func (t *Table) Covered(pattern string, f func(name string)) {
 	}
 }
 
-// compareSuffixes compares names from their ends, so that names with a common suffix are adjacent, behind the suffix
-// itself.
+// compareSuffixes compares names from their ends, as cmp.Compare does. Names with a common suffix are adjacent in this
+// order, and follow the suffix.
 func compareSuffixes(a, b string) int {
 	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
 		if a[i] != b[j] {
@@ -91,5 +91,5 @@ func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
 	return is
 }
 
-// Done drops the cached lookups. It has to be called after each planned step or variation.
+// Done drops the cached results. It has to be called after each planned step or variation.
 func (t *Table) Done() { t.lookups = lookups{} }

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// SourceMatch is the part of a match of any protocol that restricts the source of requests and connections.
+// SourceMatch is the part that the matches of all protocols have in common: the conditions on port, gateway and source.
 type SourceMatch interface {
 	GetPort() uint32
 	GetGateways() []string
@@ -26,12 +26,13 @@ type Arrival struct {
 	Port    uint32
 }
 
-// Applies reports whether a match of a VirtualService applies to the arrival, at proxies with the given inputs.
+// Applies reports whether a match of a VirtualService can match traffic that arrives at a gateway and port, for proxies
+// of the scope with the given inputs. It compares port, gateways, sourceNamespace and sourceLabels.
 func (t *Table) Applies(vs *model.VirtualService, m SourceMatch, by Arrival, inputs view.Inputs) bool {
 	return virtualservice.MatchFor(vs, m.GetGateways(), by.Gateway) && t.admits(m, by.Port, inputs)
 }
 
-// admits reports whether a match applies to a port and to proxies with the given inputs, whatever its gateways.
+// admits reports whether a match applies to a port and to proxies with the given inputs. It ignores gateways.
 func (t *Table) admits(m SourceMatch, port uint32, inputs view.Inputs) bool {
 	return (m.GetPort() == 0 || m.GetPort() == port) &&
 		(m.GetSourceNamespace() == "" || m.GetSourceNamespace() == t.key.Namespace) && inputs.Match(m.GetSourceLabels())
@@ -42,8 +43,8 @@ var (
 	indices   intern.Table[int]
 )
 
-// RulesFor returns the http rules of a VirtualService, in order. Matches of other gateways are excluded. The list for a
-// nil VirtualService is empty.
+// RulesFor returns the http rules of a VirtualService for a gateway, in order. In each rule, matches that do not apply
+// to the gateway are in Excluded. The list for a nil VirtualService is empty.
 func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] {
 	if vs == nil {
 		return intern.List[vhost.Rule]{}
@@ -58,7 +59,7 @@ func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] 
 	return ruleLists.List(rules...)
 }
 
-// applying returns the rules with further matches excluded: those for other proxies or ports. applies reports whether
+// applying returns the rules with further matches excluded: the matches for other proxies or ports. applies is true if
 // at least one rule still applies.
 func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.Inputs) (list intern.List[vhost.Rule], applies bool) {
 	var rules []vhost.Rule // nil while the list is unchanged
@@ -78,7 +79,7 @@ func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.In
 	return ruleLists.List(rules...), applies
 }
 
-// excluding returns a rule with those matches excluded that are excluded already or that satisfy excludes.
+// excluding returns a rule that excludes the matches that satisfy excludes, in addition to the matches in r.Excluded.
 func excluding(r vhost.Rule, excludes func(*networkingv1.HTTPMatchRequest) bool) vhost.Rule {
 	var more []int
 	for j, m := range r.HTTP().GetMatch() {

@@ -12,9 +12,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// secure sets in spec the identities and the automatic mTLS of a cluster. A traffic policy may override the mTLS later.
-// Clusters of external services get neither, and proxies without a certificate get neither. Problems are appended to
-// found.
+// secure sets the identities and the automatic mTLS of a cluster in spec. A traffic policy may override the mTLS later.
+// For external services, and for proxies without a certificate, secure sets neither. Problems are appended to found.
 func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Problem) {
 	q := c.selection
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
@@ -38,7 +37,7 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 				" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
 		}
 	case traffic.Headless(q.Service):
-		q.Any = true // endpoints that terminate count too: connections to them may still exist
+		q.Any = true // terminating endpoints count too, since there may still be connections to them
 		all := t.in.Members(q, c.labels).All()
 		plaintext := func(m model.Member) bool { return !m.Endpoint.GetMtls() }
 		if len(all) > 0 && !slices.ContainsFunc(all, plaintext) && input.Plain(q, all).Len() == 0 {
@@ -51,8 +50,8 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 	}
 }
 
-// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. all means that every member
-// is treated as such: a DestinationRule states tls, which alone decides how to connect.
+// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. all is true if every member
+// is treated as such, because a DestinationRule with tls decides about the cluster.
 func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
 	switch {
 	case t.form.Whole, c.tls == traffic.Mutual:
@@ -63,9 +62,9 @@ func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some i
 	return input.Plain(c.selection, members.All()), false
 }
 
-// demand reports whether some and whether all endpoints of a cluster accept only mTLS. Without endpoints both are
-// false. A gRPC client connects to all endpoints of a cluster in one way. It uses automatic mTLS only if all demand it,
-// because a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
+// demand states whether some and whether all endpoints of a cluster accept only mTLS. Without endpoints both are false.
+// A gRPC client uses mTLS for all endpoints of a cluster or for none. It uses automatic mTLS only if all endpoints
+// demand it, because a permissive Envoy recognises the mesh's mTLS by an ALPN that gRPC does not offer.
 type demand struct{ some, all bool }
 
 // demanding derives the demand of the endpoints that q and the subset's labels select.
@@ -79,18 +78,20 @@ func demanding(in *input.Input, q input.Selection, labels map[string]string) dem
 	return demand{n > 0, n > 0 && n == len(members)}
 }
 
-// SecuresOtherwise reports whether the demand for mTLS of a host's endpoints in another input differs from the demand
-// that its clusters were planned with. Then clusters and endpoints must be sent together. It is false for unknown
-// hosts, and always without Form.Whole.
+// SecuresOtherwise reports whether a host's endpoints in another input demand mTLS differently (see demand) than the
+// endpoints with which its clusters were planned. If so, clusters and endpoints must be sent together. It is false for
+// unknown hosts, and always without Form.Whole.
 func (t *Table) SecuresOtherwise(in *input.Input, name string) bool {
 	return t.form.Whole && t.Get(name).securesOtherwise(in)
 }
 
-// SecuresOtherwise is like Table.SecuresOtherwise, for the hosts that differ in this variation. It is false for others.
+// SecuresOtherwise is Table.SecuresOtherwise for the hosts that differ in this variation. It is false for all other
+// hosts.
 func (v *Variation) SecuresOtherwise(in *input.Input, name string) bool {
 	return v.table.form.Whole && v.hosts[name].securesOtherwise(in)
 }
 
+// securesOtherwise reports whether the demand of a cluster's endpoints in another input differs. h may be nil.
 func (h *Host) securesOtherwise(in *input.Input) bool {
 	return h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
 		return c.demand != demanding(in, c.selection, c.labels)

@@ -10,10 +10,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// horizon tells the assignment of a cluster which of its members are reached through network gateways, seen from
-// proxies with the given inputs. It is zero if all members are reached directly, so that proxies of all networks share
-// the assignment. A proxy of unknown network reaches all members directly. A gRPC client sends no SNI, by which a
-// gateway forwards connections, so it reaches no members beyond gateways.
+// horizon returns the network from which proxies with the given inputs see the members of a cluster. The assignment of
+// the cluster decides by it which members are reached through network gateways. It is zero if all members are reached
+// directly, so that proxies of all networks share the assignment. A proxy of an unknown network reaches all members
+// directly. Gateways forward connections by SNI; a gRPC client sends no SNI, so it reaches no members behind gateways.
 func (t *Table) horizon(members intern.List[model.Member], tls traffic.TLS, inputs view.Inputs) endpoint.Horizon {
 	if inputs.Network == "" || t.in.Gateways.Len() == 0 {
 		return endpoint.Horizon{}

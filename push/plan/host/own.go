@@ -10,14 +10,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// own is the assignment of the proxies' own workload in a variation. Without such an assignment it is zero.
+// own contains the assignment of the proxies' own workload in a variation. It is zero without such an assignment.
 type own struct {
 	host string
 	layer.Unit
 }
 
-// ownHost returns the host of the first service that selects the proxies of a variation, or "" if the scope does not
-// see the host as a host of that service.
+// ownHost returns the host of the first service that selects the proxies of a variation. It returns "" if the service
+// defines none of its hosts in the scope.
 func (v *Variation) ownHost() string {
 	svc, ok := v.table.in.Get(v.Inputs.Own.Service)
 	if !ok {
@@ -38,9 +38,9 @@ func (v *Variation) followOwn(name string) {
 	}
 }
 
-// planOwn plans the assignment of the cluster of the proxies' own workload. From its localities Envoy derives how much
-// of the traffic comes from each zone. If the Sidecar of the proxies does not import the service, the assignment is
-// left out, and Envoy prefers no zone.
+// planOwn plans the assignment of the cluster of the proxies' own workload. Envoy derives from its localities the part
+// of the traffic that comes from each zone. If the Sidecar of the proxies does not import the service, the assignment
+// is left out, and Envoy prefers no zone.
 func (v *Variation) planOwn() {
 	if v.Inputs.Own == (view.Own{}) {
 		return
@@ -56,14 +56,14 @@ func (v *Variation) planOwn() {
 			continue
 		}
 		selection := v.table.selection(svc, v.own.host, port.GetNumber(), subset{})
-		selection.OnNode = false // the workload sends requests from all Nodes, whatever the service prefers
+		selection.OnNode = false // the workload sends requests from all Nodes, even if the service is NodeLocal
 		spec := endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true, Members: v.table.in.MembersOf(selection, v.Inputs.Own.Has)}
-		var found []input.Problem // equal to those of the host's assignments, which the table reports
+		var found []input.Problem // dropped: the table reports the same problems for the host's assignments
 		if u, ok := v.table.in.Make(v.table.form.Assignment(spec), svc.Key, &found); ok {
 			v.own.Unit = u
 			v.Layer.Put(u.Res)
 		}
-		return // each port has the same endpoints
+		return // all ports have the same endpoints
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals calls f for each cluster that a patch removes as a whole; such clusters are not planned. The cost grows with
-// the number of hosts if there is such a patch.
+// Removals calls f for each patch and each cluster that the patch removes as a whole. Such clusters are not planned.
+// With such a patch the cost grows with the number of hosts.
 func (t *Table) Removals(f func(input.Removal)) {
 	removing := t.patches.Removing()
 	if len(removing) == 0 {
@@ -21,14 +21,14 @@ func (t *Table) Removals(f func(input.Removal)) {
 		if h.Service == nil {
 			continue
 		}
-		for port := range h.Ports() {
+		for port, svc := range h.Ports() {
 			n := port.GetNumber()
 			if !t.hasPort(h, n) {
 				continue
 			}
 			for _, sub := range append(h.Subsets(), "") {
 				removed(xds.OutboundCluster(n, sub, name))
-				if t.PassedBySNI(h.Service, port) {
+				if t.PassedBySNI(svc, port) {
 					removed(xds.SNICluster(n, sub, name))
 				}
 			}

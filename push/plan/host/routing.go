@@ -14,13 +14,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Perspective is the host table as a group of proxies with the same variant inputs sees it.
+// Perspective contains the hosts and the inputs of one group of proxies: of the proxies of a variation, or of the
+// proxies without inputs.
 type Perspective struct {
-	Hosts  Hosts
-	Inputs view.Inputs
+	Hosts  Hosts       // a Table or a Variation
+	Inputs view.Inputs // zero for proxies without inputs
 }
 
-// WithoutInputs returns the perspective of proxies that have no variant inputs.
+// WithoutInputs returns the perspective of proxies without inputs.
 func (t *Table) WithoutInputs() Perspective { return Perspective{Hosts: t} }
 
 // Of returns the perspective of the proxies of a variation. A nil variation means proxies without inputs.
@@ -33,10 +34,10 @@ func (t *Table) Of(v *Variation) Perspective {
 
 var destinations intern.Table[vhost.Destination]
 
-// Routes sets the Rules and Destinations of spec, by which requests to spec.Host at spec.Port are routed. The rules are
-// those http rules (RulesFor) that apply to the proxies of the perspective. If no rule applies, requests go to the
-// host's own service: a virtual host without routes would answer 404 (Istio does the same). The result is false if no
-// rule applies and no service has the host at the port. Problems are appended to found.
+// Routes sets the Rules and Destinations of spec, by which requests to spec.Host at spec.Port are routed. rules are the
+// http rules for the host (RulesFor); matches for other proxies or ports are excluded. If no rule applies, requests go
+// to the host's own service, as in Istio, since a virtual host without routes would answer 404. The result is false if
+// no rule applies and the host has no service with the port. Problems are appended to found.
 func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
@@ -49,7 +50,7 @@ func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Persp
 	return true
 }
 
-// resolve fills in rules, and the clusters of their destinations.
+// resolve sets the rules of spec, and resolves their destinations to clusters.
 func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) {
 	spec.Rules = rules
 	var list []vhost.Destination
@@ -72,7 +73,8 @@ func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Pers
 	spec.Destinations = destinations.List(list...)
 }
 
-// reportMissing appends a problem for a destination without a cluster, for the first rule that routes there.
+// reportMissing appends a problem for a destination without a cluster. The problem is about the VirtualService of the
+// first rule that routes to the destination.
 func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref, found *[]input.Problem) {
 	i := slices.IndexFunc(spec.Rules.All(), func(r vhost.Rule) bool {
 		return r.Applies() && virtualservice.RuleSendsTo(r.HTTP(), ref)
@@ -86,9 +88,10 @@ func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservi
 	}
 }
 
-// missing describes why a destination has no cluster. It returns "" where no request reaches the destination by this
-// virtual host, as at a port that the host's own service does not have. For a host without a service it is unknown at
-// which ports requests arrive: there a destination without a port is missing only if it would be at every port.
+// missing describes why a destination has no cluster. It returns "" if no request reaches the destination through this
+// virtual host, because the host's own service does not have the virtual host's port. For a host without a service, the
+// ports at which requests arrive are unknown. So a destination without a port is reported there only if its service or
+// subset does not exist.
 func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
@@ -118,8 +121,8 @@ func (h *Host) hasSubset(name string) bool {
 	return has
 }
 
-// destination resolves a destination of a VirtualService; listenPort is used if ref has no port. there reports whether
-// the cluster exists. If it does not, Envoys get its name anyway and answer 503, while gRPC clients (Form.Whole) get no
+// destination resolves a destination of a VirtualService. listenPort is used if ref has no port. there is true if the
+// cluster exists. If it does not exist, Envoys get its name anyway and answer 503. gRPC clients (Form.Whole) get no
 // cluster name, since they accept only existing clusters.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
@@ -138,7 +141,8 @@ func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint
 	return d, true
 }
 
-// target resolves aliases (Services of type ExternalName): it returns the host that a name stands for, or the name.
+// target resolves aliases, which are Services of type ExternalName. It returns the host at the end of the chain of
+// aliases that begins at name, or name itself if that is no alias.
 func target(hosts Hosts, name string) string {
 	for range longestAlias {
 		h := hosts.Get(name)
@@ -156,8 +160,8 @@ func (h *Host) Alias() *model.Service { return h.alias }
 // longestAlias is the maximum length of a chain of aliases, which may be circular.
 const longestAlias = 10
 
-// ReroutedHosts returns the hosts that the variation routes differently from the table. They are the hosts with other
-// rules, and the hosts whose VirtualServices route to such a host or to one of its aliases.
+// ReroutedHosts returns the hosts whose routes may differ between the variation and the table. They are the hosts with
+// different DestinationRules, and the hosts whose VirtualServices route to such a host or to one of its aliases.
 func (v *Variation) ReroutedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	routed := func(name string) {
@@ -178,8 +182,9 @@ func (v *Variation) ReroutedHosts() map[string]bool {
 	return hosts
 }
 
-// ShortNames returns the names that a resolver in the namespace completes to host, which is name.namespace.svc.domain:
-// name.namespace, name.namespace.svc and, in the same namespace, name. Other hosts have no short names.
+// ShortNames returns the names that a DNS resolver in a namespace completes to a host. domain is the DNS suffix of
+// services, such as "svc.cluster.local". The host NAME.NS.svc.cluster.local has the short names NAME.NS and
+// NAME.NS.svc, and NAME if NS is the namespace. All other hosts have no short names.
 func ShortNames(host, namespace, domain string) []string {
 	rest, ok := strings.CutSuffix(host, "."+domain)
 	name, ns, two := strings.Cut(rest, ".")
@@ -197,7 +202,8 @@ func ShortNames(host, namespace, domain string) []string {
 	return out
 }
 
-// LongNames calls visit with each host that may have name among its ShortNames.
+// LongNames calls visit with each host that may have name among its ShortNames for the namespace and domain. It does
+// not test whether the host exists.
 func LongNames(name, namespace, domain string, visit func(host string)) {
 	switch strings.Count(name, ".") {
 	case 0:

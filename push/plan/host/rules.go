@@ -12,14 +12,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Rules are the merged DestinationRules of one host that apply to proxies with certain inputs.
+// Rules contains the merged DestinationRules of one host for proxies with the same inputs. The zero Rules has no rule.
 type Rules struct {
 	Main    *model.DestinationRule // defines the traffic policy of the host; nil if no rule applies
 	subsets []subset
 	places  map[string]int // index in subsets by name; nil while a linear search is as fast
 }
 
-// manySubsets is the number of subsets from which on Rules have an index by name.
+// manySubsets is the number of subsets from which on Rules has an index by name.
 const manySubsets = 16
 
 // subset is one subset, with the rule that defines it.
@@ -44,7 +44,7 @@ func (r Rules) subset(name string) (subset, bool) {
 	return r.subsets[i], true
 }
 
-// add adds a subset, unless its name is empty or taken.
+// add adds a subset, unless its name is empty or another subset has the name.
 func (r *Rules) add(s subset) {
 	if _, dup := r.subset(s.GetName()); dup || s.GetName() == "" {
 		return
@@ -59,36 +59,39 @@ func (r *Rules) add(s subset) {
 	}
 }
 
-// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs, and the label keys that
-// their workloadSelectors compare. The first namespace with rules for the host, or for the longest wildcard, decides:
-// the client's, the service's, the root namespace (rulesSeen;
-// https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a
-// workloadSelector apply only to proxies of their own namespace, and override those without. A rule whose selector does
-// not match still hides the rules of other namespaces and of wider wildcards, as measured with istiod.
+// rulesFor returns the merged DestinationRules of a host for proxies with the given inputs. reads lists the label keys
+// that their workloadSelectors compare. The rules come from one namespace, see rulesSeen
+// (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a
+// workloadSelector apply only to proxies of their own namespace, and override rules without a workloadSelector. A rule
+// whose selector does not match still hides the rules of other namespaces and of wider wildcards, as measured with
+// istiod.
 func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (rules Rules, reads []string) {
 	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
 }
 
-// Inbound returns the merged rules of a host for the workloads of a namespace that serve it. Rules with a
-// workloadSelector are excluded, since they apply to clients alone. Of the traffic policy only the connection pool
-// applies to servers (istio: pilot/pkg/model/sidecar.go, DestinationRule).
+// Inbound returns the merged rules of a host for the workloads of a namespace that serve the host. svc is the service
+// of the host. Rules with a workloadSelector are excluded, since they apply to clients alone. Callers use only the
+// connection pool of the traffic policy, since no other part applies to servers (istio: pilot/pkg/model/sidecar.go,
+// DestinationRule).
 func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules {
 	selecting := func(r *model.DestinationRule) bool { return r.Spec.GetWorkloadSelector() != nil }
 	general := slices.DeleteFunc(rulesSeen(in, namespace, host, svc), selecting)
 	if len(general) == 0 {
 		return Rules{}
 	}
-	return merge(last(general))
+	return merge(youngestGroup(general))
 }
 
-// rulesSeen returns the rules that clients of a namespace see for a host: those of the first namespace that has one, of
-// the client's, the service's and the root namespace. The rules are for the host, or else for the longest wildcard.
+// rulesSeen returns the rules that clients of a namespace see for a host. It searches the client's namespace, the
+// service's namespace and the root namespace, in this order, and returns the rules of the first namespace with a match.
+// Within a namespace it returns the rules for the host or, without such rules, for the longest wildcard.
 //
 // Rules of the root namespace mostly apply to the whole mesh. So they come last for the root namespace's own proxies
 // too, except rules that are exported to the root namespace alone. In the client's own namespace a rule counts if it is
-// exported to that namespace. In another namespace the most specific rules that are exported at all decide, even if
-// they are not exported to the client: they hide rules for wider wildcards that are (istio:
-// pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and getExportedDestinationRuleFromNamespace).
+// exported to that namespace. In another namespace, rules that are exported to any other namespace count, and the most
+// specific of these decide. If they are not exported to the client, they still hide rules for wider wildcards that are
+// (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
+// getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
 		return exported(audience(in, rule), nil, rule.Key.Namespace, client)
@@ -128,8 +131,8 @@ func audience(in *input.Input, rule *model.DestinationRule) []string {
 	return in.Mesh.Spec.GetDefaultDestinationRuleExportTo()
 }
 
-// selected merges those rules of one host and namespace that apply to proxies with the given inputs. reads are the
-// label keys that the rules' workloadSelectors compare.
+// selected merges the rules of one host and namespace that apply to proxies with the given inputs. reads lists the
+// label keys that the workloadSelectors of all rules compare.
 func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, reads []string) {
 	if len(found) == 0 {
 		return Rules{}, nil
@@ -158,13 +161,14 @@ func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, 
 	if len(general) == 0 {
 		return Rules{}, reads
 	}
-	return merge(last(general)), reads
+	return merge(youngestGroup(general)), reads
 }
 
-// last returns the rules that are merged for a client that sees all of general, which are the rules of one host and
-// namespace without a workloadSelector. Rules that may be merged (model.Merges) form groups; the group whose oldest
-// rule is the youngest applies, as in istiod (istio: pilot/pkg/model/sidecar.go, DestinationRule). last sorts general.
-func last(general []*model.DestinationRule) []*model.DestinationRule {
+// youngestGroup returns the rules to merge for a client. general lists the rules of one host and namespace that have no
+// workloadSelector and that the client sees. Rules that may be merged (model.Merges) form groups. The group whose
+// oldest rule is the youngest applies, as in istiod (istio: pilot/pkg/model/sidecar.go, DestinationRule). youngestGroup
+// sorts general in place.
+func youngestGroup(general []*model.DestinationRule) []*model.DestinationRule {
 	slices.SortFunc(general, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
 	var groups [][]*model.DestinationRule
 	for _, rule := range general {
@@ -181,8 +185,8 @@ func last(general []*model.DestinationRule) []*model.DestinationRule {
 	return groups[len(groups)-1]
 }
 
-// rulesIn returns the rules of a namespace that satisfy counts, for the host, or else for the longest wildcard that
-// covers the host and has such a rule.
+// rulesIn returns the rules of a namespace for a host that satisfy counts. Without such rules it returns the rules for
+// the longest wildcard that covers the host and has rules that satisfy counts.
 func rulesIn(in *input.Input, namespace, host string, counts func(*model.DestinationRule) bool) (found []*model.DestinationRule) {
 	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
 		for r := range in.ByHost(model.KindDestinationRule, pattern) {
@@ -195,7 +199,8 @@ func rulesIn(in *input.Input, namespace, host string, counts func(*model.Destina
 	return found
 }
 
-// merge merges rules: the oldest traffic policy applies, and of subsets with the same name the oldest.
+// merge merges rules. The oldest traffic policy applies. Of subsets with the same name, the subset of the oldest rule
+// applies.
 func merge(found []*model.DestinationRule) Rules {
 	slices.SortFunc(found, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
 	r := Rules{Main: found[0]}
@@ -210,18 +215,21 @@ func merge(found []*model.DestinationRule) Rules {
 	return r
 }
 
-// Policy returns the traffic policy of the rules at a port, for a subset, or for the whole host if subsetName is empty.
+// Policy returns the traffic policy of the rules at a port, without the mesh's defaults. It is the policy of a subset,
+// or of the whole host if subsetName is "".
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
 	return traffic.Effective(r.Main, sub.rule, sub.index, port)
 }
 
-// Policy returns the traffic policy of clients at a port: that of the host's rules, over the mesh's defaults.
+// Policy returns the traffic policy of clients at a port: the policy of the rules (Rules.Policy), with the mesh's
+// defaults for missing settings.
 func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
 	return of.Policy(subset, port).Over(t.in.Meshes.Cluster)
 }
 
-// at returns the rule that contains a part of the policy of a subset, or nil if place is in none of these rules.
+// at returns the rule that contains place, which is a part of the policy of a subset. It returns nil if neither the
+// subset's rule nor Main contains it.
 func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	sub, _ := r.subset(subset)
 	for _, rule := range []*model.DestinationRule{sub.rule, r.Main} {
@@ -232,8 +240,8 @@ func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	return nil
 }
 
-// Of returns the rule that defines the policy of a subset: the subset's own rule if the subset states a policy, else
-// Main, which may be nil.
+// Of returns the rule that defines the policy of a subset. If the subset has a traffic policy, that is the rule that
+// defines the subset. Otherwise it is Main, which may be nil.
 func (r Rules) Of(subsetName string) *model.DestinationRule {
 	if sub, ok := r.subset(subsetName); ok && sub.GetTrafficPolicy() != nil {
 		return sub.rule

@@ -11,41 +11,43 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// PassedBySNI reports whether clients pass mTLS of others on to a port of a service, by SNI: services of the mesh, and
-// no UDP.
+// PassedBySNI reports whether gateways forward mTLS of their clients to a port of a service by SNI. That needs
+// Form.BySNI, a service inside the mesh that is not an alias, and a port that is not UDP.
 func (t *Table) PassedBySNI(svc *model.Service, port *model.ServicePort) bool {
 	return t.form.BySNI && !svc.Spec.GetExternal() && port.GetProtocol() != model.Protocol_PROTOCOL_UDP &&
 		svc.Spec.GetAliasFor() == ""
 }
 
-// Reached reports whether other networks may reach a port of a service: the service is not for its cluster alone, and
-// an endpoint of the subset ("": any endpoint) accepts mTLS.
+// Reached reports whether clients in other networks may reach a port of a service through a gateway. The service must
+// not be local to its cluster (Input.ClusterLocal), and an endpoint of the subset must accept mTLS. The subset "" has
+// all endpoints. svc is the service of h that defines the port.
 func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName string) bool {
 	if t.in.ClusterLocal(h.Name, t.key.Domain) {
 		return false
 	}
 	sub, _ := h.Rules.subset(subsetName)
-	return takeMTLS(t.in, t.selection(svc, h.Name, port, sub), sub.GetLabels())
+	return anyAcceptsMTLS(t.in, t.selection(svc, h.Name, port, sub), sub.GetLabels())
 }
 
-// ReachedOtherwise reports whether endpoints of a host in another input change which of its ports and subsets other
-// networks may reach. It is false for unknown hosts, and always without Form.BySNI.
+// ReachedOtherwise reports whether the endpoints of a host in another input change the result of Reached for a port and
+// subset. It is false for unknown hosts, and always without Form.BySNI.
 func (t *Table) ReachedOtherwise(in *input.Input, name string) bool {
 	h := t.Get(name)
 	return t.form.BySNI && h != nil && slices.ContainsFunc(h.clusters, func(c clusterUnit) bool {
 		q := c.selection
 		q.NotReady = false
-		return c.bySNI && c.reached != takeMTLS(in, q, c.labels)
+		return c.bySNI && c.reached != anyAcceptsMTLS(in, q, c.labels)
 	})
 }
 
-func takeMTLS(in *input.Input, q input.Selection, labels map[string]string) bool {
-	return slices.ContainsFunc(in.Members(q, labels).All(), takesMTLS)
+// anyAcceptsMTLS reports whether a member of a selection accepts mTLS.
+func anyAcceptsMTLS(in *input.Input, q input.Selection, labels map[string]string) bool {
+	return slices.ContainsFunc(in.Members(q, labels).All(), acceptsMTLS)
 }
 
-func takesMTLS(m model.Member) bool { return m.Endpoint.GetMtls() }
+func acceptsMTLS(m model.Member) bool { return m.Endpoint.GetMtls() }
 
-// Subsets lists the names of the subsets that the host's rules define, in order.
+// Subsets returns the names of the subsets that the host's rules define, the subsets of the oldest rule first.
 func (h *Host) Subsets() (names []string) {
 	for _, s := range h.Rules.subsets {
 		names = append(names, s.GetName())
@@ -55,15 +57,15 @@ func (h *Host) Subsets() (names []string) {
 
 var memberLists intern.Table[model.Member]
 
-// bySNI plans the cluster of one port and subset to which mTLS of others is passed on, and appends it to the host's
-// clusters.
+// bySNI plans the cluster of one port and subset to which a gateway forwards mTLS of its clients, and appends it to the
+// host's clusters.
 func (p *clusterPlan) bySNI(svc *model.Service, port uint32, sub subset) {
 	h, name := p.host, xds.SNICluster(port, sub.GetName(), p.host.Name)
 	c, spec, policy := p.begin(name, svc, port, sub)
 	if p.patches.RemovesCluster(p.Side(), name) || spec.Discovery == traffic.Dynamic {
 		return
 	}
-	c.bySNI, c.reached = true, takeMTLS(p.in, c.selection, c.labels)
+	c.bySNI, c.reached = true, anyAcceptsMTLS(p.in, c.selection, c.labels)
 	c.selection.NotReady = policy.Outlier.GetMinHealthPercent() <= 0
 	p.place.Network = p.place.Network || p.in.Gateways.Len() > 0
 	spec.BySNI, spec.Caps = true, p.key.Caps&xds.CapSelfDiscovery
@@ -77,11 +79,11 @@ func (p *clusterPlan) bySNI(svc *model.Service, port uint32, sub subset) {
 	}
 }
 
-// passable lists the members to which mTLS of others is passed on: those with mTLS, of the router's own network where
-// both networks are known (istio: pilot/pkg/xds/endpoints, endpoint_builder.go).
+// passable returns the members to which a gateway forwards mTLS of its clients. They accept mTLS, and are in the
+// gateway's own network or in an unknown network (istio: pilot/pkg/xds/endpoints, endpoint_builder.go).
 func passable(members intern.List[model.Member], inputs view.Inputs) intern.List[model.Member] {
 	return memberLists.List(slices.DeleteFunc(slices.Clone(members.All()), func(m model.Member) bool {
 		network := m.Endpoint.GetNetwork()
-		return !takesMTLS(m) || network != "" && inputs.Network != "" && network != inputs.Network
+		return !acceptsMTLS(m) || network != "" && inputs.Network != "" && network != inputs.Network
 	})...)
 }

@@ -1,24 +1,23 @@
-// Package host is the host table of a scope: its hosts and aliases, their services, rules, clusters and assignments,
-// and the meaning of routes to them. Fronts turn it into listeners and route configurations, and decide the form of
-// clusters and assignments.
+// Package host is the host table of a scope. The table contains the hosts and aliases that the scope sees, with their
+// services, rules, clusters and assignments. It also resolves routes to destinations. Fronts derive listeners and route
+// configurations from the table, and define the form of clusters and assignments.
 //
 // Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a
 // listener, a route configuration; the needs of a single kind of proxy.
 //
 // A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep. Within the step these hosts
-// may change in place; afterwards they are immutable values that scopes share.
-// step may change in place, from then on they are values that scopes share.
+// may change in place. Afterwards they are immutable values that scopes share.
 //
 // Gateways have no endpoints that lead to their own Pod or Node (destinations.go).
 //
-// The split of networks is planned, not stored. The members of a cluster are the same for all proxies. The Spec of an
-// assignment names the network that it is seen from (endpoint.Horizon, network.go), if any endpoint lies in another
-// network. So assignments, and clusters of DNS services, split by network, and scopes do not. Gateways of networks
-// are records of a separate kind (NetworkGateways), so that edits of other Services do not change them.
+// Networks affect assignments, and not the members of clusters, which are the same for all proxies. If an endpoint is
+// in another network, the Spec of the assignment names the network of the proxies (endpoint.Horizon, network.go). So
+// proxies of two networks have different assignments, and different clusters of DNS services, in the same scope.
+// Gateways of networks are records of a separate kind (NetworkGateways), so edits of other Services do not change them.
 //
-// Listeners and clusters of headless services depend on the set of endpoints, and not on their health. So the endpoint
-// fast path plans everything that an edit of readiness changes, and for an edit of addresses only the listeners of
-// those addresses are planned besides.
+// Listeners and clusters of headless services depend on the set of endpoints, and not on their health. So the fast path
+// plans all effects of an edit of readiness. For an edit of addresses, the listeners at these addresses are planned
+// too.
 package host
 
 import (
@@ -43,32 +42,32 @@ type Table struct {
 	patches input.PatchSet
 
 	hosts    layer.Table[Host]
-	renewed  map[string]*Host // touched in this step -> the host before the step; nil if there was none
+	renewed  map[string]*Host // the hosts touched in this step, as before the step; nil values are new hosts
 	lookups  lookups
 	guard    *guard // nil without Form.Guarded
 	problems input.Problems
 	pause    func() // called between two clusters or assignments; may be nil
 }
 
-// Host is one host as a scope sees it. After its step a host is immutable, and scopes share it.
+// Host is one host of a scope. It is immutable after the step in which it was planned, and scopes share it.
 type Host struct {
-	Name    string
+	Name    string         // a DNS name or wildcard
 	Service *model.Service // nil if the host is an alias, or if only VirtualServices name it
-	Rules   Rules
+	Rules   Rules          // the DestinationRules for proxies without inputs
 
 	joined    intern.List[*model.Service] // further ServiceEntries that define ports of the host (see joined)
 	clusters  []clusterUnit
 	endpoints []layer.Unit
-	selectors []string       // label keys that workloadSelectors of its rules compare
-	reads     view.Reads     // inputs that its rules read; all other fields are for proxies without inputs
-	placed    bool           // its clusters contain endpoints, ordered by the proxy's place
-	alias     *model.Service // the ExternalName Service that makes it an alias; nil if it is not an alias
+	selectors []string       // label keys that workloadSelectors of the rules compare
+	reads     view.Reads     // inputs that the rules read; all other fields are for proxies without inputs
+	placed    bool           // the clusters contain endpoints, ordered by the proxy's place
+	alias     *model.Service // the Service of type ExternalName, if the host is an alias; otherwise nil
 
-	varied *versions // of this host in variations; nil within its step, and if its rules read no inputs
+	varied *versions // the versions of this host in variations; nil within its step, and if the rules read no inputs
 }
 
-// New returns a table without hosts. The scope sees the hosts that any of the imports includes. The planned clusters
-// and assignments are stored in the given layer.
+// New returns a table without hosts for the scope with a key. The scope sees the hosts that any of the imports
+// includes. Planned clusters and assignments are stored in the layer `to`. One goroutine may use a table.
 func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
 	t := &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches,
 		renewed: map[string]*Host{}, problems: input.Problems{}}
@@ -78,11 +77,11 @@ func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches
 	return t
 }
 
-// Side returns the EnvoyFilter context of the table's clusters.
+// Side returns the EnvoyFilter context of the table's clusters (Form.Side).
 func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
-// Fork returns a copy of the table for a scope key, with another layer. The copy and the original share immutable
-// hosts; changes of one do not affect the other. Fork must not be called within a step.
+// Fork returns a copy of the table with another scope key, other imports and another layer. The copy and the original
+// share immutable hosts. Changes of one do not affect the other. Fork must not be called within a step.
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
@@ -102,8 +101,8 @@ func (t *Table) Read(in *input.Input) { t.in = in }
 // Len returns the number of hosts.
 func (t *Table) Len() int { return t.hosts.Len() }
 
-// Pauses sets a function that is called between two clusters or assignments, so that the planner can do urgent work in
-// between. nil removes the function.
+// Pauses sets a function that the table calls between two clusters or assignments. The planner then does urgent work.
+// nil removes the function.
 func (t *Table) Pauses(f func()) { t.pause = f }
 
 // yield calls the function that was set by Pauses.
@@ -123,16 +122,17 @@ func (t *Table) Names(f func(name string)) {
 	}
 }
 
-// Problems returns the problems of the hosts as last planned. The caller must not change the result.
+// Problems returns the problems that were found when the hosts were last planned. The caller must not change the
+// result.
 func (t *Table) Problems() input.Problems { return t.problems }
 
-// decided are the types whose plans decide a host's service and rules. Each change of these touches one of the types at
-// least (push/plan, affects).
+// decided is the set of types for which Resolve decides a host's service and rules again. Each change of a service or
+// rule touches at least one of these types (push/plan, affects).
 const decided = input.CDS | input.EDS
 
-// Resolve decides the service, the alias target and the rules of a host, and plans its clusters (input.CDS) and
-// assignments (input.EDS) as far as `what` names them. If `what` names neither, an existing host stays unchanged: the
-// change concerns only the front's listeners and routes.
+// Resolve decides the service, the alias target and the rules of a host. It plans the host's clusters if `what` has
+// input.CDS, and its assignments if `what` has input.EDS. With neither, an existing host stays unchanged, because the
+// change only concerns the front's listeners and routes. A missing host is always added.
 func (t *Table) Resolve(name string, what input.Types) {
 	if !what.Has(decided) && t.hosts.Get(name) != nil {
 		return
@@ -160,9 +160,10 @@ func (t *Table) Resolve(name string, what input.Types) {
 	}
 }
 
-// Follow plans the parts of a host that depend on its endpoints alone: assignments (input.EDS) and clusters
-// (input.CDS), since DNS clusters contain endpoints and other clusters their identities. It reports whether the host
-// has a service.
+// Follow plans the parts of a host that depend on its endpoints again, with the service and rules that the host has. It
+// plans assignments if `what` has input.EDS. It plans clusters if `what` has input.CDS, since DNS clusters contain
+// endpoints, and other clusters contain the identities of endpoints. The result is false, and nothing is planned, if
+// the table has no such host or the host has no service.
 func (t *Table) Follow(name string, what input.Types) bool {
 	if h := t.hosts.Get(name); h == nil || h.Service == nil {
 		return false
@@ -177,7 +178,8 @@ func (t *Table) Follow(name string, what input.Types) bool {
 	return true
 }
 
-// Forget removes a host, unless the host has a service, an alias target or clusters. It reports whether it removed it.
+// Forget removes a host, unless the host has a service, an alias target, clusters or assignments. The result is true if
+// the table does not have the host any more.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
 	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {
@@ -210,9 +212,9 @@ func (t *Table) step(name string, was *Host) {
 	}
 }
 
-// EndStep ends a step: from now on its hosts are immutable. A host that the step left equal gets its previous value
-// back. EndStep returns the names of all hosts that the step touched, which may have appeared or disappeared. yield is
-// called after each batch of hosts.
+// EndStep ends a step. From now on the hosts of the step are immutable. A host whose content is as before the step gets
+// its previous pointer. EndStep returns the names of all hosts that the step touched, including removed hosts, in no
+// order. It calls yield after each batch of hosts.
 func (t *Table) EndStep(yield func()) (renewed []string) {
 	const batch = 64
 	for name, was := range t.renewed {

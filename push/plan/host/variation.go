@@ -9,14 +9,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Hosts is the read interface of a Table or a Variation, for fronts.
+// Hosts is the interface by which fronts read a Table or a Variation.
 type Hosts interface {
+	// Get returns a host by its name, or nil if the scope has no such host.
 	Get(name string) *Host
+	// ClusterFor resolves a destination to a cluster, see Table.ClusterFor.
 	ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool)
 }
 
-// Variation is a table as proxies with certain inputs see it. It has its own version of each host whose rules read the
-// inputs; all other hosts are the table's.
+// Variation contains the differences of a table for proxies with the same inputs. It has its own version of each host
+// whose rules read the inputs. All other hosts are the hosts of the table.
 type Variation struct {
 	Inputs view.Inputs
 	Layer  *layer.Layer // contains the differences from the table's layer
@@ -27,7 +29,9 @@ type Variation struct {
 	own   own                  // as last planned
 }
 
-// Vary returns the variation of the table for the given inputs, and plans its differing hosts into a layer.
+// Vary returns the variation of the table for the given inputs. It plans the hosts whose rules read inputs, and stores
+// the differing resources in the layer `to`. The caller has to call Resolve or Follow of the variation in each later
+// step.
 func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, hides: map[string][]xds.Ref{}}
 	for name, h := range t.hosts.All() {
@@ -40,7 +44,8 @@ func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	return v
 }
 
-// Fork returns a copy of the variation for a fork of the table (Table.Fork), with another layer.
+// Fork returns a copy of the variation for a fork of the table (Table.Fork), with another layer. Changes of one do not
+// affect the other.
 func (v *Variation) Fork(of *Table, to *layer.Layer) *Variation {
 	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), hides: maps.Clone(v.hides), own: v.own}
 }
@@ -58,8 +63,8 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Ou
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans a host again after the table has resolved it. If `what` names neither clusters nor assignments, the
-// host stays unchanged (see Table.Resolve).
+// Resolve plans a host again after Table.Resolve. If `what` has neither input.CDS nor input.EDS, the host stays
+// unchanged.
 func (v *Variation) Resolve(name string, what input.Types) {
 	if !what.Has(decided) {
 		return
@@ -80,7 +85,8 @@ func (v *Variation) Resolve(name string, what input.Types) {
 	v.keep(name, base, base.varied.share(h, inputs))
 }
 
-// Follow plans the parts of a host that depend on its endpoints alone, after the table has done so (Table.Follow).
+// Follow plans the parts of a host that depend on its endpoints again, after Table.Follow. Hosts that do not differ
+// from the table's hosts stay unchanged.
 func (v *Variation) Follow(name string, what input.Types) {
 	if what.Has(input.EDS) {
 		v.followOwn(name)
@@ -101,8 +107,8 @@ func (v *Variation) Follow(name string, what input.Types) {
 	v.keep(name, base, base.varied.share(&h, inputs))
 }
 
-// read returns the inputs reduced to those that the rules of a host read. The result is false if they read none: then
-// the variation uses the table's host.
+// read returns the inputs that the rules of a host read; all other inputs are zero. The result is false if the rules
+// read no inputs. The variation then uses the table's host.
 func (v *Variation) read(base *Host) (view.Inputs, bool) {
 	if base == nil || base.Service == nil {
 		return view.Inputs{}, false
@@ -111,29 +117,30 @@ func (v *Variation) read(base *Host) (view.Inputs, bool) {
 	return inputs, inputs != view.Inputs{}
 }
 
-// planClusters plans the clusters of a host. They are the table's, unless selectors or the proxy's place decide them.
+// planClusters plans the clusters of a host. It uses the table's clusters, unless these depend on selectors or on the
+// proxy's place.
 func (v *Variation) planClusters(h, base *Host, inputs view.Inputs) {
 	if len(base.selectors) == 0 && !base.placed {
 		h.clusters, h.reads = base.clusters, base.reads
 		return
 	}
-	var found []input.Problem // equal to the table's, which are reported
+	var found []input.Problem // dropped: the table reports the same problems
 	v.table.clustersOf(h, inputs, &found)
 }
 
-// planEndpoints plans the assignments of a host. It reuses equal ones of the table, or of another variation whose
-// proxies have the same inputs.
+// planEndpoints plans the assignments of a host. It reuses equal assignments of another variation whose proxies have
+// the same inputs or, without such a variation, of the table.
 func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	known := base.endpoints
 	if other := base.varied.of(inputs); other != nil {
 		known = other.endpoints
 	}
-	var found []input.Problem // equal to the table's, which are reported
+	var found []input.Problem // dropped: the table reports the same problems
 	h.endpoints = v.table.assignmentsOf(h, inputs, known, &found)
 }
 
-// keep stores a host in place of the previous one, and shows the differences in the layer. A nil now means that the
-// table's host is used.
+// keep replaces the variation's version of a host, and updates the layer. base is the table's host. If now is nil, the
+// variation uses the table's host.
 func (v *Variation) keep(name string, base, now *Host) {
 	v.show(name, base, now)
 	if now == nil {
@@ -143,7 +150,7 @@ func (v *Variation) keep(name string, base, now *Host) {
 	}
 }
 
-// show replaces the layer's entries of a host by its present differences from the table's host.
+// show replaces the layer's resources of a host by the differences between now and the table's host, base.
 func (v *Variation) show(name string, base, now *Host) {
 	for _, u := range v.hosts[name].units() {
 		v.Layer.Remove(u.Res.Type, u.Res.Name)
@@ -178,7 +185,7 @@ func (h *Host) byRef() map[xds.Ref]layer.Unit {
 	return all
 }
 
-// units lists all resources of a host. The list for a nil host is empty.
+// units returns all resources of a host. The list for a nil host is empty.
 func (h *Host) units() []layer.Unit {
 	if h == nil {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// versions contains the versions of one host in variations, by the inputs that the versions read. An entry lasts as
-// long as some variation uses it. The variations of all scopes that share the host share the versions, also of scopes
-// that another goroutine has (Table.Fork). The nil versions are empty and store nothing.
+// versions maps inputs to the versions of one host in variations. A version is dropped once no variation uses it. All
+// scopes that share the host share its versions, even if different goroutines own the scopes (Table.Fork). The nil
+// versions are empty and store nothing.
 type versions struct {
 	mu    sync.Mutex // a leaf: guards known
 	known map[view.Inputs]weak.Pointer[Host]
@@ -26,7 +26,8 @@ func (vs *versions) of(inputs view.Inputs) *Host {
 	return vs.known[inputs].Value()
 }
 
-// share returns the version to store for proxies with the given inputs: an equal one of another variation, or h.
+// share returns an equal version of another variation for proxies with the given inputs. Without such a version it
+// stores and returns h.
 func (vs *versions) share(h *Host, inputs view.Inputs) *Host {
 	if vs == nil {
 		return h

@@ -15,10 +15,10 @@ func (t *Table) sees(vs *model.VirtualService, gateway string) bool {
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 
-// reach ranks a VirtualService by its exportTo, as this scope sees it: 0 private to the namespace, 1 exported to some
-// namespaces, 2 to all. Of the VirtualServices of one host the one with the lowest rank precedes, then the oldest
-// (istio: pilot/pkg/model/push_context.go, VirtualServicesForGateway).
-func (t *Table) reach(vs *model.VirtualService) int {
+// exportRank ranks a VirtualService by its exportTo. The rank is 2 if it is exported to all namespaces. Otherwise it is
+// 0 in the scope's own namespace and 1 in other namespaces. Lower ranks precede (istio:
+// pilot/pkg/model/push_context.go, VirtualServicesForGateway).
+func (t *Table) exportRank(vs *model.VirtualService) int {
 	to := vs.Spec.GetExportTo()
 	if len(to) == 0 {
 		to = t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo()
@@ -32,16 +32,17 @@ func (t *Table) reach(vs *model.VirtualService) int {
 	return 1
 }
 
-// precedes compares two VirtualServices by reach and then by age, as cmp.Compare does.
+// precedes compares two VirtualServices by exportRank and then by age, as cmp.Compare does. Of several VirtualServices
+// for one host, the smallest is used.
 func (t *Table) precedes(a, b *model.VirtualService) int {
-	return cmp.Or(cmp.Compare(t.reach(a), t.reach(b)), a.Older(&b.Head))
+	return cmp.Or(cmp.Compare(t.exportRank(a), t.exportRank(b)), a.Older(&b.Head))
 }
 
 // VirtualServiceFor returns the VirtualService whose http rules decide the routes to a host at a gateway, or nil. Only
-// VirtualServices that overlap the imports count. VirtualServices that name the host and have http rules come first. If
-// no VirtualService names the host, the first one (precedes) with the most specific wildcard that covers the host
-// decides; the result is nil if it has no http rules (istio: pilot/pkg/networking/core/route/route.go,
-// separateVSHostsAndServices).
+// VirtualServices that overlap the imports count. It is the first VirtualService (precedes) that lists the host itself
+// and has http rules. Without such a VirtualService, it is the first one that lists the host, or that lists the most
+// specific wildcard that covers the host. If that one has no http rules, the result is nil (istio:
+// pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
 	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
 		return vs
@@ -57,14 +58,14 @@ func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.Virt
 	return best
 }
 
-// VirtualServiceNaming returns the first VirtualService (precedes) with http rules that names exactly this host or
-// wildcard, applies to the gateway and overlaps the imports, or nil.
+// VirtualServiceNaming returns the first VirtualService (precedes) with http rules that lists exactly this host or
+// wildcard, or nil. It has to apply to the gateway, be exported to the scope, and overlap the imports.
 func (t *Table) VirtualServiceNaming(host, gateway string, im *Imports) *model.VirtualService {
 	return t.first(host, gateway, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
 
-// first returns the first VirtualService (precedes) that satisfies is, names the host or wildcard, applies to the
-// gateway and overlaps the imports, or nil.
+// first returns the first VirtualService (precedes) that lists exactly this host or wildcard and satisfies is, or nil.
+// It has to apply to the gateway, be exported to the scope, and overlap the imports.
 func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)
@@ -75,10 +76,10 @@ func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualS
 	return best
 }
 
-// Connecting returns, in order of precedence, the VirtualServices whose tcp and tls rules apply to connections to a
-// host at a gateway, among those that overlap the imports. Unlike http rules, the tcp and tls rules of all these
-// VirtualServices are merged: those that name the host, a wildcard that covers it or, if the host is a wildcard, a host
-// that it covers (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
+// Connecting returns the VirtualServices whose tcp and tls rules apply to connections to a host at a gateway, sorted by
+// precedence. They list the host, a wildcard that covers the host or, if the host is a wildcard, a host that it covers.
+// They overlap the imports. The rules of all of them apply, other than http rules, which come from one VirtualService
+// (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
 		if virtualservice.Connects(vs) && t.sees(vs, gateway) && t.overlap(im, vs) {
@@ -89,8 +90,9 @@ func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.Virt
 	return slices.Compact(all)
 }
 
-// RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService: its own hosts, the hosts
-// that its wildcards cover and, because of its tcp and tls rules, the wildcards that cover its hosts. Names may repeat.
+// RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService. These are the hosts that
+// it lists, and the hosts of the table that its wildcards cover. If it has tcp or tls rules, wildcard hosts of the
+// table that cover its hosts are included. Names may repeat.
 func (t *Table) RoutedHosts(vs *model.VirtualService, f func(name string)) {
 	for _, h := range vs.Spec.GetHosts() {
 		f(h)

@@ -10,23 +10,25 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Visibility decides which clusters the proxies of a namespace have. It is used for the traffic that listeners create
-// themselves: spans, logs, requests to an authorizer. An Envoy rejects listeners whose tracer names an unknown cluster.
+// Visibility decides which clusters the proxies of a namespace have. It serves the traffic that listeners create
+// themselves: spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer names an unknown
+// cluster.
 type Visibility struct {
-	Namespace string
-	Imports   []*Imports     // of the proxies' Sidecar
-	Patches   input.PatchSet // of the proxies; only those that remove outbound clusters count
+	Namespace string         // the namespace of the proxies
+	Imports   []*Imports     // the Imports of the proxies' Sidecar
+	Patches   input.PatchSet // the patches of the proxies; only removals of outbound clusters count
 }
 
-// Find returns the host whose cluster a proxy uses for requests to port of host name: the host itself, or the host that
-// it is an alias of (a Service of type ExternalName). The proxy has to see one of the services named, which are
-// services of host name. ok is false if it sees none of them, or has no such cluster. asked lists the hosts that the
-// answer depends on: if a service of one of them appears, disappears or changes, the answer may differ.
+// Find returns the host whose cluster a proxy uses for requests to a port of a host, name. If name is an alias (a
+// Service of type ExternalName), that is the alias target. Otherwise it is name. named lists services with the host
+// name; the proxy has to see one of them. ok is false if the proxy sees no such service, or has no such cluster. asked
+// lists the hosts on which the result depends. The result may change if a service of one of them appears, disappears or
+// changes.
 func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
 	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {
 		asked = append(asked, name)
-		svc := meaning(in, name, v.Namespace, v.has)
+		svc := definingService(in, name, v.Namespace, v.has)
 		if svc == nil || len(asked) == 1 && !slices.ContainsFunc(named, visible) {
 			return "", asked, false
 		}
@@ -39,17 +41,17 @@ func (v Visibility) Find(in *input.Input, name string, named []*model.Service, p
 	return "", asked, false
 }
 
-// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines, whatever VirtualServices the
-// proxy sees. The destination of a VirtualService is visible without being imported. Another service may define the
-// host then, and has to have the port as well.
+// hasCluster reports whether a proxy has a cluster for a port of a host that svc defines. The result has to hold for
+// any VirtualServices. A VirtualService can import a further service that then defines the host in place of svc. So
+// that service has to have the port too.
 func (v Visibility) hasCluster(in *input.Input, svc *model.Service, name string, port uint32) bool {
-	other := meaning(in, name, v.Namespace, func(*model.Service, string) bool { return true })
+	other := definingService(in, name, v.Namespace, func(*model.Service, string) bool { return true })
 	return v.sees(svc, name, port) && portOf(in, svc, name, port) &&
 		(other == svc || other.Spec.GetAliasFor() == "" && portOf(in, other, name, port)) &&
 		!v.Patches.RemovesCluster(networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, xds.OutboundCluster(port, "", name))
 }
 
-// sees reports whether a service is exported to the namespace, and imported at host name and this port.
+// sees reports whether a service is exported to the namespace, and imported under the host name at a port.
 func (v Visibility) sees(svc *model.Service, name string, port uint32) bool {
 	return exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, v.Namespace) && importOf(v.Imports, svc, name, port) != nil
 }

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// exported reports whether exportTo makes an object of namespace owner visible in namespace viewer. defaults is used if
-// exportTo is empty.
+// exported reports whether an object of the namespace owner is visible in the namespace viewer by its exportTo. If
+// exportTo is empty, defaults is used in its place.
 func exported(exportTo, defaults []string, owner, viewer string) bool {
 	if len(exportTo) == 0 {
 		exportTo = defaults
@@ -25,14 +25,21 @@ func exported(exportTo, defaults []string, owner, viewer string) bool {
 	return false
 }
 
-// Precedes reports whether a precedes b, two services of one host or of one address, for clients of a namespace: the
-// namespace's own first, then Kubernetes Services, then the config cluster's, then the oldest. Ties of age are broken
-// by namespace before name: istiod names a ServiceEntry's service by its host, so the names of both are equal there
-// (istio: pilot/pkg/model/push_context.go, sortServicesByCreationTime).
+// Precedes reports whether a precedes b for clients of a namespace. a and b are two services with the same host or the
+// same address. The first difference of this order decides:
 //
-// Services of equal name in several clusters are one service. The first defines it, its endpoints come from all
-// clusters, and its addresses from the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go,
-// mergeService).
+//   - services of the clients' namespace precede services of other namespaces
+//   - Kubernetes Services precede ServiceEntries
+//   - services of the config cluster precede services of other clusters
+//   - older services precede younger services
+//   - services are compared by namespace, and then by name
+//
+// Namespaces are compared before names because istiod names a ServiceEntry's service by its host, so the names of two
+// such services are equal (istio: pilot/pkg/model/push_context.go, sortServicesByCreationTime).
+//
+// Services with the same name in several clusters are one service. The first of them defines the service. Its endpoints
+// come from all clusters, and its addresses from the proxy's own cluster (istio:
+// pilot/pkg/serviceregistry/aggregate/controller.go, mergeService).
 func Precedes(a, b *model.Service, namespace string) bool {
 	if own, other := a.Key.Namespace == namespace, b.Key.Namespace == namespace; own != other {
 		return own
@@ -46,14 +53,14 @@ func Precedes(a, b *model.Service, namespace string) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// serviceFor returns the service that defines a host in this scope, or nil if the scope sees none.
+// serviceFor returns the service that defines a host in this scope, or nil if the scope sees no service of the host.
 func (t *Table) serviceFor(host string) *model.Service {
-	return meaning(t.in, host, t.key.Namespace, t.has)
+	return definingService(t.in, host, t.key.Namespace, t.has)
 }
 
-// meaning returns the service that defines a host for proxies of a namespace, or nil: the first (Precedes) of those
-// that are exported to the namespace and satisfy has.
-func meaning(in *input.Input, host, namespace string, has func(svc *model.Service, host string) bool) (best *model.Service) {
+// definingService returns the service that defines a host for proxies of a namespace, or nil. It is the first service
+// (Precedes) of the host that is exported to the namespace and satisfies has.
+func definingService(in *input.Input, host, namespace string, has func(svc *model.Service, host string) bool) (best *model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range in.ByHost(kind, host) {
 			svc := r.(*model.Service)
@@ -66,9 +73,10 @@ func meaning(in *input.Input, host, namespace string, has func(svc *model.Servic
 	return best
 }
 
-// Addresses returns the virtual addresses of a service at one of its hosts: those in the proxy's own cluster, if there
-// are any, else the service's. For a ServiceEntry without addresses they are the automatic addresses of the proxy's
-// family, if the proxy's agent resolves names to these.
+// Addresses returns the virtual addresses of a service under one of its hosts. If the proxy's own cluster has a Service
+// with the same name and addresses, these addresses are returned. For a ServiceEntry without addresses, the result is
+// the automatic addresses in the proxy's family, if the proxy's agent resolves names to such addresses. The caller must
+// not change the result.
 func (t *Table) Addresses(svc *model.Service, host string) []string {
 	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
 		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
@@ -83,7 +91,7 @@ func (t *Table) Addresses(svc *model.Service, host string) []string {
 	return svc.Spec.GetAddresses()
 }
 
-// automatic returns the automatic addresses of a service at one of its hosts, in the proxy's family.
+// automatic returns the automatic addresses of a service under one of its hosts, in the proxy's family.
 func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	for _, h := range svc.Spec.GetAutomatic() {
 		if h.GetHost() != host {
@@ -98,9 +106,9 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	return all
 }
 
-// Aliases returns the aliases of a host (Services of type ExternalName) that are exported to the scope, sorted. It
-// includes aliases of aliases. A name that another cluster's Service or a ServiceEntry defines as a host is left out,
-// since two virtual hosts would have one domain.
+// Aliases returns the aliases of a host that are exported to the scope, including aliases of aliases, sorted. Aliases
+// are hosts of Services of type ExternalName. An alias that a Service of another cluster or a ServiceEntry defines as a
+// host of its own is left out, since two virtual hosts would have the same domain.
 func (t *Table) Aliases(host string) (all []string) {
 	for name := range t.in.Index.Aliases(host) {
 		if svc := t.serviceFor(name); svc != nil && svc.Spec.GetAliasFor() == "" {
@@ -120,10 +128,10 @@ func (t *Table) Aliases(host string) (all []string) {
 	return all
 }
 
-// Published lists the endpoints of a headless service that DNS returns to proxies of a network, at any port and of
-// every cluster, except those in other networks. Endpoints that are not ready are included if the Service publishes
-// their addresses (publishNotReadyAddresses). An empty network means unknown; then none are left out. own are those in
-// the proxy's cluster. h has to be a host of this table with a service.
+// Published returns the endpoints of a headless service to which DNS resolves its name, for proxies of a network.
+// Endpoints in other networks are left out, unless the network is unknown (""). Endpoints that are not ready are
+// included if the Service has publishNotReadyAddresses. own lists the endpoints in the cluster of the scope's proxies,
+// and others the endpoints in all other clusters, both in no order. h has to be a host of this table with a service.
 func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoint) {
 	for cluster, e := range t.in.Published(h.Service, h.Name) {
 		switch {
@@ -137,7 +145,7 @@ func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoin
 	return own, others
 }
 
-// has reports whether a service is imported at one of its hosts.
+// has reports whether a service is imported under one of its hosts.
 func (t *Table) has(svc *model.Service, host string) bool {
 	return imported(t.imports, svc, host)
 }
@@ -147,21 +155,23 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 	return t.ImportOf(h, port) != nil
 }
 
-// ClusterFor resolves a destination to a cluster: at port or, if that is 0, at the service's only port, or else at
-// listenPort, the port at which the request arrived (istio: pilot/pkg/networking/core/route, GetDestinationCluster).
-// The result is false if this scope has no such service, port or subset. The cluster then has the name that it would
-// have at the requested port: until it exists, Envoy answers 503 or closes connections.
+// ClusterFor resolves a destination to a cluster. name is the destination's host, which may be an alias; subset may be
+// "". If port is 0, the service's only port is used or, for a service with several ports, listenPort, the port at which
+// the request arrived (istio: pilot/pkg/networking/core/route, GetDestinationCluster).
+//
+// The result is false if the scope has no such service, port or subset. The returned cluster then does not exist yet;
+// its name is made of the arguments. Envoy answers 503 or closes connections until the cluster exists.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }
 
-// Outbound is the cluster of a destination.
+// Outbound is the cluster to which a destination resolves.
 type Outbound struct {
 	xds.ClusterName
 	Known *Host // the host of the cluster; nil if the scope has no host of this name
 }
 
-// clusterFor is ClusterFor with the hosts of the table or of a variation.
+// clusterFor is ClusterFor for the hosts of the table or of a variation.
 func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort uint32) (Outbound, bool) {
 	name = target(hosts, name)
 	h := hosts.Get(name)

@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// authorizers lists the providers of external authorization that the workload's CUSTOM policies name. If a provider
-// cannot be called, requests that its policy matches are refused, and the policy gets a problem.
+// authorizers returns the providers of external authorization that the workload's CUSTOM policies name, each once. It
+// adds a problem for each policy whose provider cannot be called. Requests that such a policy matches are refused.
 func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	var out []extauthz.Authorizer
-	var missing []string // for each provider in out, the cluster that the workload lacks, or ""
+	var missing []string // for each element of out, the cluster that the workload lacks, or ""
 	for _, p := range wl.policies.All() {
 		m := model.Authorization(p)
 		if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM {
@@ -46,8 +46,8 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	return authorizers.List(out...)
 }
 
-// authorizer finds the service of a provider. missing is the cluster that the workload needs for it and lacks; it is ""
-// if the workload has the cluster, or if out.Wrong says why no cluster can exist.
+// authorizer finds the service of a provider. missing is the name of the provider's cluster if the workload lacks it.
+// It is "" if the workload has the cluster, or if no cluster can exist for the reason in out.Wrong.
 func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missing string) {
 	out.Provider = provider
 	service, port, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
@@ -59,7 +59,7 @@ func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missin
 	to, asked, there := wl.visibility().Find(wl.in, host, found, port)
 	out.Host = host
 	if there {
-		out.Host = to // may differ from host, which may be an alias
+		out.Host = to // differs from host if host is an alias
 	}
 	if wl.asked == nil {
 		wl.asked = map[string]bool{}

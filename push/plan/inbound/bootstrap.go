@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// planBootstrap plans the changes that patches make to the proxy's bootstrap, if its agent requests them. Workloads
-// with the same patches share one resource. If the agent does not request them, the patches have no effect, and each
-// selecting patch gets a problem.
+// planBootstrap plans the changes that patches make to the proxy's bootstrap. Workloads with the same patches share one
+// resource. If the proxy's agent does not request these changes, the patches have no effect, and planBootstrap adds a
+// problem for each.
 func (wl *Workload) planBootstrap() {
 	own := wl.patches.Matching(patch.MergesBootstrap)
 	if own.Len() == 0 {
@@ -36,5 +36,6 @@ func (wl *Workload) planBootstrap() {
 	wl.bootstrap = r
 }
 
-// Bootstrap returns the changes that patches make to the bootstrap, or nil if no patch does.
+// Bootstrap returns the resource with the changes that patches make to the proxy's bootstrap. It is nil if no patch
+// applies, or if the proxy's agent does not request these changes.
 func (wl *Workload) Bootstrap() *xds.Resource { return wl.bootstrap }

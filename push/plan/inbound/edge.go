@@ -11,20 +11,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Edge has the records that decide a router's listeners beside its Gateways. Fronts of routers read it; it publishes no
-// resource. Immutable.
+// Edge contains the records and settings, beside Gateways, that decide the listeners of a router. Fronts of routers
+// read it. It has no resources, and is immutable.
 type Edge struct {
 	*Workload
-	Services        []*model.Service // over the router's Pod, the oldest first
-	Policies        intern.List[*model.Policy]
-	Authentications intern.List[*model.Policy]
-	Authorizers     intern.List[extauthz.Authorizer]
-	Extensions      intern.List[extension.Filter]
-	Reports         telemetry.Reports
-	numbers         map[*model.ServicePort]uint32 // the number at the router's Pod
+	Services        []*model.Service                 // the services that select the router's Pod, the oldest first
+	Policies        intern.List[*model.Policy]       // the AuthorizationPolicies that apply
+	Authentications intern.List[*model.Policy]       // the RequestAuthentications that apply
+	Authorizers     intern.List[extauthz.Authorizer] // the providers that CUSTOM policies name
+	Extensions      intern.List[extension.Filter]    // filters of WasmPlugins and TrafficExtensions
+	Reports         telemetry.Reports                // the telemetry of the listeners
+	numbers         map[*model.ServicePort]uint32    // the number of a service port at the router's Pod
 }
 
-// NewEdge reads the edge of a router. Patches are those of its scope.
+// NewEdge returns the edge of a router. It reads the records that key names from in; patches are the patches of the
+// router's scope. Problems of providers are in Problems.
 func NewEdge(in *input.Input, key view.Edge, patches input.PatchSet) *Edge {
 	wl := read(in, key.Workload)
 	wl.patches = patches
@@ -42,18 +43,19 @@ func NewEdge(in *input.Input, key view.Edge, patches input.PatchSet) *Edge {
 	return e
 }
 
-// report decides what the router's listeners report: a gateway is the client of the services behind it.
+// report returns the telemetry of the router's listeners. A router reports as the client of the services behind it.
 func (e *Edge) report(in *input.Input) telemetry.Reports {
 	return telemetry.Of(in, telemetry.Proxy{Client: true, Telemetry: e.key.Telemetry, Self: e.key.Self, Caps: e.key.Caps,
 		Visibility: host.Visibility{Namespace: e.key.Namespace, Imports: []*host.Imports{host.ImportAll()}, Patches: e.patches}})
 }
 
-// Again returns the edge with reports that another input decides.
+// Again returns a copy of the edge whose Reports are computed from another input. e stays as it is.
 func (e *Edge) Again(in *input.Input) *Edge {
 	next := *e
 	next.Reports = e.report(in)
 	return &next
 }
 
-// Target returns the number that a port of a service has at the router's Pod; 0: its endpoints do not say.
+// Target returns the number of a service port at the router's Pod. p must be a port of an element of Services. It is 0
+// if the target port is a name that no endpoint defines.
 func (e *Edge) Target(_ *model.Service, p *model.ServicePort) uint32 { return e.numbers[p] }

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec of a resource, followed by the front.TrafficSources of a listener, or of a cluster that an
-// ingress listener of a Sidecar defines. It returns nil if the workload has no resource of this name.
+// Explain returns the Spec of a resource of the workload. For listeners, and for clusters of a Sidecar's ingress
+// listeners, the front.TrafficSources of the resource follow. It returns nil if the workload has no such resource.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {

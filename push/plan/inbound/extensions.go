@@ -12,16 +12,16 @@ import (
 
 var filters intern.Table[extension.Filter]
 
-// Unrun is an extension that proxies of a workload cannot run.
+// Unrun names an extension that selects the proxies of a workload and that these proxies cannot run.
 type Unrun struct {
 	Extension *model.TrafficExtension
-	Closed    bool   // traffic of the proxies is refused; otherwise it passes without the extension
-	Proxies   string // describes the proxies that cannot run it
+	Closed    bool   // true: traffic of the proxies is refused; false: it passes without the extension
+	Proxies   string // describes the proxies, for messages
 }
 
-// planExtensions plans the configurations of filters that the proxy requests by name, for both sides: those that
-// EnvoyFilters add, and those of WasmPlugins and TrafficExtensions. It also sets the filters of inbound listeners, and
-// the extensions that the proxies cannot run.
+// planExtensions plans the filter configurations that the proxy requests by name, for both sides. EnvoyFilters,
+// WasmPlugins and TrafficExtensions add such configurations. It also sets the filters of inbound listeners, and the
+// extensions that the proxies cannot run.
 func (wl *Workload) planExtensions() {
 	for u := range wl.in.AddedExtensions(wl.patches, &wl.found) {
 		wl.Reserve(u)
@@ -42,7 +42,7 @@ func (wl *Workload) used() iter.Seq2[*model.TrafficExtension, view.Extension] {
 		for _, use := range wl.key.Extensions.All() {
 			r, ok := wl.in.Get(use.Key)
 			if !ok {
-				continue // the View is outdated, and its proxies are about to leave it
+				continue // the view is outdated, and its proxies are about to leave it
 			}
 			if !yield(r.(*model.TrafficExtension), use) {
 				return
@@ -51,7 +51,7 @@ func (wl *Workload) used() iter.Seq2[*model.TrafficExtension, view.Extension] {
 	}
 }
 
-// filtersOf lists the filters that the workload's extensions are in the listeners of one side.
+// filtersOf returns the filters of the workload's extensions for the listeners of one side.
 func (wl *Workload) filtersOf(side extension.Side) intern.List[extension.Filter] {
 	var out []extension.Filter
 	for e, use := range wl.used() {
@@ -62,5 +62,5 @@ func (wl *Workload) filtersOf(side extension.Side) intern.List[extension.Filter]
 	return filters.List(out...)
 }
 
-// Unrun lists the extensions that proxies of the workload cannot run.
+// Unrun returns the extensions that the proxies of the workload cannot run. The caller must not change the list.
 func (wl *Workload) Unrun() []Unrun { return wl.unrun }

@@ -1,8 +1,8 @@
 // Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that
-// receives redirected connections, and the listeners of a Sidecar's ingress.
+// receives redirected connections, and the listeners of a Sidecar's ingress. A Workload is planned as a whole. If a
+// change touches it, the planner plans a new Workload.
 //
-// Owns: nothing after New: a Workload is planned as a whole, and planned again where a change touches it.  Reads:
-// plan/input. Never: the outbound side.
+// Owns: nothing after New.  Reads: plan/input.  Never: the outbound side.
 package inbound
 
 import (
@@ -36,7 +36,8 @@ import (
 // side is the context of the inbound side in EnvoyFilters.
 const side = networkingv1.EnvoyFilter_SIDECAR_INBOUND
 
-// Workload is the inbound side of all proxies with the same view.Workload. It is small, and planned as a whole.
+// Workload is the inbound side of all proxies with the same view.Workload. It is planned as a whole by New, Bootstrap
+// or Servers, and immutable afterwards. The embedded Layer contains its resources.
 type Workload struct {
 	layer.Layer
 	in              *input.Input // nil after planning
@@ -49,8 +50,8 @@ type Workload struct {
 	authentications intern.List[*model.Policy]
 	filters         intern.List[extension.Filter] // of its extensions
 	unrun           []Unrun
-	reads           map[string]bool // hosts whose endpoints decide numbers of its ports
-	asked           map[string]bool // hosts that the providers of its CUSTOM policies depend on
+	reads           map[string]bool // hosts whose endpoints decide the numbers of the workload's ports
+	asked           map[string]bool // hosts on which the providers of CUSTOM policies depend
 	reports         telemetry.Reports
 	bootstrap       *xds.Resource // changes that patches make to the bootstrap; nil if no patch does
 	found           []input.Problem
@@ -65,8 +66,8 @@ type port struct {
 	also    []string // further addresses of that listener
 }
 
-// Bootstrap plans a workload without an inbound side from scratch: the changes that patches make to the bootstrap, and
-// the configurations of extensions.
+// Bootstrap plans the workload of a router from scratch, which has no inbound side. It plans the changes that patches
+// make to the bootstrap, and the configurations of extensions. It calls yield between two resources.
 func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -77,8 +78,8 @@ func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	return wl
 }
 
-// Servers plans the workload of an application with gRPC's own xDS client from scratch. It calls yield between two
-// resources.
+// Servers plans the workload of an application with gRPC's own xDS client from scratch: the listeners of its servers
+// and the configurations of extensions. It calls yield between two resources.
 func Servers(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.planServers(yield)
@@ -104,7 +105,8 @@ func read(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// New plans the workload of a sidecar from scratch. It calls yield between two resources.
+// New plans the workload of a sidecar from scratch, with the records of in that key names. It calls yield between two
+// resources. Problems are in Problems.
 func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -133,11 +135,11 @@ func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	}
 	wl.planListeners(ports, yield)
 	wl.Commit(in.Sharing, yield)
-	wl.in = nil // nothing reads it later, so no snapshot is retained
+	wl.in = nil // later calls read no input, so the workload retains no snapshot
 	return wl
 }
 
-// plan adds one resource, unless an EnvoyFilter added one of the same name.
+// plan adds one resource, unless an EnvoyFilter has added a resource of the same name.
 func (wl *Workload) plan(spec pool.ResourceSpec) {
 	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Reserved(u.Res) {
 		wl.Add(u)
@@ -156,8 +158,8 @@ func (wl *Workload) planPassthrough() {
 		Connection: traffic.PassthroughConnection(mesh), Mesh: mesh, Patches: patches})
 }
 
-// ports lists the workload's ports: those of its Sidecar's ingress listeners if there are any, else those of its
-// services. Of several for one port the first is used.
+// ports returns the workload's ports. If the Sidecar has ingress listeners, these define the ports; otherwise the
+// services do. Of several definitions of one port the first is used.
 func (wl *Workload) ports() []port {
 	var out []port
 	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
@@ -179,7 +181,7 @@ func (wl *Workload) ports() []port {
 	})
 }
 
-// service lists the ports that a service has at the workload.
+// service returns the workload's ports that serve a service.
 func (wl *Workload) service(svc *model.Service) (out []port) {
 	name := svc.Spec.GetHosts()[0]
 	for _, p := range svc.Spec.GetPorts() {
@@ -194,8 +196,8 @@ func (wl *Workload) service(svc *model.Service) (out []port) {
 	return out
 }
 
-// targets lists the numbers that a port of a service has at the workload: those in a ServiceEntry's endpoint at its
-// address, else the target port.
+// targets returns the numbers of a service port at the workload. If the workload is an endpoint of a ServiceEntry, the
+// endpoint defines the numbers. Otherwise the number is the target port.
 func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort) (numbers []uint32) {
 	for _, s := range wl.key.Served.All() {
 		if s.Service == svc.Key && s.Port == p.GetNumber() {
@@ -213,8 +215,8 @@ func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort)
 	return wl.namedTargets(svc, of, p)
 }
 
-// local returns the address at which the proxy connects to a port of the workload: at loopback if the mesh has
-// inboundTrafficPolicy LOCALHOST, else "", for the original destination.
+// local returns the address to which the proxy connects for a port of the workload. If the mesh has
+// inboundTrafficPolicy LOCALHOST, it is a loopback address. Otherwise it is "", the original destination.
 func (wl *Workload) local(port uint32) string {
 	if wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() != meshv1.MeshConfig_InboundTrafficPolicy_LOCALHOST {
 		return ""
@@ -222,8 +224,8 @@ func (wl *Workload) local(port uint32) string {
 	return net.JoinHostPort(wl.key.Listening.Families.Loopback(), strconv.FormatUint(uint64(port), 10))
 }
 
-// namedTargets lists the numbers of a port whose target is the name of a container port. Pods define that name, so the
-// numbers come from the service's endpoints.
+// namedTargets returns the numbers of a service port whose target port is a name. Pods define that name, so the numbers
+// come from the service's endpoints.
 func (wl *Workload) namedTargets(svc *model.Service, of string, p *model.ServicePort) []uint32 {
 	wl.reads[of] = true
 	numbers := map[uint32]bool{}
@@ -239,15 +241,15 @@ func (wl *Workload) namedTargets(svc *model.Service, of string, p *model.Service
 	return slices.Sorted(maps.Keys(numbers))
 }
 
-// served is the port of a service that a port of the workload serves. The zero served means no service.
+// served identifies the service port that a port of the workload serves. The zero value means no service.
 type served struct {
 	service *model.Service
 	host    string
 	port    uint32
 }
 
-// port completes a port and its cluster. ingress is the index of the Sidecar's ingress listener, or -1. target is the
-// address that the proxy connects to.
+// port adds the cluster and mTLS mode to a port. ingress is the index of the Sidecar's ingress listener, or -1 for the
+// port of a service. target is the address to which the proxy connects; "" is the original destination.
 func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
 	c := cluster.Inbound{Port: p.Port, Target: target, Families: wl.key.Listening.Families, Service: of.service, Host: of.host,
@@ -258,10 +260,15 @@ func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target 
 	return port{InboundPort: p, cluster: c}
 }
 
-// connectionPool returns the connection pool of a port, and the field that defines it. Precedence: the Sidecar's
-// ingress listener (by its index; -1 for none), the Sidecar's inboundConnectionPool
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#Sidecar), the rules of the service, the mesh's
-// default. The result is nil if none of them defines a pool.
+// connectionPool returns the connection pool of a port, and the field that defines the pool. The first definition of
+// this order is used:
+//
+//   - the Sidecar's ingress listener with the index ingress (-1: no listener)
+//   - the Sidecar's inboundConnectionPool (https://istio.io/latest/docs/reference/config/networking/sidecar/#Sidecar)
+//   - the DestinationRules of the service
+//   - the mesh configuration
+//
+// Without a definition the result is nil.
 func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.ConnectionPoolSettings, model.Place) {
 	if s := wl.sidecar; s != nil {
 		if ingress >= 0 {
@@ -281,11 +288,11 @@ func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.Connec
 	return policy.Pool, policy.PoolAt
 }
 
-// planListeners plans the listener that receives redirected connections, and those that the Sidecar binds.
+// planListeners plans the listener that receives redirected connections, and the listeners that the Sidecar binds.
 func (wl *Workload) planListeners(ports []port, yield func()) {
-	n, asked := wl.in.InboundPort(), wl.authorizers()
+	n, providers := wl.in.InboundPort(), wl.authorizers()
 	v := listener.VirtualInbound{Port: n, Transparent: wl.key.Mode == view.TProxy,
-		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
+		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: providers}
 	var redirected []listener.InboundPort
 	for _, p := range ports {
 		if p.bind == "" {
@@ -296,11 +303,11 @@ func (wl *Workload) planListeners(ports []port, yield func()) {
 		if !wl.removesListener(name, p.Port) {
 			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind,
 				Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
-				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
+				Policies: wl.policies, Authentications: wl.authentications, Authorizers: providers})
 			yield()
 		}
 	}
-	// Ports of policies follow those of services, because of two entries for one port the first is used.
+	// Ports of services precede ports of policies, because the listener uses the first of two entries for one port.
 	redirected = append(redirected, wl.portsOfPolicies()...)
 	v.Ports = inboundPorts.List(redirected...)
 	clusters := []string{xds.InboundPassthrough}
@@ -313,8 +320,8 @@ func (wl *Workload) planListeners(ports []port, yield func()) {
 	}
 }
 
-// common returns the common part of inbound listeners. The routes to a listener's clusters are in the listener itself,
-// so patches of these routes belong to it.
+// common returns the common part of inbound listeners. An inbound listener contains the routes to its clusters, so its
+// patches include patches of these routes.
 func (wl *Workload) common(name string, port uint32, clusters ...string) listener.Common {
 	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
 	c.Patches = wl.patches.Matching(func(p model.Patch) bool {
@@ -326,7 +333,8 @@ func (wl *Workload) common(name string, port uint32, clusters ...string) listene
 	return c
 }
 
-// removes reports whether patches remove a resource as a whole, and records these removals.
+// removes reports whether patches remove a resource as a whole, and records the removals. The predicate by decides
+// which patches do.
 func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
 	before := len(wl.removed)
 	wl.patches.Removals(xds.Ref{Type: t, Name: name}, by, func(r input.Removal) { wl.removed = append(wl.removed, r) })
@@ -338,12 +346,16 @@ func (wl *Workload) removesListener(name string, port uint32) bool {
 	return wl.removes(xds.Listener, name, func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })
 }
 
-// Removals lists the clusters and listeners that patches remove as a whole. The caller must not change the list.
+// Removals returns the clusters and listeners that patches remove as a whole. The caller must not change the list.
 func (wl *Workload) Removals() []input.Removal { return wl.removed }
 
-// Touched reports whether a change affects the workload. readers are the changed records that a view.Workload names,
-// services the changed services, ports the hosts with changed ports of endpoints, and served the hosts with changed
-// services, which may be those of providers of external authorization.
+// Touched reports whether a change affects the workload, so that it has to be planned again. The arguments describe the
+// change:
+//
+//   - readers: the changed records, other than services, that a view.Workload may name
+//   - services: the changed services
+//   - ports: the hosts whose endpoints have changed ports
+//   - served: the hosts with changed services, of which providers of external authorization may be
 func (wl *Workload) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
 	reads := func(k model.Key) bool { return readers[k] }
 	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) ||

@@ -16,10 +16,10 @@ import (
 )
 
 // ingress plans the port of one ingress listener of the Sidecar
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). As in istiod, its virtual
-// host and its spans have the listener's port and the Sidecar's name, whatever service is behind it. The port is bound
-// to an address of its own if the listener's capture mode or the proxy's mode is NONE. An invalid listener is left out
-// and reported.
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). As in istiod, the virtual
+// host and the spans of the port have the listener's port and the Sidecar's name; the service does not matter. If the
+// listener's capture mode or the proxy's mode is NONE, the port gets a listener of its own. An invalid listener is left
+// out and reported.
 func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
 	bad := func(field, format string, args ...any) {
 		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Code: problem.Invalid,
@@ -52,9 +52,8 @@ func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, 
 	return p, true
 }
 
-// ownAddresses returns the addresses at which an ingress listener without a bind address is bound: the workload's own,
-// the first of each family, so that the application can use the port at loopback. Without any address it is the
-// wildcard.
+// ownAddresses returns the addresses for an ingress listener without a bind address: the workload's first address of
+// each family. The application can then use the same port at loopback. Without any address, first is the wildcard.
 func (wl *Workload) ownAddresses() (first string, others []string) {
 	has := map[bool]bool{}
 	for _, text := range wl.key.Addresses.All() {
@@ -69,8 +68,8 @@ func (wl *Workload) ownAddresses() (first string, others []string) {
 	return others[0], others[1:]
 }
 
-// serviceBehind returns the service port whose target port is the ingress listener's port. If no service has such a
-// port, it returns the one whose target port is the port of defaultEndpoint, or else the zero value.
+// serviceBehind returns the service port whose target port is number, the ingress listener's port. Without such a
+// service port, it returns the service port whose target port is the port in target, or else the zero value.
 func (wl *Workload) serviceBehind(number uint32, target string) served {
 	inner := number
 	if a, err := netip.ParseAddrPort(target); err == nil {
@@ -88,8 +87,9 @@ func (wl *Workload) serviceBehind(number uint32, target string) served {
 	return served{}
 }
 
-// targetOf parses a default endpoint. It may be an IP address with a port, unix:///path, or empty for the original
-// destination. 0.0.0.0:port and [::]:port mean the workload's first address of that family, or else loopback.
+// targetOf validates a default endpoint and returns the address to connect to. endpoint may be an IP address with a
+// port, unix:///path, or empty for the original destination. An endpoint with the address 0.0.0.0 or :: gets the first
+// of the workload's addresses of that family, or else the loopback address. The error quotes any other endpoint.
 func targetOf(endpoint string, addresses []string) (string, error) {
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return endpoint, nil
@@ -114,15 +114,16 @@ func targetOf(endpoint string, addresses []string) (string, error) {
 	return netip.AddrPortFrom(own, at.Port()).String(), nil
 }
 
-// protocolWithin maps protocols over TLS to the protocols within it, for ports that terminate TLS.
+// protocolWithin maps each protocol over TLS to the protocol inside TLS, for ports that terminate TLS.
 var protocolWithin = map[model.Protocol]model.Protocol{
 	model.Protocol_PROTOCOL_HTTPS: model.Protocol_PROTOCOL_HTTP,
 	model.Protocol_PROTOCOL_TLS:   model.Protocol_PROTOCOL_TCP,
 }
 
-// terminatedTLS returns the TLS that an ingress listener terminates, and the protocol within it. As in istiod, the
-// mesh's mTLS takes precedence: a port terminates other TLS only if a PeerAuthentication disables mTLS for it. Settings
-// that the listener does not state come from MeshConfig tlsDefaults.
+// terminatedTLS returns the TLS settings of an ingress listener, and the protocol inside TLS. If the listener
+// terminates no TLS, it returns the zero settings and the protocol of p. As in istiod, the mesh's mTLS takes
+// precedence: a port terminates other TLS only if a PeerAuthentication disables mTLS for the port. MeshConfig
+// tlsDefaults fills in missing settings.
 func (wl *Workload) terminatedTLS(i int, l *networkingv1.IstioIngressListener, p listener.InboundPort) (
 	listener.ServerTLS, model.Protocol) {
 	tls := l.GetTls()

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mode returns how the proxy accepts connections to one of the workload's ports; port 0 means all ports that no policy
-// names. Without a certificate of the mesh, or without a TLS inspector, the proxy cannot terminate the mesh's mTLS.
-// Then it accepts all connections as they are, or refuses all if a policy requires mTLS.
+// mode returns the mTLS mode of one of the workload's ports. Port 0 stands for all ports that no policy names. A proxy
+// without a certificate of the mesh, or without a TLS inspector, cannot terminate the mesh's mTLS. Such a proxy accepts
+// all connections as plaintext, or refuses all connections if a policy requires mTLS.
 func (wl *Workload) mode(port uint32) listener.MTLS {
 	stated := wl.policyMode(port)
 	switch able := wl.key.Caps.Has(xds.CapIdentity | xds.CapTLSInspector); {
@@ -36,7 +36,8 @@ func (wl *Workload) policyMode(port uint32) listener.MTLS {
 	return listener.Permissive
 }
 
-// portsOfPolicies lists the ports that PeerAuthentications name, for connections to ports without a service.
+// portsOfPolicies returns the ports that PeerAuthentications name. They apply to connections to ports without a
+// service.
 func (wl *Workload) portsOfPolicies() (out []listener.InboundPort) {
 	named := map[uint32]bool{}
 	for _, p := range wl.peers {

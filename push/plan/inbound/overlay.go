@@ -7,9 +7,10 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Overlay returns markers that hide resources of a proxy's scope from the proxy: the listeners at its own addresses, if
-// a headless service selects it. The application reaches its own Pod without the proxy, and the inbound listener has
-// the addresses. The result is nil if nothing is hidden.
+// Overlay returns markers that hide listeners of a scope from a proxy with the given IP addresses. If a headless
+// service selects the proxy, the scope has outbound listeners at the proxy's own addresses, which are hidden. An
+// application reaches its own Pod without the proxy, and the inbound side owns these addresses. The result is nil if no
+// headless service with such listeners selects the workload.
 func (wl *Workload) Overlay(addresses intern.List[string]) *manifest.Manifest {
 	var hidden []*xds.Resource
 	for _, svc := range wl.services {

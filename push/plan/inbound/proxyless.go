@@ -12,11 +12,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// binds are the addresses, beside the workload's own, of the listeners that a gRPC server may request. The control
-// plane learns the address of a server only from the name that the server requests.
+// binds lists the addresses, beside the workload's own addresses, of the listeners that a gRPC server may request. All
+// are planned, because the control plane learns the address only from the name in the server's request.
 var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 
-// planServers plans the listeners of a workload without a proxy, for each port that a service names.
+// planServers plans the listeners of a workload without a proxy: for each port that a service names, one listener at
+// each address.
 func (wl *Workload) planServers(yield func()) {
 	wl.found = append(wl.found, wl.in.NotPatched(wl.key.Filters)...)
 	wl.found = append(wl.found, proxyless.Problems(wl.policies.All())...)
@@ -40,8 +41,9 @@ func (wl *Workload) planServers(yield func()) {
 	}
 }
 
-// demandsTokens reports whether a RequestAuthentication requires the server to verify tokens. gRPC servers cannot do
-// that, so all callers are refused. Policies with dry run are reported, since these servers do not count them.
+// demandsTokens reports whether a RequestAuthentication has rules for tokens. gRPC servers cannot verify tokens, so
+// such servers refuse all callers. It also adds a problem for each policy with dry run, since gRPC servers do not count
+// dry runs.
 func (wl *Workload) demandsTokens() (demands bool) {
 	for _, p := range wl.authentications.All() {
 		if len(model.Authentication(p).GetJwtRules()) > 0 {
@@ -60,10 +62,10 @@ func (wl *Workload) demandsTokens() (demands bool) {
 	return demands
 }
 
-// acceptsMTLS reports whether a server accepts only mTLS or only plaintext; gRPC servers cannot accept both. If a
-// PeerAuthentication permits both, the label that declares mTLS to clients decides, as in istiod
-// (pilot/pkg/networking/grpcgen/lds.go). ok is false if mTLS is required and the server has no certificate: then it
-// gets no listener.
+// acceptsMTLS returns true if a server accepts only mTLS, and false if it accepts only plaintext. gRPC servers cannot
+// accept both. If a PeerAuthentication permits both, the label that declares mTLS to clients decides, as in istiod
+// (pilot/pkg/networking/grpcgen/lds.go). ok is false if mTLS is required and the server has no certificate; the server
+// then gets no listener.
 func (wl *Workload) acceptsMTLS(svc *model.Service, port uint32) (mtls, ok bool) {
 	identity := wl.key.Caps.Has(xds.CapIdentity)
 	switch wl.policyMode(port) {

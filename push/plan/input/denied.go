@@ -26,8 +26,8 @@ func deniedIn(s *mirror.Snapshot) denied {
 	return DeniedBy(r)
 }
 
-// DeniedBy returns the identities that a record denies, by account ("namespace/name"). The result is nil if the record
-// is nil or is not the policy model.DeniedName.
+// DeniedBy returns the SPIFFE IDs that a record denies, by account ("namespace/name"). IDs that name no account have
+// the key "". The result is nil if the record is nil or is not a policy with the name model.DeniedName.
 func DeniedBy(r model.Record) denied {
 	p, ok := r.(*model.Policy)
 	if !ok || p.Key.Name != model.DeniedName {
@@ -41,7 +41,8 @@ func DeniedBy(r model.Record) denied {
 	return all
 }
 
-// AccountOf returns the "namespace/name" of the service account in a workload's SPIFFE ID, or "" for other IDs.
+// AccountOf returns the service account of a workload's SPIFFE ID as "namespace/name". It returns "" for IDs that are
+// not of the form spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 func AccountOf(id string) string {
 	_, path, _ := strings.Cut(strings.TrimPrefix(id, "spiffe://"), "/")
 	parts := strings.Split(path, "/")
@@ -51,9 +52,9 @@ func AccountOf(id string) string {
 	return parts[1] + "/" + parts[3]
 }
 
-// Denied lists the denied identities, sorted, that a cluster would accept otherwise: those of the service accounts of
-// its endpoints, and those that its rules and its service name (see NamesOf). names is called only if there are denied
-// identities.
+// Denied returns the denied identities that a cluster would accept otherwise, as sorted SPIFFE IDs. accounts are the
+// service accounts of the cluster's endpoints ("namespace/name"). names returns the further identities that the
+// cluster's DestinationRule and service name (see NamesOf); it is called only if the snapshot denies any identity.
 func (in *Input) Denied(accounts intern.List[string], names func() []string) intern.List[string] {
 	if !in.deniedKnown {
 		in.denied, in.deniedKnown = deniedIn(in.Snapshot), true
@@ -72,7 +73,7 @@ func (in *Input) Denied(accounts intern.List[string], names func() []string) int
 	return strs.List(slices.Compact(out)...)
 }
 
-// NamesOf lists the subject alternative names that a rule expects of servers, in all its policies. rule may be nil.
+// NamesOf returns the subject alternative names of all traffic policies of a rule. It returns nil if rule is nil.
 func NamesOf(rule *model.DestinationRule) (out []string) {
 	if rule == nil {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// AddedExtensions yields the configurations of filters that patches add, each name once. For a second patch with the
-// same name a problem is appended to found. Proxies request the configurations that their listeners name, on either
-// side.
+// AddedExtensions yields the filter configurations (ECDS) that patches add, for both sides of a proxy. Of several
+// patches that add the same name, the first is yielded. For each other patch, and for each patch whose build fails, a
+// problem is appended to found. Configurations are built while the caller iterates.
 func (in *Input) AddedExtensions(set PatchSet, found *[]Problem) iter.Seq[layer.Unit] {
 	return func(yield func(layer.Unit) bool) {
 		names := map[string]bool{}

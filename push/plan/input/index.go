@@ -17,12 +17,12 @@ type Index struct {
 	addresses multimap[string]    // virtual address -> hosts of services
 	routesTo  multimap[model.Key] // destination host -> VirtualServices
 	secrets   multimap[model.Key] // name of a Secret in any namespace -> records that refer to it
-	naming    multimap[model.Key] // namespace -> records that name it, see namespacesOf
+	naming    multimap[model.Key] // namespace -> records that name the namespace, see namespacesOf
 	aliases   multimap[string]    // host -> its aliases (ExternalName)
-	wildcards multimap[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records with it
-	bound     multimap[model.Key] // namespace/name of a Gateway -> VirtualServices bound to it that have tcp or tls rules
-	// routing maps hosts to the VirtualServices that name them, see Input.Routing. The hosts are reversed, so that the
-	// hosts that a wildcard covers have a common prefix.
+	wildcards multimap[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records with this host
+	bound     multimap[model.Key] // namespace/name of a Gateway -> its VirtualServices with tcp or tls rules
+	// routing maps hosts to their VirtualServices, see Input.Routing. The hosts are spelled backwards, so all hosts that
+	// one wildcard covers have a common prefix.
 	routing multimap[model.Key]
 }
 
@@ -38,7 +38,7 @@ func newIndex(s *mirror.Snapshot) *Index {
 	return (&Index{}).With(edits)
 }
 
-// With returns the index after the edits.
+// With returns the index of the snapshot after the edits. x stays as it is.
 func (x *Index) With(edits []mirror.Edit) *Index {
 	next := &Index{addresses: x.addresses.change(), routesTo: x.routesTo.change(), secrets: x.secrets.change(),
 		naming: x.naming.change(), aliases: x.aliases.change(), wildcards: x.wildcards.change(), bound: x.bound.change(), routing: x.routing.change()}
@@ -53,7 +53,7 @@ func (x *Index) With(edits []mirror.Edit) *Index {
 	return next
 }
 
-// put adds the entries of a record to the index, or removes them.
+// put adds the entries of a record to the index if there is true, and removes them otherwise. r may be nil.
 func (x *Index) put(r model.Record, there bool) {
 	if r == nil {
 		return
@@ -98,15 +98,16 @@ func (x *Index) put(r model.Record, there bool) {
 	}
 }
 
-// wildcard adds or removes a host of a record, if it is a wildcard.
+// wildcard adds or removes a host of a record, if the host is a wildcard.
 func (x *Index) wildcard(key model.Key, host string, there bool) {
 	if IsWildcard(host) {
 		x.wildcards.put(key.Kind.String()+" "+host, key.Path(), key, there)
 	}
 }
 
-// Covering calls f with the host itself, then with each wildcard that covers it and that a record of the kind has, the
-// most specific first, until f returns false.
+// Covering calls f with the host itself, and then with each wildcard in use that covers the host, the most specific
+// first. A wildcard is in use if a record of the kind has it as a host; the kind is VirtualService or DestinationRule.
+// Covering ends when f returns false.
 func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (more bool)) {
 	if !f(host) {
 		return
@@ -147,10 +148,11 @@ func backwards(host string) string {
 	return string(b)
 }
 
-// IsWildcard reports whether a host is a wildcard.
+// IsWildcard reports whether a host begins with "*".
 func IsWildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
-// Covers reports whether a host or wildcard equals or covers another host or wildcard.
+// Covers reports whether pattern equals host, or is a wildcard that covers host. Both may be wildcards: "*.a" covers
+// "*.b.a".
 func Covers(pattern, host string) bool {
 	if pattern == host || pattern == "*" {
 		return true
@@ -159,14 +161,14 @@ func Covers(pattern, host string) bool {
 	return ok && len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 }
 
-// Naming yields the keys of the records that name a namespace (exportTo, sourceNamespace). For AnyNamespace it yields
-// those whose meaning depends on the namespace of every proxy.
+// Naming yields the keys of the records whose exportTo names a namespace. For AnyNamespace it yields the keys of the
+// VirtualServices that match requests by sourceNamespace, which may mean any namespace.
 func (x *Index) Naming(namespace string) iter.Seq[model.Key] { return x.naming.of(namespace) }
 
-// SecretUsers yields the keys of the records that refer to a Secret of this name, in any namespace.
+// SecretUsers yields the keys of the records that refer to a Secret of this name. Namespaces are not compared.
 func (x *Index) SecretUsers(name string) iter.Seq[model.Key] { return x.secrets.of(name) }
 
-// AllSecretUsers yields the keys of the records that refer to any Secret. Keys may repeat.
+// AllSecretUsers yields the keys of all records that refer to some Secret. Keys may repeat.
 func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 	return func(yield func(model.Key) bool) {
 		for _, key := range x.secrets.all() {
@@ -177,7 +179,8 @@ func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 	}
 }
 
-// Aliases yields the aliases of a host, including aliases of aliases, each once.
+// Aliases yields the hosts of the Services of type ExternalName that lead to a host, including aliases of aliases, each
+// once.
 func (x *Index) Aliases(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}
@@ -194,8 +197,8 @@ func (x *Index) Aliases(host string) iter.Seq[string] {
 	}
 }
 
-// AliasTargets yields the hosts that a host is an alias of (Services of type ExternalName), including the targets of
-// these, each once, whether or not a scope sees the Services.
+// AliasTargets yields the hosts that the Services of type ExternalName with this host lead to. If a target is an alias
+// itself, AliasTargets yields its targets too. Each target is yielded once. Exports of the Services are ignored.
 func (in *Input) AliasTargets(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}
@@ -214,5 +217,5 @@ func (in *Input) AliasTargets(host string) iter.Seq[string] {
 	}
 }
 
-// AtAddress yields the hosts of services with this virtual address. Hosts may repeat.
+// AtAddress yields the hosts of services with this virtual address, including automatic addresses. Hosts may repeat.
 func (x *Index) AtAddress(address string) iter.Seq[string] { return x.addresses.of(address) }

@@ -1,9 +1,8 @@
-// Package input is the common input of all parts of the plan: one snapshot, with results that are derived from it alone
-// and cached while it is the newest. All scopes share them: the members of clusters, the service accounts of a service,
-// the decisions of PeerAuthentications, an index of references.
+// Package input is the common input of all parts of the plan: one snapshot, and results that are derived from this
+// snapshot alone. The results are cached while the snapshot is the newest, and all scopes share them. They are the
+// members of clusters, the service accounts of services, the modes of PeerAuthentications, and an index of references.
 //
-// Owns: nothing that changes.  Reads: snapshots.  Never: what a single scope sees; Envoy's
-// protobuf.
+// Owns: the caches of one Input.  Reads: snapshots.  Never: visibility in a single scope; Envoy's protobuf.
 package input
 
 import (
@@ -18,18 +17,18 @@ import (
 )
 
 // Input is one snapshot and the results derived from it. Each step of the planner uses a new Input (At, Later). Only
-// one goroutine may use it, except for Snapshot, which is immutable; Copy is for another one.
+// one goroutine may use an Input; another goroutine needs a Copy. Snapshot is immutable, so any goroutine may read it.
 type Input struct {
 	*mirror.Snapshot
-	Cluster string      // the config cluster's name in labels of endpoints; origins have the empty name for it
+	Cluster string      // the name of the config cluster in labels of endpoints; its name in origins is empty
 	Mesh    *model.Mesh // the mesh configuration that the plan reads
 	Meshes  Meshes      // the projections of Mesh that the builders read
-	// Defaults are the settings in MeshConfig's defaultConfig, for proxies whose own ProxyConfig states no others.
+	// Defaults contains the settings of MeshConfig's defaultConfig. A proxy's own ProxyConfig overrides them.
 	Defaults proxyconfig.Settings
-	// Gateways are the gateways of all networks, sorted.
+	// Gateways lists the gateways of all networks, sorted.
 	Gateways intern.List[endpoint.Gateway]
-	Index    *Index
-	Pool     *pool.Pool
+	Index    *Index     // the reverse look-ups of the snapshot
+	Pool     *pool.Pool // builds the resources
 	// Sharing contains the results that the scopes of a step share. It is nil between steps.
 	Sharing *layer.Sharing
 
@@ -43,11 +42,12 @@ type Input struct {
 	denied       denied
 	deniedKnown  bool // denied is set
 
-	// Fault lets tests inject panics (see Tested). It is nil in production.
+	// Fault lets tests inject panics; Tested calls it. It is nil in production.
 	Fault func(in *Input, of view.Scope)
 }
 
-// New returns the Input of a snapshot. Resources are built in the pool. cluster is the name of the config cluster.
+// New returns the Input of a snapshot, and indexes the whole snapshot. Resources are built in the pool. cluster is the
+// name of the config cluster.
 func New(s *mirror.Snapshot, p *pool.Pool, cluster string) *Input {
 	in := &Input{Cluster: cluster, Index: newIndex(s), Pool: p}
 	in.read(s)
@@ -71,8 +71,8 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.Gateways = gatewaysIn(s)
 }
 
-// At returns the Input of a step at another snapshot. edits are the changes since the snapshot of in.Index. A step that
-// only plans endpoints passes none, because the index does not depend on endpoints.
+// At returns the Input of a step at another snapshot. edits are the changes from the snapshot of in.Index to s. Without
+// edits the result has the same index. in stays as it is.
 func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	next := *in
 	next.read(s)
@@ -83,15 +83,15 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	return &next
 }
 
-// Later returns the Input of a step that only plans endpoints. It keeps the mesh configuration and the gateways of
-// networks with which everything else was planned.
+// Later returns the Input of a step at another snapshot that only plans endpoints. It has the mesh configuration, the
+// gateways and the index of in, because the other resources were planned with these.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
 	next.Mesh, next.Meshes, next.Gateways = in.Mesh, in.Meshes, in.Gateways
 	return next
 }
 
-// Copy returns the Input of the same step without cached results. Another goroutine may use it.
+// Copy returns an Input of the same snapshot for another goroutine. It has empty caches and no Sharing.
 func (in *Input) Copy() *Input {
 	next := in.Later(in.Snapshot)
 	next.Sharing = nil
@@ -101,16 +101,16 @@ func (in *Input) Copy() *Input {
 // Root returns the root namespace of the configuration.
 func (in *Input) Root() string { return in.Mesh.Spec.GetRootNamespace() }
 
-// Tested calls Fault, if it is set. It is called where a scope is planned, after all layers of a view are, and where a
-// proxy subscribes to Secrets.
+// Tested calls Fault, if it is set. The planner calls Tested at three points: when it plans a scope, when it has
+// planned all layers of a view, and when a proxy subscribes to Secrets.
 func (in *Input) Tested(of view.Scope) {
 	if in.Fault != nil {
 		in.Fault(in, of)
 	}
 }
 
-// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the result is false and a problem is
-// appended to found, for the object blame unless the builder names another one.
+// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the result is false and Make appends
+// a problem to found. The problem is about the object that the builder's error names, or else about the object blame.
 func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	r, err := in.Pool.Resource(spec)
 	if err != nil {
@@ -120,7 +120,8 @@ func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem)
 	return layer.Unit{Spec: spec, Res: r}, true
 }
 
-// RoutesTo calls f with the VirtualServices that route to a host, or to a host that it covers as a wildcard.
+// RoutesTo calls f with each VirtualService that has a host as a destination. If host is a wildcard, destinations that
+// it covers count too. f may be called more than once for a VirtualService.
 func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 	visit := func(key model.Key) {
 		if r, ok := in.Get(key); ok {
@@ -139,8 +140,9 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 	}
 }
 
-// Routing lists the VirtualServices that name a host, a wildcard that covers it or, if it is a wildcard, a host that it
-// covers. VirtualServices may repeat. Those without tcp and tls rules are found by their wildcards only.
+// Routing returns the VirtualServices whose hosts match a host. Hosts match if they are equal, or if one of them is a
+// wildcard that covers the other. VirtualServices may repeat. The result is incomplete for VirtualServices that only
+// have http rules: these are found by their wildcards, and not by their other hosts.
 func (in *Input) Routing(host string) (all []*model.VirtualService) {
 	for _, key := range in.Index.routingOf(host) {
 		if r, ok := in.Get(key); ok {
@@ -150,8 +152,8 @@ func (in *Input) Routing(host string) (all []*model.VirtualService) {
 	return all
 }
 
-// BoundConnecting lists the VirtualServices with tcp or tls rules that are bound to a Gateway (namespace/name), each
-// once, whether or not they are exported to the gateway's namespace.
+// BoundConnecting returns the VirtualServices with tcp or tls rules whose gateways name a Gateway ("namespace/name").
+// Each is listed once. Exports are ignored.
 func (in *Input) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	for key := range in.Index.bound.of(gateway) {
 		if r, ok := in.Get(key); ok {

@@ -12,31 +12,33 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// OutboundPort returns the port that receives redirected connections of the workload.
+// OutboundPort returns the port that receives redirected connections from the workload: proxyListenPort of the mesh
+// configuration, or 15001.
 func (in *Input) OutboundPort() uint32 {
 	return uint32(cmp.Or(max(in.Mesh.Spec.GetProxyListenPort(), 0), 15001))
 }
 
-// InboundPort returns the port that receives redirected connections to the workload.
+// InboundPort returns the port that receives redirected connections to the workload: proxyInboundListenPort of the mesh
+// configuration, or 15006.
 func (in *Input) InboundPort() uint32 {
 	return uint32(cmp.Or(max(in.Mesh.Spec.GetProxyInboundListenPort(), 0), 15006))
 }
 
-// Common returns the common part of the Specs of a side's listeners, with those patches that match a listener's name
-// and port.
+// Common returns the part that the Specs of all listeners of one side have in common. caps and how are properties of
+// the proxy. Of the patches it includes the patches that match the listener's name, port and side.
 func (in *Input) Common(caps xds.Caps, how xds.Listening, patches PatchSet, name string, port uint32,
 	side networkingv1.EnvoyFilter_PatchContext) listener.Common {
 	matches := func(p model.Patch) bool { return patch.ListenerMatches(p, side, name, port) }
 	return listener.Common{Mesh: in.Meshes.Listener, Caps: caps, Listening: how, Patches: patches.Matching(matches)}
 }
 
-// RemovesListener reports whether one of the patches removes a listener.
+// RemovesListener reports whether one of the patches removes the listener with a name, port and side.
 func (s PatchSet) RemovesListener(name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) bool {
 	return s.Any(func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })
 }
 
-// Direct reports whether no traffic at all is redirected to the proxy: by its metadata, or because each ingress and
-// egress listener of its Sidecar has captureMode NONE. The Sidecar may be nil.
+// Direct reports whether no traffic is redirected to the proxy. That is so if mode is view.None, or if the Sidecar has
+// ingress and egress listeners and all of them have captureMode NONE. The Sidecar may be nil.
 func Direct(sidecar *model.Sidecar, mode view.Mode) bool {
 	if mode == view.None {
 		return true

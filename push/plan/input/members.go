@@ -10,26 +10,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Selection decides the members of a cluster, and which of them are connected to without mTLS. Comparable.
+// Selection identifies the members of one cluster: the endpoints of one port of a service that meet all its conditions.
+// It is comparable, and is the key of cached results.
 type Selection struct {
 	Service *model.Service
-	Host    string
-	Port    uint32
-	Rule    *model.DestinationRule // defines the subset; nil selects all endpoints
+	Host    string                 // one of the service's hosts
+	Port    uint32                 // the number of a service port
+	Rule    *model.DestinationRule // defines the subset; nil without a subset
 	Subset  string
-	Peers   intern.List[*model.Policy] // see Input.Peers
+	Peers   intern.List[*model.Policy] // the result of Input.Peers for the service's namespace
 	Local   bool                       // only endpoints of Cluster are selected
 	Cluster string                     // as in origins: empty for the config cluster
-	// NotReady selects endpoints that are not ready, too. Envoy counts them and sends no requests to them.
+	// NotReady is true if endpoints that are not ready are selected too. Envoy counts them and sends them no requests.
 	NotReady bool
-	// Any selects endpoints of any health.
+	// Any is true if endpoints of any health are selected.
 	Any bool
-	// OnNode selects only the endpoints on Node (NodeLocal of a service).
+	// OnNode is true if only endpoints on Node are selected (NodeLocal of a service).
 	OnNode bool
 	Node   string
 }
 
-// selects reports whether the selection includes an endpoint, by its health, its Node and the labels of the subset.
+// selects reports whether the selection includes an endpoint. It compares the endpoint's health, Node and labels;
+// labels are the labels of the subset.
 func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	switch {
 	case q.OnNode && e.GetNode() != q.Node:
@@ -41,13 +43,14 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	return false
 }
 
-// Members lists the endpoints that a cluster selects, sorted by address, port and network. labels are those of the
-// selection's subset. The endpoints are those of the service's own namespace that are ready (unless the selection or
-// the service includes others) and have the labels. Their port has the name of the service port or, for hosts that are
-// resolved by DNS, its number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
+// Members returns the endpoints that a selection includes, sorted by address, port and network. labels are the labels
+// of the selection's subset. Only endpoints in the service's own namespace are selected. Endpoints have to be ready,
+// unless the selection or the service includes others. The endpoint port is the port with the name of the service port.
+// For hosts that are resolved by DNS it is the port with the same number (istio: pilot/pkg/model/endpointshards.go,
+// CopyEndpoints).
 //
-// Of several endpoints with the same address, port and network the healthiest is used: a Pod may have an address that
-// the outdated status of another Pod still states. Equal addresses in two networks are different endpoints. Endpoints
+// Of several endpoints with the same address, port and network, the healthiest is included: the outdated status of one
+// Pod may still state the address of another Pod. Equal addresses in two networks are different endpoints. Endpoints
 // without an address, which gateways reach, are all included. The result is cached.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
@@ -82,14 +85,14 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	return list
 }
 
-// byNumber reports whether a service's ports are matched with those of its endpoints by number. Otherwise they are
+// byNumber reports whether ports of a service and ports of its endpoints are matched by number. Otherwise they are
 // matched by name.
 func byNumber(service *model.Service) bool {
 	return service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
 }
 
-// Addresses lists the IP addresses of the endpoints of one port of a service in all clusters, whatever their health.
-// The list is sorted, has no duplicates, and is cached.
+// Addresses returns the IP addresses of the endpoints of one port of a service, in all clusters and of any health. The
+// list is sorted and has no duplicates. It is cached, so the caller must not change it.
 func (in *Input) Addresses(service *model.Service, host string, port uint32) []string {
 	at := servedPort{service, host, port}
 	found, ok := in.addresses[at]
@@ -113,8 +116,9 @@ func (in *Input) Addresses(service *model.Service, host string, port uint32) []s
 	return found
 }
 
-// Published yields the endpoints that the name of a service resolves to, at any port, with their clusters: the ready
-// ones, or all if the service publishes those that are not ready. They are in no order.
+// Published yields the endpoints to which DNS resolves the name of a service, with the name of each endpoint's cluster
+// as in origins. These are the ready endpoints, or all endpoints if the service has publishNotReadyAddresses. They are
+// in no order.
 func (in *Input) Published(service *model.Service, host string) iter.Seq2[string, *model.Endpoint] {
 	return func(yield func(string, *model.Endpoint) bool) {
 		q := Selection{Service: service}
@@ -135,7 +139,7 @@ type servedPort struct {
 	port    uint32
 }
 
-// SlicesOf yields the Endpoints records of a service: those of its host in its own namespace.
+// SlicesOf yields the Endpoints records of a service. These have the given host and are in the service's namespace.
 func (in *Input) SlicesOf(service *model.Service, host string) iter.Seq[*model.Endpoints] {
 	return func(yield func(*model.Endpoints) bool) {
 		for r := range in.ByHost(model.KindEndpoints, host) {
@@ -160,7 +164,8 @@ func healthRank(h model.Health) int {
 	}
 }
 
-// MembersOf lists the members of a selection without subset whose endpoints satisfy a predicate.
+// MembersOf returns the members of a selection without a subset whose endpoints satisfy a predicate. The order is that
+// of Members.
 func (in *Input) MembersOf(q Selection, holds func(*model.Endpoint) bool) intern.List[model.Member] {
 	var out []model.Member
 	for _, m := range in.Members(q, nil).All() {

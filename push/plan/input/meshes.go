@@ -10,14 +10,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Meshes contains projections of the mesh configuration. Each one has only those fields that the builders of one
-// package read, and goes into their Specs. A projection keeps its pointer while its fields have the same content. So an
-// edit of a field changes only the Specs of the builders that read the field.
+// Meshes contains projections of the mesh configuration, one for each package of builders (push/build/cluster, listener
+// and vhost). A projection contains only the fields that these builders read, and is a part of their Specs. It keeps
+// its pointer while its fields have the same content. So an edit of a field changes only the Specs of builders that
+// read it.
 type Meshes struct {
 	Cluster, Listener, VirtualHost *model.Mesh
 }
 
-// later returns the projections of another mesh configuration. Those with unchanged content keep their pointers.
+// later returns the projections of another mesh configuration. Projections with unchanged content keep their pointers.
 func (m Meshes) later(mesh *model.Mesh) Meshes {
 	return Meshes{
 		Cluster:     project(mesh, cluster.MeshFields, m.Cluster),
@@ -26,8 +27,8 @@ func (m Meshes) later(mesh *model.Mesh) Meshes {
 	}
 }
 
-// project returns a copy of a mesh configuration with only the given fields, or before if that has the same content.
-// before may be nil.
+// project returns a copy of a mesh configuration with only the given fields. If before has the same content, project
+// returns before. before may be nil.
 func project(mesh *model.Mesh, fields []protoreflect.Name, before *model.Mesh) *model.Mesh {
 	spec := &meshv1.MeshConfig{}
 	from, to := mesh.Spec.ProtoReflect(), spec.ProtoReflect()

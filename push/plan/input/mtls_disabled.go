@@ -17,8 +17,8 @@ type served struct {
 	host    string
 }
 
-// MTLSDisabled returns a digest of the places where PeerAuthentications disable mTLS for the endpoints of a cluster
-// (see mtlsDisabledAt). It is empty if they disable it nowhere. The result is cached during a step.
+// MTLSDisabled returns a digest of the endpoints and ports for which PeerAuthentications disable mTLS, of the service
+// and host of a selection (see mtlsDisabledAt). It is "" if no PeerAuthentication disables mTLS. The result is cached.
 func (in *Input) MTLSDisabled(q Selection) string {
 	if q.Peers.Len() == 0 {
 		return ""
@@ -32,7 +32,7 @@ func (in *Input) MTLSDisabled(q Selection) string {
 	return digest
 }
 
-// withoutMTLS is the digest of a service with mTLS disabled for all endpoints, whatever their labels and ports.
+// withoutMTLS is the digest of a service with mTLS disabled for all endpoints, with any labels and at any port.
 var withoutMTLS = model.HashOf([]byte("0: others true\n")).String()
 
 // WithoutMTLS reports whether the PeerAuthentication of a namespace or of the mesh disables mTLS for every endpoint
@@ -41,19 +41,19 @@ func (in *Input) WithoutMTLS(q Selection) bool {
 	return in.MTLSDisabled(q) == withoutMTLS && modeOf(q.Peers.All(), q.Service.Key.Namespace, nil, 0) == model.MTLSDisable
 }
 
-// mtlsDisabledAt returns a digest of the places where PeerAuthentications disable mTLS for a service's endpoints, or ""
-// if they disable it nowhere. peers are in order of age.
+// mtlsDisabledAt returns a digest of the selectors and ports for which PeerAuthentications disable mTLS, or "" if no
+// PeerAuthentication disables it. peers are sorted by age, the oldest first.
 //
-// The digest is a part of the service's clusters. It changes whenever an edit of a policy changes the mode of an
-// endpoint. It covers future endpoints as well as present ones, so a new endpoint does not change clusters. Facts that
-// decide for no endpoint are left out: policies that select other workloads, policies that change nothing, and the
-// difference between modes that require mTLS and modes that only accept it.
+// The digest is a part of the service's clusters. It changes whenever an edit of a policy switches mTLS off or on for
+// an endpoint. It covers future endpoints as well as present endpoints, so a new endpoint does not change clusters.
+// Policies that switch mTLS for no endpoint are left out. Modes that require mTLS and modes that only accept it are the
+// same.
 func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string {
 	outside := outOfSelector(s, of)
 	foreign := slices.ContainsFunc(outside, func(e *model.Endpoint) bool { return !at(e, of.service) })
 	var levels [3]*model.Policy // for endpoints that no policy in selecting selects; see FirstMode
 	var selecting []*model.Policy
-	ports := map[uint32]bool{0: true} // 0: all ports that no policy names
+	ports := map[uint32]bool{0: true} // 0 stands for all ports that no policy names
 	for _, p := range peers {
 		selector, own := p.Spec.GetSelector(), p.Key.Namespace == of.service.Key.Namespace
 		switch {
@@ -92,8 +92,9 @@ func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string
 	return model.HashOf([]byte(text.String())).String()
 }
 
-// disabledRow describes for which endpoints mTLS is disabled at a port: for those of each selector, the first matching
-// of which decides, for the others, and for endpoints of other namespaces. It returns "" if mTLS is disabled for none.
+// disabledRow describes the endpoints for which mTLS is disabled at a port. Without such endpoints it returns "". The
+// text has one value for each selector; the first selector that matches an endpoint decides. "others" are endpoints
+// that no selector matches, and "elsewhere" are endpoints in other namespaces.
 func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32, foreign bool) string {
 	off := func(levels ...*model.Policy) bool { return FirstMode(levels, port) == model.MTLSDisable }
 	picked := func(p *model.Policy) bool { return off(p, levels[1], levels[2]) }
@@ -125,8 +126,8 @@ func mayPick(selector map[string]string, svc *model.Service, outside []*model.En
 	return true
 }
 
-// outOfSelector lists the endpoints of a service that belong to another namespace, or have other labels than the
-// service selects: hand-written endpoints, and Pods whose labels have just changed.
+// outOfSelector returns the endpoints of a service that its selector does not match, or that belong to another
+// namespace. Examples are endpoints written by hand, and Pods whose labels have just changed.
 func outOfSelector(s *mirror.Snapshot, of served) (out []*model.Endpoint) {
 	for r := range s.ByHost(model.KindEndpoints, of.host) {
 		slice := r.(*model.Endpoints)
@@ -147,9 +148,9 @@ func at(e *model.Endpoint, svc *model.Service) bool {
 	return cmp.Or(e.GetNamespace(), svc.Key.Namespace) == svc.Key.Namespace
 }
 
-// MTLSDisabledDiffers reports whether the digest of some service of a host (MTLSDisabled) differs at another snapshot,
-// with the policies of this one. It differs if endpoints appeared or disappeared that their service does not select by
-// labels. The digest is a part of the host's clusters.
+// MTLSDisabledDiffers reports whether endpoints in s change the digest of a service of a host, see MTLSDisabled. The
+// services are those of s, and the policies are those of in for the namespace. Only endpoints that the service's
+// selector does not match can change the digest.
 func (in *Input) MTLSDisabledDiffers(s *mirror.Snapshot, host, namespace string) bool {
 	peers := in.Peers(namespace)
 	if peers.Len() == 0 {

@@ -7,8 +7,8 @@ import (
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
-// multimap maps names to lists of values. It is immutable, except between change and seal, and cheap to copy: copies
-// share the tree.
+// multimap maps names to lists of values. It is immutable, except between change and seal. Copies share the tree, so a
+// copy is cheap.
 type multimap[V any] struct {
 	tree *iradix.Tree[V] // by name and id of the value; nil if it is empty
 	txn  *iradix.Txn[V]  // set between change and seal

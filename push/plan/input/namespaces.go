@@ -7,11 +7,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// AnyNamespace means all namespaces in the index of records that name one.
+// AnyNamespace is the argument of Index.Naming for records that may mean any namespace.
 const AnyNamespace = ""
 
-// namespacesOf lists the namespaces, beside a record's own, for whose proxies the record may have a special meaning.
-// See Index.Naming.
+// namespacesOf returns the namespaces that a record's exportTo names, for Index.Naming. A VirtualService that matches
+// by sourceNamespace also has AnyNamespace.
 func namespacesOf(r model.Record) []string {
 	var out []string
 	switch t := r.(type) {

@@ -16,16 +16,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// PatchSet lists the patches that apply to one side of a proxy, in order of application.
+// PatchSet lists the patches that apply to a proxy, in order of application.
 type PatchSet []model.Patch
 
-// Patches resolves the patches of a View. Patches that cannot be applied are left out, and found has a problem for
-// each.
+// Patches returns the patches that a view refers to, in the same order. A patch that cannot be applied is left out, and
+// found has a problem for it. Missing EnvoyFilters and patches are skipped.
 func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := in.Get(ref.Filter)
 		if !ok || ref.Index >= len(r.(*model.EnvoyFilter).Spec.GetConfigPatches()) {
-			continue // the View is outdated, and its proxies are about to leave it
+			continue // the view is outdated, and its proxies are about to leave it
 		}
 		p := model.Patch{Filter: r.(*model.EnvoyFilter), Index: ref.Index}
 		if err := patch.Problem(p); err != nil {
@@ -37,8 +37,9 @@ func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Pr
 	return set, found
 }
 
-// NotPatched returns a problem for each EnvoyFilter that selects, by labels, an application that is not an Envoy.
-// Filters for all proxies are not reported, since their authors do not expect them to apply to such applications.
+// NotPatched returns a warning for each reference to a patch that cannot be applied because the client is not an Envoy.
+// It only reports EnvoyFilters that select workloads by labels. Authors of other EnvoyFilters do not expect them to
+// apply to such clients.
 func (in *Input) NotPatched(refs intern.List[view.Patch]) (found []Problem) {
 	for _, ref := range refs.All() {
 		if r, ok := in.Get(ref.Filter); ok && len(r.(*model.EnvoyFilter).Spec.GetWorkloadSelector().GetLabels()) > 0 {
@@ -49,7 +50,7 @@ func (in *Input) NotPatched(refs intern.List[view.Patch]) (found []Problem) {
 	return found
 }
 
-// Matching lists the patches that satisfy a predicate.
+// Matching returns the patches that satisfy a predicate, in order, as an interned list for Specs.
 func (s PatchSet) Matching(pick func(model.Patch) bool) intern.List[model.Patch] {
 	var found []model.Patch
 	for _, p := range s {
@@ -70,8 +71,8 @@ func (s PatchSet) Any(pick func(model.Patch) bool) bool {
 	return false
 }
 
-// Added yields the clusters and listeners that patches add on one side. A patch for any context adds on the outbound
-// side, which is the only side of a gateway. Problems are appended to found.
+// Added yields the clusters and listeners that patches add on one side. A patch with context ANY counts for every side
+// but SIDECAR_INBOUND. If a build fails, a problem is appended to found. Resources are built while the caller iterates.
 func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext, found *[]Problem) iter.Seq[layer.Unit] {
 	return func(yield func(layer.Unit) bool) {
 		for _, p := range set {
@@ -95,18 +96,20 @@ func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext,
 	}
 }
 
-// RemovesCluster reports whether a patch removes a cluster. For an inbound cluster, hosts are those of its services.
+// RemovesCluster reports whether a patch removes the cluster with a side and name. For an inbound cluster, hosts are
+// the hosts of its services.
 func RemovesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }
 
-// RemovesCluster reports whether one of the patches removes a cluster that is not an inbound one.
+// RemovesCluster reports whether one of the patches removes the cluster with a side and name. It is for clusters of the
+// outbound side and of gateways, whose patches match without hosts.
 func (s PatchSet) RemovesCluster(side networkingv1.EnvoyFilter_PatchContext, name string) bool {
 	return s.Any(func(p model.Patch) bool { return RemovesCluster(p, side, name) })
 }
 
-// MergesCluster reports whether a patch is merged into a cluster. For an inbound cluster, hosts are those of its
-// services.
+// MergesCluster reports whether a patch is merged into the cluster with a side and name. For an inbound cluster, hosts
+// are the hosts of its services.
 func MergesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return !patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }

@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Peers lists the PeerAuthentications that apply to endpoints of a namespace, the oldest first: its own and the
-// mesh-wide ones. The list is empty if none of them disables mTLS, because then the endpoints' labels are sufficient.
+// Peers returns the PeerAuthentications that apply to endpoints of a namespace: its own and the mesh-wide policies, the
+// oldest first. If no policy of the list disables mTLS, the list is empty, because clients then need no policy to
+// decide about mTLS. The result is cached.
 func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	if found, ok := in.peers[namespace]; ok {
 		return found
@@ -46,15 +47,17 @@ func (in *Input) applicablePeers(namespace string) []*model.Policy {
 	return out
 }
 
-// Demands reports whether a member of a cluster accepts mTLS and, by PeerAuthentication, no plaintext.
+// Demands reports whether a member of a selection accepts mTLS alone: it has mTLS, and PeerAuthentication sets STRICT
+// for its port.
 func (in *Input) Demands(q Selection, m model.Member) bool {
 	namespace := cmp.Or(m.Endpoint.GetNamespace(), q.Service.Key.Namespace)
 	peers := in.applicablePeers(q.Service.Key.Namespace)
 	return m.Endpoint.GetMtls() && modeOf(peers, namespace, m.Endpoint.GetLabels(), m.Port) == model.MTLSStrict
 }
 
-// modeOf returns the mode of one port of a workload. The oldest policy that selects the workload decides (a port of it
-// before its default), then the oldest of the namespace, then the oldest of the mesh. The default is permissive
+// modeOf returns the mode of one port of a workload. Three policies may apply: the oldest policy that selects the
+// workload, the oldest policy of the namespace, and the oldest mesh-wide policy. The first of them that states a mode
+// decides. Within a policy, the mode of the port precedes the mode of all ports. The default is permissive
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 func modeOf(peers []*model.Policy, namespace string, labels map[string]string, port uint32) model.MTLS {
 	var levels [3]*model.Policy
@@ -75,7 +78,8 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 	return FirstMode(levels[:], port)
 }
 
-// PoliciesAt returns the policies of the given keys, in order. Missing ones are skipped.
+// PoliciesAt returns the policies with the given keys, in the order of the keys. Missing policies are skipped. All keys
+// must be of kinds of policies; PoliciesAt panics otherwise.
 func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 	for _, k := range keys.All() {
 		if r, ok := in.Get(k); ok {
@@ -85,7 +89,8 @@ func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 	return out
 }
 
-// FirstMode returns the first mode that the policies state for a port, else permissive. nil policies state no mode.
+// FirstMode returns the mode of the first policy that states a mode for a port, or permissive. Within a policy, the
+// mode of the port precedes the mode of all ports. Policies may be nil.
 func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)
@@ -96,7 +101,8 @@ func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	return model.MTLSPermissive
 }
 
-// Plain lists the members of a selection for which PeerAuthentications disable mTLS.
+// Plain returns the elements of list, members of a selection, for which PeerAuthentications disable mTLS. Members that
+// do not support mTLS are left out.
 func Plain(q Selection, list []model.Member) intern.List[model.Member] {
 	if q.Peers.Len() == 0 {
 		return intern.List[model.Member]{}

@@ -8,25 +8,26 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problem is a problem of an object that was found while planning.
+// Problem describes an error or a warning about one object of the configuration.
 type Problem = model.Problem
 
-// Warning returns a problem of an object that takes effect nevertheless.
+// Warning returns a problem with severity Warning: the object takes effect nevertheless. field is the path of the
+// field.
 func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
-// NotFound returns a warning for an object that refers to a missing object.
+// NotFound returns a warning for the object with a key, whose field refers to a missing object.
 func NotFound(key model.Key, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound,
 		Severity: problem.Warning, Message: message}
 }
 
-// Problems maps the name of a unit to its problems, so that planning a unit again replaces its problems. Lists are
-// replaced, never changed.
+// Problems maps the name of a unit to the problems of the unit. Planning a unit again replaces its problems. Lists are
+// replaced, and never changed in place.
 type Problems map[string][]Problem
 
-// Set replaces the problems of a unit.
+// Set replaces the problems of a unit. An empty list removes the unit.
 func (p Problems) Set(unit string, found []Problem) {
 	if len(found) == 0 {
 		delete(p, unit)
@@ -35,10 +36,10 @@ func (p Problems) Set(unit string, found []Problem) {
 	p[unit] = found
 }
 
-// Clone returns an independent copy.
+// Clone returns an independent copy of the map. The lists are shared.
 func (p Problems) Clone() Problems { return maps.Clone(p) }
 
-// Sorted lists all problems, without duplicates, by object, field and message.
+// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare.
 func Sorted(sets ...Problems) []Problem {
 	seen := map[Problem]bool{}
 	var out []Problem

@@ -12,7 +12,7 @@ func IsTLS(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_HTTPS || p == model.Protocol_PROTOCOL_TLS
 }
 
-// PortOf returns the service port with a number, or nil. It ignores UDP ports.
+// PortOf returns the port of a service with a number, or nil. It ignores UDP ports.
 func PortOf(svc *model.Service, number uint32) *model.ServicePort {
 	for _, p := range svc.Spec.GetPorts() {
 		if p.GetNumber() == number && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {

@@ -7,16 +7,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// ProviderServices finds the services of an extension provider, whose service is "NAMESPACE/HOST" or "HOST" in the mesh
-// configuration. It returns the host, and the Services and ServiceEntries with that host in the namespace, or in any
-// namespace if none is written. namespaces counts the namespaces of these services; with several it is unknown which
-// one is meant (istio: pilot/pkg/extensionproviders, LookupCluster). The result may change when a service with the host
-// appears, disappears or changes.
+// ProviderServices finds the services of an extension provider of the mesh configuration. The argument is the
+// provider's field service, "NAMESPACE/HOST" or "HOST". found lists the Services and ServiceEntries with the host; if
+// the argument has a namespace, only those of that namespace. namespaces is the number of namespaces in found. If it is
+// more than 1, the provider is ambiguous (istio: pilot/pkg/extensionproviders, LookupCluster).
 func (in *Input) ProviderServices(service string) (host string, found []*model.Service, namespaces int) {
 	return ServicesOf(in.Snapshot, service)
 }
 
-// ServicesOf is ProviderServices at the given snapshot.
+// ServicesOf returns the result of ProviderServices for a snapshot.
 func ServicesOf(s *mirror.Snapshot, service string) (host string, found []*model.Service, namespaces int) {
 	namespace, host, qualified := strings.Cut(service, "/")
 	if !qualified {

@@ -7,13 +7,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removal names a cluster or listener that is not planned because a patch removes it as a whole.
+// Removal names a cluster or listener (Ref) that is not planned because a patch (By) removes it as a whole.
 type Removal struct {
 	By  model.Patch
 	Ref xds.Ref
 }
 
-// Removing lists the patches that remove clusters or listeners as a whole.
+// Removing returns the patches that remove clusters or listeners as a whole, in order.
 func (s PatchSet) Removing() (removing PatchSet) {
 	for _, p := range s {
 		c := p.Config()
@@ -25,7 +25,7 @@ func (s PatchSet) Removing() (removing PatchSet) {
 	return removing
 }
 
-// Removals calls f for each patch that removes the resource ref, by the predicate removes.
+// Removals calls f for each patch that removes the resource ref. The predicate removes decides which patches do.
 func (s PatchSet) Removals(ref xds.Ref, removes func(model.Patch) bool, f func(Removal)) {
 	for _, p := range s {
 		if removes(p) {

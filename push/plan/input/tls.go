@@ -10,14 +10,16 @@ import (
 
 var tlsTexts intern.Table[string]
 
-// defaultVersions are versions of TLS as MeshConfig has them, whose numbers are others.
+// defaultVersions maps the TLS versions of MeshConfig to those of Gateway, whose enum has other numbers.
 var defaultVersions = map[meshv1.MeshConfig_TLSConfig_TLSProtocol]networkingv1.ServerTLSSettings_TLSProtocol{
 	meshv1.MeshConfig_TLSConfig_TLSV1_2: networkingv1.ServerTLSSettings_TLSV1_2,
 	meshv1.MeshConfig_TLSConfig_TLSV1_3: networkingv1.ServerTLSSettings_TLSV1_3,
 }
 
-// ServerTLS returns the mode, versions and cipher suites of a server's TLS. MeshConfig tlsDefaults fills in the curves,
-// and what the server does not state. The default of the least version yields to a lower maximum.
+// ServerTLS returns the mode, versions, cipher suites and curves of a server's TLS. If the server states no minimum
+// version or no cipher suites, tlsDefaults of MeshConfig has them. Curves always come from tlsDefaults. If the default
+// minimum version is above the server's maximum version, the maximum version is the minimum too. Both arguments may be
+// nil.
 func ServerTLS(tls *networkingv1.ServerTLSSettings, mesh *meshv1.MeshConfig) listener.ServerTLS {
 	defaults := mesh.GetTlsDefaults()
 	out := listener.ServerTLS{Mode: tls.GetMode(),

@@ -1,5 +1,5 @@
-// Package layer stores the planned resources of one layer of a View: its manifests, the edits that are not in them yet,
-// and tables that scopes share with their clones.
+// Package layer stores the planned resources of one layer of a view. A Layer has manifests, and edits that Commit moves
+// into the manifests. The package also has the tables and values that scopes share with their clones.
 //
 // Owns: nothing; a Layer belongs to the part of the plan that fills it.  Reads: push/manifest.  Never: a snapshot, a
 // rule.
@@ -15,14 +15,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Unit is one resource: its Spec, which contains all inputs, and the built resource. Comparable. The zero Unit stands
-// for no resource.
+// Unit is one resource: its Spec, which contains all inputs of the build, and the built resource. It is comparable. The
+// zero Unit has no resource.
 type Unit struct {
 	Spec pool.ResourceSpec
 	Res  *xds.Resource
 }
 
-// Layer contains the manifests of one layer, and the edits that are not in them yet.
+// Layer contains the manifests of one layer, and the edits since the last Commit. The zero Layer is empty. One
+// goroutine may use a Layer; its manifests are immutable.
 type Layer struct {
 	types [xds.NumTypes]*manifest.Manifest
 	puts  [xds.NumTypes]map[string]*xds.Resource // by name; a nil value removes the name
@@ -31,7 +32,7 @@ type Layer struct {
 	reserved map[xds.Ref]bool
 }
 
-// Fork returns an independent copy. It must not be called within a step.
+// Fork returns an independent copy. It must not be called between an edit and the next Commit.
 func (l *Layer) Fork() *Layer {
 	next := *l
 	next.specs = maps.Clone(l.specs)
@@ -41,7 +42,7 @@ func (l *Layer) Fork() *Layer {
 // Manifest returns the layer's manifest of a type as of the last Commit, or nil if it is empty.
 func (l *Layer) Manifest(t xds.Type) *manifest.Manifest { return l.types[t] }
 
-// Add stores a unit with its Spec, and replaces one of the same name.
+// Add stores a unit with its Spec, in place of a unit with the same type and name.
 func (l *Layer) Add(u Unit) {
 	if l.specs == nil {
 		l.specs = map[xds.Ref]pool.ResourceSpec{}
@@ -50,7 +51,8 @@ func (l *Layer) Add(u Unit) {
 	l.set(u.Res.Type, u.Res.Name, u.Res)
 }
 
-// Reserve stores a unit that an EnvoyFilter adds. From now on Put and Drop ignore its name.
+// Reserve stores a unit that an EnvoyFilter adds, and reserves its type and name. From now on Put, Drop and Replace
+// ignore resources with this type and name.
 func (l *Layer) Reserve(u Unit) {
 	if l.reserved == nil {
 		l.reserved = map[xds.Ref]bool{}
@@ -59,13 +61,13 @@ func (l *Layer) Reserve(u Unit) {
 	l.Add(u)
 }
 
-// Reserved reports whether the name of a resource is reserved.
+// Reserved reports whether the type and name of a resource are reserved.
 func (l *Layer) Reserved(r *xds.Resource) bool { return l.reserved[ref(r)] }
 
-// Spec returns the Spec of a unit that Add or Reserve stored, or nil for another name.
+// Spec returns the Spec of a unit that Add or Reserve stored. It returns nil for other resources.
 func (l *Layer) Spec(r xds.Ref) pool.ResourceSpec { return l.specs[r] }
 
-// Specs calls f with the Spec of each unit that Add or Reserve stored.
+// Specs calls f with the Spec of each unit that Add or Reserve stored, in no order.
 func (l *Layer) Specs(f func(pool.ResourceSpec)) {
 	for _, spec := range l.specs {
 		f(spec)
@@ -87,7 +89,7 @@ func (l *Layer) Retain(t xds.Type, names map[string]bool) {
 	}
 }
 
-// Hide hides the lower layers' resource of a name.
+// Hide hides the resource with a type and name of the layers below this layer.
 func (l *Layer) Hide(t xds.Type, name string) {
 	marker := l.types[t].Get(name)
 	if !manifest.IsHidden(marker) {
@@ -110,9 +112,10 @@ func (l *Layer) Drop(r *xds.Resource) {
 	}
 }
 
-// Replace replaces one list of units by another. Within each list names must be unique.
+// Replace removes the resources of the old units and stores the resources of the new units, by Drop and Put. Names must
+// be unique within each list.
 func (l *Layer) Replace(old, now []Unit) {
-	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // mostly all units are unchanged
+	for len(old) > 0 && len(now) > 0 && old[0].Res == now[0].Res { // most calls change no unit
 		old, now = old[1:], now[1:]
 	}
 	was, is := ByName(old), ByName(now)
@@ -128,7 +131,7 @@ func (l *Layer) Replace(old, now []Unit) {
 	}
 }
 
-// ByName maps the names of resources to their units, which must be of one type. It returns nil for an empty list.
+// ByName maps the names of resources to their units. Names must be unique. It returns nil for an empty list.
 func ByName(units []Unit) map[string]Unit {
 	if len(units) == 0 {
 		return nil
@@ -142,7 +145,7 @@ func ByName(units []Unit) map[string]Unit {
 
 func ref(r *xds.Resource) xds.Ref { return xds.Ref{Type: r.Type, Name: r.Name} }
 
-// set records the change of a resource for the next manifest; nil removes it.
+// set records a new version of a resource for the next Commit. A nil version removes the resource.
 func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	if l.puts[t] == nil {
 		l.puts[t] = map[string]*xds.Resource{}
@@ -153,9 +156,9 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 // piece is the number of edits, or names, between two calls of yield.
 const piece = 1000
 
-// Commit moves the edits into the manifests and copies only the buckets that differ. It calls yield between two pieces
-// of the work. Meanwhile the manifests may be incomplete, so only layers that no reader uses yet may be committed in
-// pieces. A nil x shares nothing.
+// Commit moves the edits into the manifests. It copies only the buckets of the manifests that differ. Between two
+// pieces of the work it calls yield. The manifests may be incomplete then, so yield must not read the layer. Layers
+// with equal manifests and edits share the new manifests by x, which may be nil.
 func (l *Layer) Commit(x *Sharing, yield func()) {
 	for t, puts := range l.puts {
 		for i, names := range inPieces(puts, yield) {
@@ -168,7 +171,7 @@ func (l *Layer) Commit(x *Sharing, yield func()) {
 	}
 }
 
-// inPieces partitions the names of edits by their hashes, so that equal sets of names in any layers have equal parts.
+// inPieces partitions the names of edits by their hashes. Equal sets of names have equal parts in all layers.
 func inPieces(puts map[string]*xds.Resource, yield func()) [][]string {
 	parts := make([][]string, (len(puts)+piece-1)/piece)
 	seen := 0
@@ -185,7 +188,7 @@ func inPieces(puts map[string]*xds.Resource, yield func()) [][]string {
 	return parts
 }
 
-// commit moves the edits of the given names of a type into the type's manifest.
+// commit moves the edits with the given names into the manifest of a type.
 func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	var changed []*xds.Resource
 	var gone []string
@@ -202,8 +205,8 @@ func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	}
 }
 
-// Succeed makes this layer, which was planned from scratch, share all equal parts with the layer that it replaces. It
-// calls yield as Commit does. The old layer may change meanwhile.
+// Succeed makes this layer share all equal parts of its manifests with the layer old that it replaces. This layer was
+// planned from scratch and committed. Succeed calls yield and uses x like Commit. old may change within yield.
 func (l *Layer) Succeed(old *Layer, x *Sharing, yield func()) {
 	for t, was := range old.types { // old.types is an array, so this iterates over a copy
 		seen := 0

@@ -9,11 +9,11 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Sharing contains the results of the scopes of one step so far. Scopes with equal results share one value, so that
-// clones keep sharing with their template after an edit that touches all of them. The nil Sharing, between steps,
-// stores nothing.
+// Sharing contains the results that the scopes of one step have computed so far. Scopes with equal results share one
+// value. So clones share memory with their template even after an edit that touches all of them. One goroutine may use
+// a Sharing. The nil Sharing stores nothing; it is used between steps.
 type Sharing struct {
-	values    map[any]any // by key of any type: []*V
+	values    map[any]any // key of Share -> []*V
 	manifests map[rewrite]*manifest.Manifest
 }
 
@@ -34,8 +34,9 @@ func NewSharing() *Sharing {
 	return &Sharing{values: map[any]any{}, manifests: map[rewrite]*manifest.Manifest{}}
 }
 
-// Share returns the value to store in place of v: an equal one that another scope of the step shared under the same
-// key, or v. Each part of the plan uses a key type of its own, so that keys of different parts never collide.
+// Share returns the value to store in place of v: an equal value that was shared under the same key before, or v.
+// Values must not be changed after Share. Each part of the plan uses its own type K, so keys of different parts never
+// collide, and all values of one K have the same type V. If x is nil, the result is v.
 func Share[K comparable, V any](x *Sharing, key K, v *V, equal func(a, b *V) bool) *V {
 	if x == nil {
 		return v
@@ -50,7 +51,7 @@ func Share[K comparable, V any](x *Sharing, key K, v *V, equal func(a, b *V) boo
 	return v
 }
 
-// with is old.With(puts, drops), or the shared result of the same edit of the same manifest.
+// with returns old.With(puts, drops). Equal edits of the same manifest have the same result.
 func (x *Sharing) with(old *manifest.Manifest, puts []*xds.Resource, drops []string) *manifest.Manifest {
 	if x == nil {
 		return old.With(puts, drops)

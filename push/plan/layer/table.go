@@ -5,10 +5,10 @@ import (
 	"maps"
 )
 
-// Table maps names to values. Scopes that are clones share the common part of their tables. The zero Table is empty.
-// The values are shared too, so they must never be changed in place.
+// Table maps names to values. Copies of a table (Fork, Copy) share the part that they have in common. They share the
+// values too, so values must never be changed in place. The zero Table is empty. One goroutine may use a Table.
 type Table[V any] struct {
-	base map[string]*V // shared with other tables, never changed
+	base map[string]*V // shared with other tables; never changed
 	own  map[string]*V // differences from base; a nil value removes the name
 	size int
 }
@@ -58,8 +58,8 @@ func (t *Table[V]) All() iter.Seq2[string, *V] {
 	}
 }
 
-// Copy returns an independent table with the content of a table that is never changed again. Several goroutines may
-// copy one table.
+// Copy returns an independent table with the same content. The receiver must not be changed any more. Several
+// goroutines may call Copy of one table.
 func (t *Table[V]) Copy() Table[V] {
 	switch {
 	case 4*len(t.own) <= len(t.base):
@@ -70,7 +70,8 @@ func (t *Table[V]) Copy() Table[V] {
 	return Table[V]{base: maps.Collect(t.All()), size: t.size}
 }
 
-// Fork returns an independent table with the same content. The receiver may be changed afterwards.
+// Fork returns an independent table with the same content. Other than after Copy, the receiver may be changed
+// afterwards. Fork itself may reorganise the receiver, so only one goroutine may call it.
 func (t *Table[V]) Fork() Table[V] {
 	if 4*len(t.own) > len(t.base) { // a new base costs less than many copies of a large difference
 		if len(t.base) > 0 {

@@ -4,12 +4,14 @@
 // Owns: the rows of each scope, and the resource that is built from them.  Reads: plan/host.  Never: plans for a single
 // proxy; plans names of a scope before one of its proxies has requested them.
 //
-// The set of names follows istiod (pkg/dns/server/name_table.go). A service has its virtual addresses. A headless
-// service has the endpoints in the proxy's own network, of all clusters or, with local names
-// (ENABLE_MULTICLUSTER_HEADLESS=false), of the proxy's own cluster. Endpoints with host names also have names of their
-// own, in all clusters. Endpoints are listed at any port if they are ready, or if the Service publishes addresses that
-// are not ready. The cluster's DNS servers do the same; istiod does not. Services without addresses and endpoints are
-// left to the Pod's DNS servers.
+// The set of names follows istiod (pkg/dns/server/name_table.go). The name of a service resolves to its virtual
+// addresses. The name of a headless service resolves to its endpoints in the proxy's own network. With local names
+// (ENABLE_MULTICLUSTER_HEADLESS=false) these are the endpoints of the proxy's own cluster, and otherwise of all
+// clusters. Endpoints with host names also have names of their own, in all clusters.
+//
+// Endpoints of any port are included. They have to be ready, unless the Service has publishNotReadyAddresses. In this
+// the table follows the cluster's DNS servers, and differs from istiod. Names of services without addresses and
+// endpoints are not in the table; the Pod's DNS servers resolve them.
 //
 // A scope has a name table once one of its proxies has requested it (Planner.AskNames). The rows are planned with the
 // hosts of each step. push/delta sends the table as an agent resource, and it is part of the view's set
@@ -37,7 +39,7 @@ import (
 // registryExternal is the registry name of ServiceEntries.
 const registryExternal = "External"
 
-// Table is the name table of one scope, for proxies of one network.
+// Table is the name table of one scope, for proxies of one network. One goroutine may use it.
 type Table struct {
 	network string                    // empty if unknown
 	rows    layer.Table[xds.Fragment] // by host
@@ -45,7 +47,7 @@ type Table struct {
 	current *manifest.Manifest
 }
 
-// New returns the name table of all hosts of a scope, for proxies of a network.
+// New returns the name table of all hosts of a scope, for proxies of a network. The network is "" if it is unknown.
 func New(hosts *host.Table, network string) *Table {
 	t := &Table{network: network, changed: true}
 	hosts.Names(func(name string) { t.Plan(name, hosts) })
@@ -53,18 +55,19 @@ func New(hosts *host.Table, network string) *Table {
 	return t
 }
 
-// Fork returns an independent copy.
+// Fork returns an independent copy for another goroutine.
 func (t *Table) Fork() *Table {
 	next := *t
 	next.rows = t.rows.Fork()
 	return &next
 }
 
-// Manifest returns a manifest with the table as its only resource, as of the last Commit. Scopes with equal tables
-// share the resource.
+// Manifest returns a manifest with the table of the last Commit as its only resource, which has the name "". Scopes
+// with equal tables share the resource.
 func (t *Table) Manifest() *manifest.Manifest { return t.current }
 
-// Plan plans the names of one host, which may be new, changed or removed. Commit publishes them.
+// Plan plans the names of the host with a name again. The host may be new, changed or removed in hosts. Commit
+// publishes the names.
 func (t *Table) Plan(name string, hosts *host.Table) {
 	row := t.rowOf(hosts, hosts.Get(name))
 	if was := t.rows.Get(name); row != was {
@@ -144,10 +147,10 @@ func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 	return f
 }
 
-// headless returns the addresses of a headless service, and encoded entries "NAME.SERVICE..." for its Pods with host
-// names. A Pod of the proxy's own cluster hides Pods of the same name elsewhere; among other clusters the first by name
-// is used. If local, the service's name resolves only to Pods of the proxy's own cluster; names of single Pods resolve
-// in all clusters.
+// headless returns the addresses of a headless service (all), and the encoded entries NAME.HOST of its Pods with host
+// names (pods). If local, all has only addresses of the proxy's own cluster; pods has Pods of all clusters. A Pod of
+// the proxy's own cluster hides Pods of the same name in other clusters. Of several other clusters, the first by name
+// is used.
 func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all []netip.Addr, pods []byte) {
 	named, from := map[string][]netip.Addr{}, map[string]string{}
 	slices.SortStableFunc(others, func(a, b *model.Endpoint) int { return strings.Compare(a.GetCluster(), b.GetCluster()) })
@@ -181,14 +184,14 @@ func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all 
 	return each(all), pods
 }
 
-// each sorts addresses and removes duplicates.
+// each sorts addresses in place, and returns them without duplicates.
 func each(all []netip.Addr) []netip.Addr {
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
 }
 
-// single returns the IP of an address or of a prefix that contains one address only. The result is false for ranges and
-// names.
+// single returns the IP of an address, or of a prefix that contains a single address. The result is false for ranges
+// and names.
 func single(address string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.Unmap(), true

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides a virtual host for the proxies of a perspective: its domains, its patches, and the destinations of its
-// rules. If no rule applies to these proxies, the service alone decides the routes. The result is false if no domain is
-// left, or no service has the host.
+// specOf decides the domains, patches, rules and destinations of a virtual host for the proxies of a perspective.
+// Domains that belong to another virtual host are left out. Problems are appended to found. The result is false if no
+// domain is left, or if the virtual host has neither rules that apply nor a service.
 func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, d := range vh.Domains.All() {
@@ -43,7 +43,7 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, fo
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
 }
 
-// loses reports whether a virtual host yields a domain to a patch or to a rival, and whether that is reported.
+// loses reports whether a virtual host yields a domain to a patch or to a rival. reported is true if that is a problem.
 func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
 	if rc.taken[domain] {
 		return true, true
@@ -58,14 +58,14 @@ func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, re
 	return lost, reported
 }
 
-// rivals is Names.Rivals in a buffer that the next call overwrites.
+// rivals returns the result of Names.Rivals, in a buffer that the next call overwrites.
 func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string {
 	t.ids = t.names.Rivals(rc.Config, vh, domain, t.ids[:0])
 	return t.ids
 }
 
-// markRivals marks the rivals of all domains that differ between two versions of a virtual host. Either version may be
-// nil, for a virtual host that appears or disappears.
+// markRivals marks the rivals for all domains that differ between two versions of a virtual host. old is nil if the
+// virtual host appears, and now is nil if it disappears.
 func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	vh := now
 	if now == nil {
@@ -80,8 +80,8 @@ func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	}
 }
 
-// differing lists the domains that only one of two versions of a virtual host has. If their ranks differ it lists all
-// domains of both.
+// differing returns the domains that only one of two versions of a virtual host has. If the ranks of the versions
+// differ, it returns all domains of both.
 func (t *Table) differing(a, b *entry) (out []string) {
 	same := a != nil && b != nil && t.names.SameRank(&a.VirtualHost, &b.VirtualHost)
 	if same && a.Domains == b.Domains {

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain returns the Spec of a route configuration, followed by those of its virtual hosts in order, as the proxies of
-// a variation receive them. A nil variation means proxies without inputs. The result is nil if no listener requests a
-// route configuration of this name.
+// Explain returns the Spec of a route configuration, followed by the Specs of its virtual hosts in their order. They
+// are the Specs for the proxies of a variation; a nil variation means the proxies without inputs. The result is nil if
+// no listener requests a route configuration with this name.
 func (t *Table) Explain(name string, v *host.Variation) []any {
 	rc := t.configs[name]
 	if rc == nil || rc.Res == nil {
@@ -38,9 +38,9 @@ func (t *Table) Explain(name string, v *host.Variation) []any {
 	return out
 }
 
-// Freeze returns a walk over the Specs that patches may change, of all published route configurations outside
-// variations. Any goroutine may call the walk. Freeze must not be called within a step. The many virtual hosts are read
-// during the walk, which is safe because steps replace them and never change them.
+// Freeze returns a function that calls its argument with each patched Spec of the published route configurations and
+// their virtual hosts. Route configurations of variations are not included. Any goroutine may call the function. Freeze
+// must not be called within a step. The function reads virtual hosts while it runs; these are never changed in place.
 func (t *Table) Freeze() front.Frozen {
 	var specs []any
 	keep := func(spec any) {
@@ -77,15 +77,15 @@ func (t *Table) Freeze() front.Frozen {
 	}
 }
 
-// Describe calls line for each decision of the table, published or not, in no order. Tests compare tables by these
-// lines.
+// Describe calls line, a function like fmt.Printf, for each decision of the table in no order. Route configurations
+// that are not published are included. Tests compare tables by these lines.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, rc := range t.configs {
 		line("routes %s: %v %v %p %d %v %v", name, rc.Config, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)
 		for id, en := range rc.entries.All() {
 			frag := en.frag
 			if rc.users <= 0 {
-				frag = nil // may be built or not, because no listener requests it
+				frag = nil // without a listener, the fragment is built in some tables only
 			}
 			line("entry %s %s: %v %p %v", name, id, en.spec, frag, rc.reading[id] == en)
 			if en.Reads.Len() > 0 != (rc.reading[id] != nil) {

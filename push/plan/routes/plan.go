@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// replan decides the marked virtual hosts of a route configuration again, then plans the route configuration.
+// replan decides the marked virtual hosts of a route configuration again, and then plans the route configuration.
 func (t *Table) replan(name string, pause func()) {
 	rc := t.configs[name]
 	if rc == nil {
@@ -51,13 +51,13 @@ func (t *Table) planEntry(rc *routeConfig, en *entry, pause func()) {
 	}
 }
 
-// fragment builds a Spec in pieces with pauses between them, or finds it in the pool. An error is appended to found as
-// a problem, and the result is nil.
+// fragment builds the fragment of a Spec, or finds it in the pool. It calls pause between two pieces of the build.
+// After an error the result is nil, and the error is appended to found as a problem.
 func (t *Table) fragment(spec vhost.Spec, blame model.Key, found *[]input.Problem, pause func()) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.FragmentOf(spec, func() (*xds.Fragment, error) { return spec.FragmentInPieces(pause) }))
 }
 
-// tailFragment is fragment for a virtual host of the tail, which is built in one piece.
+// tailFragment is like fragment, for a virtual host of the tail. It builds in one piece.
 func (t *Table) tailFragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
 	return reported(blame, found)(t.In.Pool.Fragment(spec))
 }
@@ -131,7 +131,8 @@ func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	}
 }
 
-// parts lists the fragments of a run. A fragment in `instead` replaces the one of its id; a nil there leaves it out.
+// parts returns the fragments of a run. The map instead replaces the fragments of some ids. A nil fragment leaves its
+// virtual host out.
 func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
 	for _, id := range r.ids {
 		f, ok := instead[id]
@@ -145,7 +146,7 @@ func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*x
 	return out
 }
 
-// tailFragments lists the built fragments of the tail.
+// tailFragments returns the built fragments of the tail.
 func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 	for _, last := range rc.tail {
 		if last.frag != nil {
@@ -155,7 +156,7 @@ func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 	return out
 }
 
-// planTail plans the end of a route configuration: the virtual hosts that patches add, then the catch-all.
+// planTail plans the end of a route configuration: the virtual hosts that patches add, and then the catch-all.
 func (t *Table) planTail(rc *routeConfig) {
 	if rc.tail != nil {
 		return // the inputs of the tail are constant during the life of the scope

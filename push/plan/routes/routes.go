@@ -1,23 +1,24 @@
 // Package routes plans the route configurations of one scope of Envoys, virtual host by virtual host. Fronts use it.
 //
-// A front passes to a Table, once:
-//   - a Scope: the layer that route configurations are published in, the host table that resolves destinations, the
-//     patches, and the common inputs of all virtual hosts;
-//   - itself, as Names: the rules by which virtual hosts share domains, and the virtual host for all other names.
+// A front passes two arguments to New:
+//   - a Scope: the layer of the route configurations, the host table that resolves destinations, the patches, and the
+//     common inputs of all virtual hosts
+//   - a Names, which the front implements: it decides conflicts between virtual hosts with the same domain, and has the
+//     virtual host for all other names
 //
-// For each route configuration it passes:
-//   - a Config: its name, the port that EnvoyFilters match, how domains are compared;
-//   - its VirtualHosts (Enter, Leave): host, port, domains, and the http rules that decide the routes, in order. The
-//     rules may be of several VirtualServices and for several gateways (host.RulesFor);
-//   - the number of listeners that request it (Use).
+// For each route configuration the front passes:
+//   - a Config: the name, the port that EnvoyFilters match, and the comparison of domains
+//   - its VirtualHosts (Enter, Leave): host, port, domains, and the http rules in order. The rules may belong to
+//     several VirtualServices and gateways (host.RulesFor)
+//   - the number of listeners that request it (Use)
 //
-// After each step (Finish) the layer contains the route configurations that listeners request. Vary plans those that
-// differ for the proxies of a variation. Only the virtual hosts that a step touches are decided and encoded again.
-// Neighbouring virtual hosts are joined in runs, so that the work of an edit does not grow with the number of virtual
-// hosts.
+// After each step (Finish) the layer contains the route configurations that listeners request. Vary plans the route
+// configurations that differ for the proxies of a variation. Only the virtual hosts that a step touches are decided and
+// encoded again. Neighbouring virtual hosts are joined in runs. So the work of an edit does not grow with the number of
+// virtual hosts.
 //
-// Owns: the route configurations of each scope.  Reads: plan/host.  Never: a listener; which hosts a scope has route
-// configurations for.
+// Owns: the route configurations of each scope.  Reads: plan/host.  Never: a listener; the choice of route
+// configurations and virtual hosts.
 package routes
 
 import (
@@ -34,66 +35,68 @@ import (
 // Scope contains the common inputs of all route configurations of a scope.
 type Scope struct {
 	In       *input.Input
-	Layer    *layer.Layer       // where route configurations are published
+	Layer    *layer.Layer       // receives the route configurations
 	Hosts    *host.Table        // resolves the destinations of rules
-	Patches  input.PatchSet     // of the same side as Hosts
-	Problems input.Problems     // receives problems, by units whose names begin with "route", "routes" or "added"
-	Caps     xds.Caps           // of the proxies, reduced to those that virtual hosts depend on
+	Patches  input.PatchSet     // the patches of the proxies
+	Problems input.Problems     // receives problems, for units whose names begin with "route", "routes" or "added"
+	Caps     xds.Caps           // the capabilities of the proxies, reduced to those that virtual hosts depend on
 	Proxy    proxyconfig.Routes // settings of the proxies' ProxyConfig
 }
 
 // Config describes one route configuration. For a given name it must not change while the table contains the route
 // configuration.
 type Config struct {
-	Name string // by which listeners request it
-	Port uint32 // of its listener, which EnvoyFilters match; 0 for several ports
-	// ServerPorts are the ports that servers of Gateways state for Port. EnvoyFilters match them as well.
+	Name string // the name by which listeners request it
+	Port uint32 // the port of the listener, which EnvoyFilters match; 0 for several ports
+	// ServerPorts lists the port numbers of the Gateways' servers that the listener serves. EnvoyFilters match them too.
 	ServerPorts intern.List[uint32]
-	// OneHost means that the single virtual host answers for all names, so there is no catch-all.
+	// OneHost is true if a single virtual host answers for all names. There is no catch-all then.
 	OneHost bool
-	// WithPorts means that Envoy compares names including their ports. Otherwise it ignores the port of a request's name.
+	// WithPorts is true if Envoy compares the names of requests including their ports. Otherwise Envoy ignores the ports.
 	WithPorts bool
 }
 
-// VirtualHost is one virtual host of a route configuration, as the front decides it. It is comparable. Scopes share
-// values and never change them.
+// VirtualHost describes one virtual host of a route configuration. The front fills in all fields. It is comparable.
+// Scopes share values and never change them.
 type VirtualHost struct {
-	ID   string // unique within the route configuration, and the order of virtual hosts
-	Host string // fully qualified; may be a wildcard
-	Port uint32 // of the host
-	// Keeps means that it never yields a domain to another virtual host of the route configuration.
+	ID   string // unique within the route configuration; virtual hosts are sorted by it
+	Host string // fully qualified host; may be a wildcard
+	Port uint32 // the port of the host
+	// Keeps is true if the virtual host never yields a domain to another virtual host of the route configuration.
 	Keeps bool
-	// Bound: VirtualServices are bound to the host at a gateway. Without rules there are no routes, and the virtual host
-	// is left out unless it is Kept.
+	// Bound is true for a host of a gateway, whose routes come from Rules alone. If no rule applies, the virtual host is
+	// left out, unless Kept is true; then it is published without routes.
 	Bound, Kept bool
-	// TLSOnly: requests without TLS are redirected to https.
+	// TLSOnly is true if requests without TLS are redirected to https. It has an effect if Bound is true.
 	TLSOnly bool
-	// Misdirected: connections of another server are for the domains, so that every request is answered 421.
+	// Misdirected is true if the domains belong to connections of another server. All requests are answered 421. It has an
+	// effect if Bound is true.
 	Misdirected bool
-	// HTTP3 is the UDP port at which the host is served by HTTP/3 too; 0: no HTTP/3.
+	// HTTP3 is the UDP port at which the host is also served by HTTP/3; 0: no HTTP/3. It has an effect if Bound is true.
 	HTTP3 uint32
-	// Own means that the service belongs to the scope's namespace. It is stored because the table of a clone for another
-	// namespace starts with this value.
+	// Own is true if the service belongs to the scope's namespace. It is a field because the clone of a table for another
+	// namespace begins with the values of its template.
 	Own     bool
 	Domains intern.List[string]
-	Service *model.Service          // of the host; nil if only the rules define the host
-	Rules   intern.List[vhost.Rule] // decide the routes, in order; if empty, the service alone decides
+	Service *model.Service          // the service of the host; nil if only the rules define the host
+	Rules   intern.List[vhost.Rule] // the rules of the routes, in order; if empty and not Bound, the service decides
 	Reads   intern.List[string]     // keys of the proxy labels that the rules read
 }
 
-// Names contains the rules of a front about the names in its route configurations.
+// Names decides about the domains in the route configurations of a front. The front implements it.
 type Names interface {
 	// CatchAll returns the virtual host for all names that no other virtual host has, without patches. The result is
 	// false if the route configuration needs no such virtual host.
 	CatchAll(c Config) (vhost.CatchAll, bool)
-	// Rivals appends to ids the id of each virtual host of the route configuration that may have a domain of vh too. The
-	// appended ids may include vh's, and ids that do not exist.
+	// Rivals appends the ids of all virtual hosts of the route configuration that may have a domain of vh too, and returns
+	// the extended slice. The appended ids may include vh's own id, and ids that do not exist.
 	Rivals(c Config, vh *VirtualHost, domain string, ids []string) []string
 	// SameRank reports whether two versions of a virtual host win their domains against the same rivals.
 	SameRank(a, b *VirtualHost) bool
-	// Yields reports whether a virtual host yields a domain to a rival, and whether that is reported as a problem.
+	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if that
+	// is a problem.
 	Yields(vh, rival *VirtualHost) (yields, reported bool)
-	// Blame returns the key of the object that a virtual host's problems are reported for.
+	// Blame returns the key of the object to which a virtual host's problems are attributed.
 	Blame(vh *VirtualHost) model.Key
 }
 

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// run is a sequence of neighbouring virtual hosts, joined into one fragment. An edit of one virtual host encodes its
-// run and a short list of runs again, not a list of all virtual hosts. The ids alone decide where runs end, so equal
-// sets of virtual hosts have equal runs, whatever edits led to them.
+// run is a sequence of neighbouring virtual hosts, joined into one fragment. After an edit of one virtual host, its run
+// is joined again, and the short list of runs is encoded again. The ids alone decide where runs end. So equal sets of
+// virtual hosts have equal runs, independent of the edits that led to the sets.
 type run struct {
 	ids   []string // sorted
 	frag  *xds.Fragment
@@ -48,7 +48,7 @@ func (rs *runs) touch(id string) {
 	if there {
 		return
 	}
-	if at == len(r.ids) && endsRun(r.ids[at-1]) { // behind the last run, which is complete
+	if at == len(r.ids) && endsRun(r.ids[at-1]) { // the id follows the last run, which is complete
 		*rs = append(*rs, run{ids: []string{id}, stale: true})
 		return
 	}
@@ -73,7 +73,7 @@ func (rs *runs) remove(id string) {
 	}
 	r.stale = true
 	r.ids = slices.Delete(slices.Clone(r.ids), at, at+1)
-	if at == len(r.ids) && endsRun(id) && i+1 < len(*rs) { // the end of the run is gone: the next run is joined to it
+	if at == len(r.ids) && endsRun(id) && i+1 < len(*rs) { // the removed id ended the run, so the next run is part of it
 		r.ids = append(r.ids, (*rs)[i+1].ids...)
 		*rs = slices.Delete(*rs, i+1, i+2)
 	}
@@ -82,7 +82,7 @@ func (rs *runs) remove(id string) {
 	}
 }
 
-// joined is the Spec of the concatenation of several fragments.
+// joined is the Spec of a fragment that concatenates several fragments.
 type joined struct {
 	parts intern.List[*xds.Fragment]
 }

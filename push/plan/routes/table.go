@@ -23,12 +23,12 @@ type Table struct {
 	changed map[string]map[string]bool
 	pieces  []*xds.Fragment // reused buffer of plan
 	ids     []string        // reused buffer of rivals
-	// own marks the route configurations that belong to this table alone. The others are shared with forks, which other
-	// goroutines may use, and the table copies them before it changes them.
+	// own marks the route configurations that belong to this table alone. All other route configurations are shared with
+	// forks, which other goroutines may use. The table copies a shared route configuration before it changes it.
 	own *editor
 }
 
-// editor is an identity under which route configurations may be changed in place.
+// editor identifies the table that may change a route configuration in place.
 type editor struct{ _ byte }
 
 // routeConfig is one route configuration. The table retains it while it has virtual hosts or users, and publishes it
@@ -44,7 +44,7 @@ type routeConfig struct {
 	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil until planned
 	added   []vhost.Added     // virtual hosts that EnvoyFilters add
 	taken   map[string]bool   // the domains of added
-	// complete means that the fragments of all entries are built. Without users the entries are decided, and built later.
+	// complete is true if the fragments of all entries are built. Without users the entries are only decided.
 	complete bool
 }
 
@@ -66,13 +66,14 @@ type tailSpec struct {
 	frag *xds.Fragment
 }
 
-// New returns a table without route configurations.
+// New returns a table without route configurations for a scope. The front calls, in each step, Enter, Leave and Use,
+// and then Finish, Vary for each variation, and Done.
 func New(of Scope, names Names) *Table {
 	return &Table{Scope: of, names: names, configs: map[string]*routeConfig{}, changed: map[string]map[string]bool{}, own: &editor{}}
 }
 
-// Fork returns a copy for another scope. Changes of one table do not affect the other. It must not be called within a
-// step.
+// Fork returns a copy of the table for another Scope and Names. Changes of one table do not affect the other. Fork must
+// not be called within a step.
 func (t *Table) Fork(of Scope, names Names) *Table {
 	t.own = &editor{}
 	next := New(of, names)
@@ -80,14 +81,14 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use adds `by` to the number of listeners that request a route configuration.
+// Use adds `by`, which may be negative, to the number of listeners that request a route configuration.
 func (t *Table) Use(c Config, by int) {
 	t.get(c).users += by
 	t.mark(c.Name)
 }
 
-// Enter adds a virtual host to a route configuration, or replaces the one with its id. Finish will decide it and the
-// rivals of its domains.
+// Enter adds a virtual host to a route configuration, or replaces the virtual host with the same id. Finish then
+// decides this virtual host and the rivals for its changed domains.
 func (t *Table) Enter(c Config, vh VirtualHost) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)
@@ -104,7 +105,7 @@ func (t *Table) Enter(c Config, vh VirtualHost) {
 	t.markRivals(rc, old, en)
 }
 
-// Leave removes a virtual host from a route configuration. Finish will decide the rivals of its domains.
+// Leave removes the virtual host with an id from a route configuration. Finish then decides the rivals for its domains.
 func (t *Table) Leave(c Config, id string) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)
@@ -116,7 +117,7 @@ func (t *Table) Leave(c Config, id string) {
 	t.markRivals(rc, old, nil)
 }
 
-// Changed reports whether the step has touched a route configuration.
+// Changed reports whether the step has touched any route configuration.
 func (t *Table) Changed() bool { return len(t.changed) > 0 }
 
 // Finish plans the route configurations that the step has touched. It calls pause between two pieces of the work.
@@ -133,7 +134,7 @@ func (t *Table) Done() {
 	}
 }
 
-// unitOf names a virtual host as a unit of input.Problems.
+// unitOf returns the name of a virtual host as a unit of input.Problems.
 func unitOf(rc *routeConfig, id string) string { return "route " + rc.Name + " " + id }
 
 // mark marks a route configuration as touched by the step.
@@ -149,7 +150,7 @@ func (t *Table) markEntry(name, id string) {
 	t.changed[name][id] = true
 }
 
-// get returns a route configuration that the table may change in place. A missing one is created.
+// get returns a route configuration that the table may change in place. A missing route configuration is created.
 func (t *Table) get(c Config) *routeConfig {
 	rc := t.configs[c.Name]
 	switch {
@@ -167,7 +168,7 @@ func (t *Table) get(c Config) *routeConfig {
 	return rc
 }
 
-// store stores an entry in place of the one with its id.
+// store stores an entry in place of the entry with the same id.
 func (rc *routeConfig) store(en *entry) {
 	rc.entries.Put(en.ID, en)
 	if en.Reads.Len() > 0 {
@@ -175,8 +176,8 @@ func (rc *routeConfig) store(en *entry) {
 	}
 }
 
-// addTo lists the virtual hosts that EnvoyFilters add to a route configuration. Of two with a common domain the first
-// is used, and a problem is reported for the second.
+// addTo collects the virtual hosts that EnvoyFilters add to a route configuration. Of two virtual hosts with a common
+// domain, the first is used, and a problem is reported for the second.
 func (t *Table) addTo(rc *routeConfig) {
 	var found []input.Problem
 	for _, p := range t.Patches {
@@ -204,7 +205,7 @@ func (t *Table) matched(rc *routeConfig) patch.RouteConfig {
 	return patch.RouteConfig{Name: rc.Name, Port: rc.Port, ServerPorts: rc.ServerPorts, Context: t.Hosts.Side()}
 }
 
-// Len returns the number of virtual hosts of a route configuration, whether or not they are published.
+// Len returns the number of virtual hosts of a route configuration. Virtual hosts that are not published count too.
 func (t *Table) Len(c Config) int {
 	if rc := t.configs[c.Name]; rc != nil {
 		return rc.entries.Len()

@@ -10,10 +10,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Vary plans, into the layer of a variation, the route configurations that differ for its proxies. With first it plans
-// all route configurations, otherwise those of the step. others lists, by route configuration, the ids of virtual hosts
-// that differ in the variation for other reasons than labels in rules. pause is called between two route
-// configurations.
+// Vary plans the route configurations that differ for the proxies of a variation, and stores them in the variation's
+// layer. If first is true, it plans all route configurations, otherwise only those that the step has touched. others
+// maps the names of route configurations to ids of further virtual hosts that differ in the variation. Virtual hosts
+// whose rules read labels are found without it. Vary calls pause between two route configurations.
 func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
 	plan := func(name string) {
 		t.planVariation(name, v, others[name], pause)
@@ -36,7 +36,7 @@ func (t *Table) planVariation(name string, v *host.Variation, others []string, p
 		v.Layer.Remove(xds.Route, name)
 		return
 	}
-	var found []input.Problem // equal to the scope's, which are reported
+	var found []input.Problem // dropped: the scope reports the same problems
 	instead := map[string]*xds.Fragment{}
 	decide := func(vh *VirtualHost) {
 		instead[vh.ID] = nil
@@ -71,8 +71,9 @@ func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	return false
 }
 
-// withInstead builds a route configuration in which the fragments of some virtual hosts, by id, are replaced. A nil
-// fragment leaves its virtual host out. The result is false if there are no replacements, or if the build fails.
+// withInstead builds a route configuration with replaced fragments of some virtual hosts. instead maps ids to the new
+// fragments; a nil fragment leaves its virtual host out. The result is false if instead is empty, or if the build
+// fails.
 func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
 	if len(instead) == 0 {
 		return layer.Unit{}, false

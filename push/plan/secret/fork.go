@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/plan/input"
 )
 
-// Fork returns an independent table with the same subscriptions, rights and opened keys, for another input. Another
-// goroutine may use it. Identities without subscriptions and modules are left out; Of creates them.
+// Fork returns an independent table with the same subscriptions, rights and opened keys, which plans with another
+// input. Another goroutine may use it. Identities without names and modules are left out; Of creates them.
 func (t *Table) Fork(in *input.Input) *Table {
 	next := New(in)
 	forks := map[*Subscriptions]*Subscriptions{}
@@ -43,5 +43,5 @@ func copies[K comparable, V any](all map[K]*V) map[K]*V {
 	return next
 }
 
-// Copy returns an independent copy.
+// Copy returns an independent copy of the names.
 func (n Names) Copy() Names { return Names{maps.Clone(n.names)} }

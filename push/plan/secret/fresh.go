@@ -11,16 +11,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Copy contains the subscriptions of an identity with its right and its opened keys: all inputs of a plan from scratch
-// beside the snapshot. Any goroutine may use it.
+// Copy contains the subscriptions of one identity, its right, and its opened keys. With a snapshot these are all inputs
+// of a plan from scratch. It is immutable, so any goroutine may use it.
 type Copy struct {
 	Who   view.Identity
-	Right access.Standing
+	Right access.Standing // the right to private keys
 	names []string
 	keys  map[model.Key]opened // without their users
 }
 
-// Copy copies the subscriptions of an identity. Without subscriptions the copy is empty.
+// Copy copies the subscriptions of an identity. For an unknown identity the result has no names and no keys.
 func (t *Table) Copy(who view.Identity) Copy {
 	out := Copy{Who: who, keys: map[model.Key]opened{}}
 	if subs := t.identities[who]; subs != nil {
@@ -34,7 +34,8 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the copied subscriptions from scratch, and the modules of the given WasmPlugins and TrafficExtensions.
+// Fresh plans the copied subscriptions from scratch. modules lists keys of WasmPlugins and TrafficExtensions; Fresh
+// also plans their configurations with credentials (extensions). Both manifests may be nil, which means empty.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

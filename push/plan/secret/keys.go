@@ -7,20 +7,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// opened is the private key of one Secret that some resource needs, opened or not yet.
+// opened is the private key of one Secret that some resource needs. The key may not be opened yet.
 type opened struct {
-	record *model.Secret // the version whose key is needed
-	of     *model.Secret // the version that key is of; nil before the first is opened
+	record *model.Secret // the version of the Secret whose key is needed
+	of     *model.Secret // the version to which key belongs; nil before the first key is opened
 	key    *model.PrivateKey
-	taken  bool                   // Sealed has returned record, and no answer has come yet
-	users  map[*Subscriptions]int // number of resources of each that need the key
+	taken  bool                   // Sealed has returned record, and the caller has not answered yet
+	users  map[*Subscriptions]int // the number of resources that need the key, by identity
 }
 
 // keys maps Secrets to their needed private keys.
 type keys map[model.Key]*opened
 
-// need records that a resource of an identity needs the private key of a record. It returns the key, or nil if it is
-// not opened yet.
+// need records that a resource of an identity needs the private key of a record. It returns the key, or nil if the key
+// of this version is not opened yet.
 func (k keys) need(record *model.Secret, subs *Subscriptions) *model.PrivateKey {
 	o := k[record.Key]
 	if o == nil {
@@ -40,7 +40,7 @@ func (k keys) need(record *model.Secret, subs *Subscriptions) *model.PrivateKey 
 	return o.key
 }
 
-// drop ends one need of a key. tidy then removes keys that nothing needs.
+// drop ends one need of a key. tidy then removes the keys that no resource needs.
 func (k keys) drop(key model.Key, subs *Subscriptions) {
 	o := k[key]
 	if o == nil {
@@ -51,13 +51,13 @@ func (k keys) drop(key model.Key, subs *Subscriptions) {
 	}
 }
 
-// tidy removes the keys that nothing needs.
+// tidy removes the keys that no resource needs.
 func (k keys) tidy() {
 	maps.DeleteFunc(k, func(_ model.Key, o *opened) bool { return len(o.users) == 0 })
 }
 
-// Sealed returns the records whose private keys have to be opened, each once. The caller opens them and calls Opened or
-// Unopened for each.
+// Sealed returns the records whose private keys have to be opened, sorted by key. The caller opens each private key,
+// and calls Opened or, after a failure, Unopened. Until then Sealed does not return the record again.
 func (t *Table) Sealed() (records []*model.Secret) {
 	for _, o := range t.keys {
 		if o.of != o.record && !o.taken {
@@ -69,8 +69,8 @@ func (t *Table) Sealed() (records []*model.Secret) {
 	return records
 }
 
-// Opened stores the private key of a record, and plans the Secrets that need it. It returns the subscriptions that were
-// planned. A key that is not needed any more is dropped.
+// Opened stores the private key of a record, and plans the Secrets and modules that need the key. It returns the
+// planned subscriptions. A key that is not needed any more is dropped, and the result is nil.
 func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*Subscriptions) {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
@@ -97,8 +97,8 @@ func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*S
 	return planned
 }
 
-// Unopened reports that a record could not be opened, so that Sealed returns it again. The result is false if its key
-// is not needed any more.
+// Unopened makes Sealed return a record again, after the private key could not be opened. The result is false if the
+// key is not needed any more.
 func (t *Table) Unopened(record *model.Secret) bool {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
@@ -108,7 +108,8 @@ func (t *Table) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// Pending lists the Secrets that a proxy subscribes to and whose private keys are not opened yet.
+// Pending returns the keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet. of has
+// the names of the proxy, and subs the subscriptions of its identity.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -118,13 +119,14 @@ func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	return pending
 }
 
-// opening reports whether the private key of a subscription's Secret, in its newest version, is not opened yet.
+// opening reports whether a subscribed name needs a private key that is not opened yet in its newest version.
 func (t *Table) opening(subs *Subscriptions, name string) bool {
 	o := t.keys[subs.names[name].needs]
 	return o != nil && o.of != o.record
 }
 
-// Inherit copies the private keys that another table has opened for the namespaces of this table's identities.
+// Inherit copies private keys of another table that t does not have. Only keys in the namespaces of t's identities are
+// copied, including keys that are still being opened.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lack is a Secret or ConfigMap that proxies of one identity subscribe to and are not sent.
+// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and are not sent. It is immutable.
 type Lack struct {
-	namespace string              // of the proxies
-	resource  string              // its name
+	namespace string              // the namespace of the proxies
+	resource  string              // the resource name
 	why       string              // the reason
 	missing   bool                // no Secret or ConfigMap provides the resource
-	labels    []map[string]string // of the identity's workloads
+	labels    []map[string]string // the label sets of the identity's workloads
 }
 
-// Lacks lists the lacks of all identities, in no order.
+// Lacks returns a Lack for each such Secret or ConfigMap of each identity, in no order.
 func (t *Table) Lacks() (all []Lack) {
 	for namespace, identities := range t.subscribed {
 		for subs := range identities {
@@ -47,8 +47,9 @@ type naming struct {
 	use access.SecretUse
 }
 
-// LackProblems returns a problem for each field of a Gateway or DestinationRule that names a Secret or ConfigMap which
-// workloads of the record lack. root is the root namespace. Any goroutine may call it.
+// LackProblems returns a problem for each field of a Gateway or DestinationRule that names a Secret or ConfigMap in
+// lacks, if the record selects workloads with that Lack. s is the snapshot with the records, and root is the root
+// namespace. Any goroutine may call it.
 func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.Problem) {
 	if len(lacks) == 0 {
 		return nil
@@ -75,7 +76,7 @@ func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.
 	return found
 }
 
-// of reports whether the field leads to the Secret or ConfigMap of a lack, with the parsed name ref.
+// of reports whether the field refers to the Secret or ConfigMap of a Lack. ref is the parsed name of the Lack.
 func (n naming) of(ref access.Reference, l Lack) bool {
 	if n.use.ConfigMap {
 		return n.use.Of == ref.Namespace
@@ -83,13 +84,13 @@ func (n naming) of(ref access.Reference, l Lack) bool {
 	return n.use.Namespace == "" || n.use.Namespace == l.namespace
 }
 
-// selects reports whether the record selects workloads of the identity.
+// selects reports whether the record selects workloads of the Lack's identity.
 func (n naming) selects(l Lack) bool {
 	selectors := access.Selectors(n.by)
 	return access.SelectsAll(selectors) || access.Selected(selectors, l.labels)
 }
 
-// problem returns the problem of a record. Records of other namespaces are not told about rights and references.
+// problem returns the problem for a field. For records in other namespaces the message omits rights and references.
 func (l Lack) problem(n naming) input.Problem {
 	key, why := n.by.Meta().Key, l.why
 	if !l.missing && key.Namespace != l.namespace {

@@ -21,10 +21,12 @@ import (
 )
 
 // A WasmPlugin or TrafficExtension may name a Secret (imagePullSecret) with the credentials by which agents fetch its
-// module. The configuration that all proxies of a View share has no credentials. This file plans the configuration with
-// credentials, which replaces the shared one in the layer of an identity. An identity gets it if the extension selects
-// some of its workloads, by the labels that the source has for them, because a proxy's own statement proves nothing. As
-// in Istio, the right to list Secrets is not required: the author of the extension decides who fetches the module.
+// module. All proxies of a view share a configuration without credentials. This file plans a configuration with
+// credentials for one identity, which overrides the shared configuration.
+//
+// An identity gets the credentials if the extension selects some of its workloads. Selectors are compared with labels
+// of the configuration, because labels that a proxy states are not verified. As in Istio, the right to list Secrets is
+// not required: the author of the extension decides who fetches the module.
 
 // module is the configuration of one extension with a credential.
 type module struct {
@@ -36,7 +38,8 @@ type module struct {
 	cause, why string    // set if a required credential is missing
 }
 
-// Use adds one view of the identity that uses some extensions whose modules agents fetch.
+// Use records that one more view of an identity uses some extensions whose modules agents fetch. It plans the
+// configurations with credentials of extensions that are new for the identity.
 func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 	var fresh []model.Key
 	for _, key := range extensions {
@@ -52,7 +55,7 @@ func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 	t.updateLists(subs)
 }
 
-// Disuse undoes one call of Use.
+// Disuse undoes one call of Use with the same arguments.
 func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	for _, key := range extensions {
 		m := subs.modules[key]
@@ -65,8 +68,8 @@ func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	t.keys.tidy()
 }
 
-// Modules returns a manifest of the configurations with credentials of the given extensions. If have is equal, it
-// returns have.
+// Modules returns a manifest of the configurations with credentials of the given extensions. If have has the same
+// content, it returns have, which may be nil.
 func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manifest) *manifest.Manifest {
 	var puts []*xds.Resource
 	same := true
@@ -83,8 +86,8 @@ func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manife
 	return none.With(puts, nil)
 }
 
-// ExplainModule returns the Spec of a configuration with a credential, by the resource's name, among those of the given
-// extensions. Otherwise it returns nil.
+// ExplainModule returns the Spec of the configuration with a credential that has the given resource name. It searches
+// the given extensions, and returns nil if none of them has such a configuration.
 func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string) pool.ResourceSpec {
 	for _, key := range extensions {
 		if m := subs.modules[key]; m != nil && m.Spec != nil && extension.Name(key) == resource {
@@ -94,20 +97,21 @@ func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string
 	return nil
 }
 
-// Unfetched is an extension for which service accounts lack a required credential, for one cause.
+// Unfetched describes an extension whose module some agents cannot fetch, because their service accounts lack a
+// credential for the same cause.
 type Unfetched struct {
 	Extension model.Key
 	Why       string // the message for one of these service accounts
 	Accounts  int    // the number of these service accounts
 }
 
-// Unfetched lists the extensions with missing credentials, one entry for each extension and cause, in order.
+// Unfetched returns an element for each extension with missing credentials and each cause, sorted by extension.
 func (t *Table) Unfetched() (all []Unfetched) {
 	type group struct {
 		extension model.Key
 		cause     string
 	}
-	whys := map[group]map[view.Identity]string{} // by service account, since bound Pods have identities of their own
+	whys := map[group]map[view.Identity]string{} // by service account; identities that are bound to Pods are merged
 	for subs := range t.fetching {
 		for key, m := range subs.modules {
 			if m.cause == "" {
@@ -149,7 +153,7 @@ func (subs *Subscriptions) readsLabels() bool {
 	return subs.selecting > 0
 }
 
-// planModules plans the modules that a change touches again.
+// planModules plans again the modules that a change touches.
 func (t *Table) planModules(c Change) {
 	if !c.All && len(c.Referred)+len(c.Secrets)+len(c.Labelled) == 0 {
 		return
@@ -192,20 +196,21 @@ func (subs *Subscriptions) planModules(in *input.Input, extensions []model.Key, 
 		}
 		m.needs = record.Key
 		credentials := keys.need(record, subs)
-		if credentials == nil { // the previous configuration stays in effect until they are opened
+		if credentials == nil { // the previous configuration stays in effect until the credentials are opened
 			if m.Unit = old; old.Res == nil {
 				m.Unit.Res = manifest.Pending(xds.Extension, extension.Name(key))
 			}
 			continue
 		}
 		var found []input.Problem
-		// The inputs are valid, so that the result is always true.
+		// Make cannot fail, because the record was validated before.
 		m.Unit, _ = in.Make(built.Pulled{Extension: e, Secret: record, Credentials: credentials}, record.Key, &found)
 	}
 }
 
-// credentialsFor returns the Secret whose credentials agents of the identity use to fetch an extension's module. If it
-// is nil, the module needs no credential, or m.cause and m.why state why the Secret is missing.
+// credentialsFor returns the Secret whose credentials agents of the identity use to fetch an extension's module. It
+// returns nil if the module needs no credential. It also returns nil if the identity has no credential; m.cause and
+// m.why then contain the reason.
 func (subs *Subscriptions) credentialsFor(in *input.Input, e *model.TrafficExtension, m *module,
 	labels func() []map[string]string) *model.Secret {
 	ref, is := access.PullSecret(e)

@@ -28,10 +28,10 @@ func secretName(namespace, resource string) (name string, ok bool) {
 	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// candidates lists the Secrets that may provide a resource, without origin, in order of precedence, or nil. trust
-// reports whether the resource contains certificates of authorities. Those named NAME-cacert are in the Secret of that
-// name, or in NAME beside its certificate. A ConfigMap has nothing but certificates of authorities, and may be in any
-// namespace.
+// candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence. The
+// result is nil if the name refers to no Secret of the namespace. trust is true if the resource contains certificates
+// of authorities. A resource NAME-cacert has them from the Secret NAME-cacert, or from the Secret NAME that also has a
+// certificate. A ConfigMap only has certificates of authorities, and may be in any namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	ref, trust := access.ConfigMap(resource)
 	name := model.ConfigMapPrefix + ref.Name
@@ -48,20 +48,20 @@ func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	return keys, trust
 }
 
-// Anywhere returns a key without its origin, as candidates lists keys.
+// Anywhere returns a key with an empty origin. It is the form of keys in Change.Secrets.
 func Anywhere(key model.Key) model.Key {
 	key.Origin = origin.Origin{}
 	return key
 }
 
-// secretFor returns the record that provides a resource, or nil. Secrets of the proxy's own cluster precede those of
-// the config cluster; other clusters are ignored (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
+// secretFor returns the record that provides a resource, or nil. Secrets of the proxy's own cluster precede Secrets of
+// the config cluster. Other clusters are ignored (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func secretFor(in *input.Input, who view.Identity, resource string) (record *model.Secret, trust bool) {
 	keys, trust := candidates(who.Namespace, resource)
 	for s := range secretsNamed(in, who, keys...) {
 		switch {
 		case trust && (len(s.Spec.GetTrust()) > 0 || s.Key.Name == keys[0].Name):
-			return s, true // the Secret NAME-cacert itself hides others, even if it has no certificates
+			return s, true // the Secret NAME-cacert hides other candidates, even if it has no certificates
 		case !trust && len(s.Spec.GetChain()) > 0 && len(s.Spec.GetKey()) > 0:
 			return s, false
 		}
@@ -69,7 +69,7 @@ func secretFor(in *input.Input, who view.Identity, resource string) (record *mod
 	return nil, false
 }
 
-// secretsNamed yields the Secrets of some keys: those of the identity's cluster, then those of the config cluster.
+// secretsNamed yields the Secrets with the given keys in the identity's cluster, and then in the config cluster.
 func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Seq[*model.Secret] {
 	return func(yield func(*model.Secret) bool) {
 		for _, cluster := range slices.Compact([]string{who.Cluster, ""}) {
@@ -85,9 +85,9 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 }
 
 // planOne plans one resource, and records the private key that it needs in keys. It returns the resource for the
-// manifest, or nil without a resource; the subscription's cause and why then state the reason. Certificates of
-// authorities are for all proxies of the namespace. A private key is only for proxies whose service account has the
-// right to it, and whose workloads use it.
+// manifest. Without a resource it returns nil; the subscription's cause and why then contain the reason. Certificates
+// of authorities are for all proxies of the namespace. A private key is for proxies whose service account has the right
+// to it, and whose workloads use it.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit
@@ -154,7 +154,7 @@ func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 		switch r := subs.planOne(in, name, keys, labels); {
 		case r == nil:
 			gone = append(gone, name)
-		case have == nil || have.Version != r.Version: // markers such as manifest.Pending have versions too
+		case have == nil || have.Version != r.Version: // manifest.Pending and other markers have versions too
 			puts = append(puts, r)
 		}
 	}
@@ -165,14 +165,14 @@ func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 
 // Change describes the changes of a step that concern Secrets.
 type Change struct {
-	All      bool // everything may have changed
-	Secrets  map[model.Key]bool
-	Referred map[string]bool // names of Secrets, in any namespace, whose references changed
-	Labelled map[string]bool // namespaces in which configured labels of workloads changed
-	Granted  map[string]bool // namespaces in which the right to list Secrets may have changed; "" for all
+	All      bool               // all inputs may have changed
+	Secrets  map[model.Key]bool // changed Secrets and ConfigMaps, by key without origin (Anywhere)
+	Referred map[string]bool    // names of Secrets, in any namespace, to which references were added or removed
+	Labelled map[string]bool    // namespaces in which labels of workloads in the configuration changed
+	Granted  map[string]bool    // namespaces in which the right to list Secrets may have changed; "" for all
 }
 
-// Plan plans the subscriptions and modules again that a change touches.
+// Plan plans again the subscriptions and modules that a change touches. The caller has passed the new input to Read.
 func (t *Table) Plan(c Change) {
 	for namespace, all := range t.subscribed {
 		for subs := range all {
@@ -186,8 +186,8 @@ func (t *Table) Plan(c Change) {
 	t.keys.tidy()
 }
 
-// touched lists the subscribed names that a change touches. Names without a Secret are skipped early if no Secret
-// changed: a client may subscribe to thousands of them while labels change.
+// touched returns the subscribed names that a change touches. If no Secret has changed, names without a Secret are
+// skipped early, because a client may subscribe to thousands of such names while labels change.
 func (subs *Subscriptions) touched(c Change) (names []string) {
 	selected := subs.selecting > 0 && (c.Labelled[subs.who.Namespace] || len(c.Referred) > 0)
 	if !c.All && !selected && len(c.Secrets) == 0 {
@@ -206,7 +206,7 @@ func (subs *Subscriptions) touched(c Change) (names []string) {
 	return names
 }
 
-// selects sets whether references and labels decide about a subscription: they do if a Secret with a private key
+// selects sets whether references and labels decide about a subscription. They do if a Secret with a private key
 // exists.
 func (subs *Subscriptions) selects(s *subscription, is bool) {
 	if s.selecting != is {

@@ -13,12 +13,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// A credential may prove the Pod of a proxy. Then selectors that decide about private keys are compared with the labels
-// that the source has for that Pod, instead of those of all Pods of the service account. Only labels whose keys such
-// selectors name are part of the identity, so Pods with equal labels among these share their subscriptions.
+// The credential of a proxy may be bound to a Pod. Selectors that decide about private keys are then compared with the
+// labels of this Pod in the configuration. Without a bound Pod they are compared with the labels of all Pods of the
+// service account. An identity contains only the labels with keys that such selectors name. So Pods that agree in these
+// labels share their subscriptions.
 
-// Bind returns the identity of a proxy whose credential is bound to a Pod. If pod is empty, or if the snapshot has no
-// such Pod of the service account, it returns who unchanged.
+// Bind returns the identity of a proxy whose credential is bound to a Pod: who with the labels of the Pod that decide
+// about private keys. If pod is empty, or if the snapshot has no such Pod of the service account, it returns who.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
 	w := PodOf(s, who, pod)
 	if w == nil {
@@ -37,8 +38,8 @@ func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Ide
 
 var podLabels intern.Table[string]
 
-// PodOf returns the Workload of a Pod of an identity: the one in the proxy's own cluster, else in the config cluster,
-// else nil.
+// PodOf returns the Workload of the Pod with a name, in the namespace and with the service account of an identity. A
+// Pod of the identity's own cluster precedes a Pod of the config cluster. Without such a Pod the result is nil.
 func PodOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Workload) {
 	if who == (view.Identity{}) || pod == "" {
 		return nil
@@ -62,7 +63,7 @@ func labelsOfPod(who view.Identity) map[string]string {
 	return labels
 }
 
-// selectorKeys caches, for one index, the label keys in the selectors of records that refer to Secrets.
+// selectorKeys caches the label keys in the selectors of all records that refer to Secrets, for one index.
 type selectorKeys struct {
 	of   *input.Index
 	keys map[string]bool

@@ -19,7 +19,8 @@ import (
 // its namespace; the plan loop queries an authoriser for this right. Second, an object makes workloads of the identity
 // use the Secret; unused checks this.
 
-// unused reports why no object makes workloads of an identity use a Secret. Both results are empty if one does.
+// unused returns the reason why no object makes workloads of an identity use a Secret. Both results are empty if some
+// object does.
 func unused(in *input.Input, who view.Identity, key model.Key, labels func() []map[string]string) (cause, why string) {
 	candidates := func(yield func(model.Record) bool) {
 		for by := range in.Index.SecretUsers(key.Name) {
@@ -42,10 +43,10 @@ func unused(in *input.Input, who view.Identity, key model.Key, labels func() []m
 	return "Secret of no workload", fmt.Sprintf("no Gateway, DestinationRule of its namespace or EnvoyFilter refers to %v", key)
 }
 
-// labelsOf returns a function for the label sets of an identity's workloads, computed at its first call. A bound
-// identity has the label set of its Pod. Any other identity has the label sets of the Workloads and endpoints with its
-// service account in its namespace: Pods, WorkloadEntries and endpoints of ServiceEntries. Only records of its own
-// cluster and of the config cluster count. Equal sets are listed once.
+// labelsOf returns a function that computes the label sets of an identity's workloads at its first call. A bound
+// identity has the label set of its Pod. Any other identity has the label sets of all Pods, WorkloadEntries and
+// endpoints of ServiceEntries with its service account and namespace. Only records of its own cluster and of the config
+// cluster count. Equal sets are listed once.
 func labelsOf(in *input.Input, who view.Identity) func() []map[string]string {
 	return sync.OnceValue(func() []map[string]string {
 		if who.Bound {
@@ -90,8 +91,8 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 	}
 }
 
-// Relabelled reports whether an edit of Endpoints or a Workload changes labels with an effect on Secrets. These are the
-// labels of workloads of identities for which a private key or credential depends on labels.
+// Relabelled reports whether an edit of Endpoints or a Workload changes labels that decide about Secrets. It compares
+// the labels of each identity of the namespace that has a private key or credential which depends on labels.
 func (t *Table) Relabelled(e mirror.Edit) bool {
 	for subs := range t.subscribed[e.Key().Namespace] {
 		if !subs.readsLabels() {
@@ -107,20 +108,20 @@ func (t *Table) Relabelled(e mirror.Edit) bool {
 	return false
 }
 
-// Rights yields the service accounts for queries of the right to private keys, in no order. An account is yielded from
-// its first subscription to a private key that its workloads use, until it subscribes to no Secret. Accounts may
-// repeat.
+// Rights yields the service accounts whose right to private keys is needed, in no order. The right is needed from the
+// first subscription to a private key that the account's workloads use, until the account subscribes to no Secret.
+// Accounts may repeat.
 func (t *Table) Rights() iter.Seq[view.Identity] {
 	return t.accounts(func(subs *Subscriptions) bool { return subs.needed })
 }
 
-// Unknown lists the service accounts of Rights with an unknown right. Accounts may repeat.
+// Unknown returns the service accounts whose right is needed and unknown. Accounts may repeat.
 func (t *Table) Unknown() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool { return subs.needed && !subs.right.Known }))
 }
 
-// Doubted lists the service accounts with a possibly outdated right, once after each change. Their rights have to be
-// queried again.
+// Doubted returns the service accounts whose rights Plan has found to be possibly outdated since the last call. Their
+// rights have to be queried again. Accounts may repeat.
 func (t *Table) Doubted() []view.Identity {
 	return slices.Collect(t.accounts(func(subs *Subscriptions) bool {
 		was := subs.doubted
@@ -142,7 +143,7 @@ func (t *Table) accounts(of func(*Subscriptions) bool) iter.Seq[view.Identity] {
 	}
 }
 
-// Right returns a service account's right as of the last planning of its Secrets; zero: unknown.
+// Right returns the right with which the Secrets of a service account are planned. It is zero if the right is unknown.
 func (t *Table) Right(account view.Identity) access.Standing {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() == account.OfAccount() && subs.right.Known {
@@ -152,9 +153,9 @@ func (t *Table) Right(account view.Identity) access.Standing {
 	return access.Standing{}
 }
 
-// Authorised plans the Secrets of a service account with its right, and returns the planned subscriptions. An unknown
-// or unchanged right changes nothing. The right of an account that Rights does not yield is not stored, because the
-// right would not be kept up to date.
+// Authorised sets the right of a service account to private keys, plans its Secrets, and returns the planned
+// subscriptions. If the right is unknown or unchanged, it does nothing. It does not store the right of an account that
+// Rights does not yield, since nobody queries that right again.
 func (t *Table) Authorised(account view.Identity, right access.Standing) (planned []*Subscriptions) {
 	for subs := range t.subscribed[account.Namespace] {
 		if subs.who.OfAccount() != account.OfAccount() || !subs.needed || !right.Known || right == subs.right {
@@ -168,5 +169,5 @@ func (t *Table) Authorised(account view.Identity, right access.Standing) (planne
 	return planned
 }
 
-// Undecided reports whether the right of the identity is needed and unknown.
+// Undecided reports whether the right of the subscriptions' identity is needed and unknown.
 func (subs *Subscriptions) Undecided() bool { return subs.needed && !subs.right.Known }

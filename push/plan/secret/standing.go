@@ -8,9 +8,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Refused reports why a proxy may never have the Secret of a resource name, whatever Secrets exist. Both results are
-// empty if it may. cause is one of a few values, by which log lines are counted; why is a sentence. subs is nil if the
-// proxy's identity is of another namespace, or if its cluster is not proved.
+// Refused returns the reason why a proxy may have no Secret with a resource name, even if the Secret exists. Both
+// results are empty if the proxy may have it. cause is one of a few fixed texts, by which log lines are counted; why is
+// a sentence. subs has the subscriptions of the proxy's identity. It is nil if the identity belongs to another
+// namespace than the proxy, or if the identity's cluster is not verified.
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
@@ -27,8 +28,9 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 	return "", ""
 }
 
-// Missing reports why there is no Secret of a resource name for a proxy that Refused does not refuse. Both results are
-// empty if there is one, or if it is pending.
+// Missing returns the reason why a proxy is not sent a Secret that it has requested. of has the names of the proxy, and
+// Refused must not refuse the resource name. Both results, which are like those of Refused, are empty if the Secret is
+// sent or pending.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",
@@ -41,7 +43,7 @@ func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why strin
 	return s.cause, s.why
 }
 
-// Object returns the key of the record that provides a resource for an identity, or zero.
+// Object returns the key of the record that provides a resource for an identity, or zero without such a record.
 func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 	if record, _ := secretFor(t.in, subs.who, resource); record != nil {
 		return record.Key
@@ -49,10 +51,12 @@ func (t *Table) Object(subs *Subscriptions, resource string) model.Key {
 	return model.Key{}
 }
 
-// Opening reports whether the private key of a subscribed resource, in its newest version, is not opened yet.
+// Opening reports whether a subscribed resource needs a private key that is not opened yet in its newest version. It
+// panics if no proxy of the identity subscribes to the resource.
 func (t *Table) Opening(subs *Subscriptions, resource string) bool { return t.opening(subs, resource) }
 
-// Explain returns the Spec of a subscribed resource, or nil if it is not subscribed to or not built.
+// Explain returns the Spec of a subscribed resource. It is nil without a subscription, and if the resource is not
+// built.
 func (subs *Subscriptions) Explain(resource string) pool.ResourceSpec {
 	if s := subs.names[resource]; s != nil {
 		return s.Spec

@@ -1,31 +1,32 @@
 // Package secret plans the Envoy Secrets that proxies subscribe to. Certificates of authorities are for all proxies of
-// a namespace. Certificates with private keys are for identities that may list the namespace's Secrets and whose
-// workloads some object makes use them. The package also plans the configurations of modules that are fetched with a
-// credential, for identities whose workloads a WasmPlugin or TrafficExtension selects.
+// a namespace. A certificate with a private key is for an identity under two conditions: the identity may list the
+// namespace's Secrets, and an object of the configuration makes its workloads use the Secret. The package also plans
+// the configurations of modules that agents fetch with a credential, for identities whose workloads a WasmPlugin or
+// TrafficExtension selects.
 //
 // Owns: the subscriptions of each identity, and the private keys that are opened for them (the planner's goroutine
-// alone). Reads: plan/input, push/access. Never: opens a private key or calls an authoriser; the caller does so for the
-// results of Sealed, Doubted and Rights, and returns the answers by Opened and Authorised.
+// alone). Reads: plan/input, push/access. Never: opens a private key or calls an authoriser. The caller opens the keys
+// of Sealed, queries the rights of Doubted and Rights, and passes the answers to Opened and Authorised.
 //
 // # Secrets on demand
 //
-// A stream notifies its view of the Secrets that it subscribes to (serve.SecretSubscriber). Only these are opened,
-// outside of the plan loop. Until then they are pending (manifest.Pending): neither sent nor removed. A Secret that
-// does not exist, or that this proxy may not have, is removed, which ends Envoy's wait. Proxies of one service account
-// share their subscriptions, the opened Secrets and the right to them.
+// A stream passes the names of the Secrets that it subscribes to on to the plan (serve.SecretSubscriber). Only these
+// Secrets are opened, outside of the plan loop. Until then they are pending (manifest.Pending): they are neither sent
+// nor removed. A Secret that does not exist, or that the proxy may not have, is removed, which ends Envoy's wait. All
+// proxies of one service account share the subscriptions, the opened Secrets and the right to Secrets.
 //
-// Labels that decide about private keys are those of the configuration: of the Pod that the proxy's token is bound to,
-// if the configuration has that Pod (pod.go). Otherwise they are those of all Workloads and endpoints of
-// ServiceEntries of the service account, in its namespace, in its own cluster or the config cluster.
+// Labels that decide about private keys come from the configuration. If the proxy's token is bound to a Pod of the
+// configuration, they are the labels of this Pod (pod.go). Otherwise they are the labels of all Workloads and endpoints
+// of ServiceEntries of the service account, in its own cluster or the config cluster.
 //
 // # Credentials of registries
 //
 // Credentials of imagePullSecret are sealed and opened like private keys. They are in the configuration of the module's
-// filter, from which Istio's agent reads and removes them. All proxies of a View share a configuration without
-// credentials. The configuration with credentials belongs to an identity (module.go) and overrides the shared one, in
-// the layer of one proxy. As in Istio, the right to list Secrets is not required: the author of a WasmPlugin decides
-// who fetches the module. Resources with credentials are confidential (xds.Resource.Confidential): pages leave them
-// out, and a proxy whose credential has expired is sent no resource of the kind.
+// filter; Istio's agent reads and removes them. All proxies of a view share a configuration without credentials. The
+// configuration with credentials belongs to an identity (module.go) and overrides the shared configuration. As in
+// Istio, the right to list Secrets is not required: the author of a WasmPlugin decides who fetches the module.
+// Resources with credentials are confidential (xds.Resource.Confidential). Pages leave them out, and a proxy whose
+// credential has expired is not sent them.
 package secret
 
 import (
@@ -40,26 +41,26 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Table contains the subscriptions of all identities.
+// Table contains the subscriptions of all identities. One goroutine may use it.
 type Table struct {
 	in         *input.Input
 	identities map[view.Identity]*Subscriptions
 	// subscribed contains, by namespace, the Subscriptions with a name or with a module that needs a credential.
 	subscribed map[string]map[*Subscriptions]struct{}
-	fetching   map[*Subscriptions]struct{} // those with modules
+	fetching   map[*Subscriptions]struct{} // the Subscriptions with modules
 	keys       keys                        // private keys and credentials that are needed
 	selected   selectorKeys
 }
 
-// Subscriptions are the Secrets of one namespace that proxies of one identity subscribe to. All proxies of the identity
-// share them; each proxy is sent only those that it subscribes to itself.
+// Subscriptions contains the Secrets that proxies of one identity subscribe to, and the modules with credentials. All
+// proxies of the identity share it. The stream of a proxy is sent only the Secrets that this proxy subscribes to.
 type Subscriptions struct {
 	who       view.Identity
 	names     map[string]*subscription // by resource name
 	modules   map[model.Key]*module    // by WasmPlugin or TrafficExtension
-	manifest  *manifest.Manifest       // of names
-	right     access.Standing          // to private keys
-	needed    bool                     // the right has mattered
+	manifest  *manifest.Manifest       // the resources of names
+	right     access.Standing          // the right to private keys
+	needed    bool                     // the right is needed, see Table.Rights
 	doubted   bool                     // the right may have changed
 	selecting int                      // number of names that references and labels decide about
 }
@@ -73,22 +74,22 @@ type subscription struct {
 	selecting  bool      // see Subscriptions.selects
 }
 
-// Names are the Secrets that one proxy subscribes to, by resource name. The zero Names is empty.
+// Names is the set of resource names that one proxy subscribes to. Table.Subscribe changes it. The zero Names is empty.
 type Names struct{ names map[string]bool }
 
 // Has reports whether the proxy subscribes to a name.
 func (n *Names) Has(name string) bool { return n.names[name] }
 
-// All lists the names, in no order.
+// All returns the names, in no order.
 func (n *Names) All() []string { return slices.Collect(maps.Keys(n.names)) }
 
-// The maximum numbers of subscriptions.
+// The maximum numbers of subscribed names.
 const (
 	MaxNames           = 4096         // of one proxy
 	MaxNamesOfIdentity = 4 * MaxNames // of all proxies of one identity
 )
 
-// New returns a table without subscriptions.
+// New returns a table without subscriptions that plans with an input.
 func New(in *input.Input) *Table {
 	return &Table{in: in, identities: map[view.Identity]*Subscriptions{}, subscribed: map[string]map[*Subscriptions]struct{}{},
 		fetching: map[*Subscriptions]struct{}{}, keys: keys{}}
@@ -102,13 +103,13 @@ func (t *Table) Empty() bool {
 	return len(t.identities)+len(t.subscribed)+len(t.fetching)+len(t.keys) == 0
 }
 
-// Subscribed reports whether a Secret or a credential of a namespace is subscribed to.
+// Subscribed reports whether identities of a namespace subscribe to a Secret, or use a module with a credential.
 func (t *Table) Subscribed(namespace string) bool { return len(t.subscribed[namespace]) > 0 }
 
-// Keys returns the number of private keys that are opened or needed.
+// Keys returns the number of private keys and credentials that resources need, opened or not.
 func (t *Table) Keys() int { return len(t.keys) }
 
-// Of returns the subscriptions of an identity, which are created if they are missing. Release removes them.
+// Of returns the subscriptions of an identity. It creates missing subscriptions. Release removes them.
 func (t *Table) Of(who view.Identity) *Subscriptions {
 	subs := t.identities[who]
 	if subs == nil {
@@ -122,7 +123,8 @@ func newSubscriptions(who view.Identity) *Subscriptions {
 	return &Subscriptions{who: who, names: map[string]*subscription{}, modules: map[model.Key]*module{}}
 }
 
-// Release removes the subscriptions of an identity without proxies.
+// Release removes the subscriptions of an identity from the table, with all names and modules. The caller must not use
+// subs afterwards.
 func (t *Table) Release(subs *Subscriptions) {
 	delete(t.identities, subs.who)
 	for _, s := range subs.names {
@@ -138,7 +140,8 @@ func (t *Table) Release(subs *Subscriptions) {
 	t.keys.tidy()
 }
 
-// Manifest returns the Secrets of all names that proxies of the identity subscribe to.
+// Manifest returns the resources of all names that proxies of the identity subscribe to; nil means none. It is
+// immutable.
 func (subs *Subscriptions) Manifest() *manifest.Manifest { return subs.manifest }
 
 // Identity returns the identity of the subscriptions.
@@ -147,9 +150,9 @@ func (subs *Subscriptions) Identity() view.Identity { return subs.who }
 // Len returns the number of subscribed names.
 func (subs *Subscriptions) Len() int { return len(subs.names) }
 
-// Subscribe adds and removes names of Secrets to the subscriptions of a proxy of the identity. Names outside of the
-// identity's namespace, and names above the maximum numbers, are ignored. Afterwards Rights and Sealed list the queries
-// and keys that the new names wait for.
+// Subscribe changes the subscriptions of a proxy: it drops and adds the given names in `of` and subs, and plans the new
+// names. Names outside of the identity's namespace, and names above the maximum numbers, are ignored. Afterwards Rights
+// and Sealed include the rights and keys that the new names need.
 func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	for _, name := range drop {
 		if of.names[name] {
@@ -183,7 +186,7 @@ func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	t.keys.tidy()
 }
 
-// release ends one proxy's subscription to a name, and removes the name after the last one.
+// release ends one proxy's subscription to a name. After the last subscription it removes the name.
 func (t *Table) release(subs *Subscriptions, name string) {
 	s := subs.names[name]
 	if s.proxies--; s.proxies == 0 {
@@ -198,7 +201,7 @@ func (t *Table) release(subs *Subscriptions, name string) {
 func (t *Table) updateLists(subs *Subscriptions) {
 	namespace := subs.who.Namespace
 	if len(subs.names) == 0 {
-		subs.needed, subs.doubted, subs.right = false, false, access.Standing{} // it would not be kept up to date
+		subs.needed, subs.doubted, subs.right = false, false, access.Standing{} // the right is not queried again from now on
 	}
 	if len(subs.modules) > 0 {
 		t.fetching[subs] = struct{}{}

@@ -16,18 +16,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// logSettings are the settings of Telemetries for one provider of access logs.
+// logSettings contains the merged settings of Telemetries for one provider of access logs.
 type logSettings struct {
 	filter   string
 	disabled bool
 	at       place
 }
 
-// logs decides the access logs. The most specific Telemetry that names providers names all providers in use. Entries
-// without providers apply to the providers of the entry before or, if no entry names any, to the mesh's:
-// defaultProviders, else accessLogFile (istio: pilot/pkg/model/telemetry.go, mergeLogs). The latter rule, and the use
-// of filters in entries without providers, follow the API and differ from istiod
-// (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
+// logs decides the access logs. The most specific Telemetry that names providers names all providers in use. An entry
+// without providers applies to the providers of the previous entry. If no earlier entry names providers, it applies to
+// the providers of the mesh: defaultProviders, or else accessLogFile (istio: pilot/pkg/model/telemetry.go, mergeLogs).
+//
+// Two rules follow the API and differ from istiod: the use of accessLogFile, and the use of filters in entries without
+// providers (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
 func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	defaults := d.Mesh.Spec.GetDefaultProviders().GetAccessLogging()
 	settings := map[string]logSettings{}
@@ -77,7 +78,7 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	return logs.List(out...)
 }
 
-// filters lists the providers in use, and the filter of each.
+// filters returns the providers in use (counting), and the filter expression of each provider.
 func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting []string, filters map[string]string) {
 	counting, filters = defaults, map[string]string{}
 	before := defaults
@@ -105,8 +106,9 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 	return counting, filters
 }
 
-// unprovided reports an entry without any provider. more continues the message. The normaliser already reports the
-// first entry of the root namespace's Telemetry without selector.
+// unprovided reports an entry at the field `at` that has no provider. of names the kind of telemetry, and more
+// continues the message. It skips the first entry of the root namespace's Telemetry without a selector, which
+// store/normal reports.
 func (d *decision) unprovided(at place, of, more string) {
 	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
 	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {
@@ -126,9 +128,9 @@ func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
 	return d.applies(l.GetMatch().GetMode())
 }
 
-// log returns the access log of one provider. A disabled one is returned too, because it disables accessLogFile. The
-// result is false if the provider cannot be used; the reason is reported here, or by the normaliser for an unknown
-// name.
+// log returns the access log of one provider. A disabled log is returned too, because it disables accessLogFile. The
+// result is false if the provider cannot be used. log reports the reason, except for unknown names, which store/normal
+// reports.
 func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 	p := build.Provider(d.Mesh.Spec, name)
 	caps, logs := build.LogCap(p)
@@ -139,7 +141,7 @@ func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 		if p != nil && p.GetPrometheus() == nil {
 			d.warn(w.at, problem.NotSupported, "provider %s: it is for no access logs that this version sends", name)
 		}
-		return build.Log{}, false // the normaliser reports unknown names
+		return build.Log{}, false // store/normal reports unknown names
 	}
 	log := build.Log{Provider: name, Filter: w.filter, Disabled: w.disabled}
 	if w.disabled {

@@ -32,7 +32,7 @@ var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
 	telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES: "response_messages_total",
 }
 
-// metricSettings are the settings of Telemetries for one provider of metrics.
+// metricSettings contains the merged settings of Telemetries for one provider of metrics.
 type metricSettings struct {
 	disabled bool                                 // no metric is counted
 	drop     map[string]bool                      // by metric
@@ -40,8 +40,8 @@ type metricSettings struct {
 	interval time.Duration
 }
 
-// metrics decides the metrics of the filter istio.stats, or of Envoy's stats access logger in its place. Providers are
-// found as those of access logs. Later overrides take precedence over earlier ones (istio:
+// metrics decides the metrics of the filter istio.stats, or of Envoy's stats access logger in its place. The providers
+// of an entry are found by the rules of logs. Later overrides take precedence over earlier overrides (istio:
 // pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
@@ -90,7 +90,7 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 func (d *decision) counts(name string, at place) bool {
 	p := build.Provider(d.Mesh.Spec, name)
 	switch {
-	case p == nil: // reported by the normaliser
+	case p == nil: // store/normal reports it
 	case p.GetPrometheus() == nil:
 		d.warn(at, problem.NotSupported, "provider %s: it is for no metrics that this version counts", name)
 	case !d.Caps.Has(xds.CapIstioStats) && !d.Caps.Has(xds.CapStatsLog):
@@ -100,7 +100,7 @@ func (d *decision) counts(name string, at place) bool {
 	return p.GetPrometheus() != nil
 }
 
-// merge applies one entry over the settings so far.
+// merge applies one entry to the merged settings of earlier entries, which it overrides.
 func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	if m.GetReportingInterval() != nil {
 		c.interval = m.GetReportingInterval().AsDuration()
@@ -172,7 +172,7 @@ func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags ma
 	return tags
 }
 
-// metricsOf lists the names of the metrics that an override selects.
+// metricsOf returns the names of the metrics that an override selects.
 func metricsOf(m *telemetryv1.MetricSelector) []string {
 	if custom, is := m.GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); is {
 		return []string{custom.CustomMetric}
@@ -183,7 +183,7 @@ func metricsOf(m *telemetryv1.MetricSelector) []string {
 	return slices.Collect(maps.Values(metricNames))
 }
 
-// overrides lists the overrides of all metrics, by metric and tag.
+// overrides returns the overrides of all metrics, sorted by metric and tag.
 func (c *metricSettings) overrides() (out []build.Override) {
 	for metric, tags := range c.tags {
 		out = append(out, build.Override{Metric: metric, Drop: c.drop[metric]})

@@ -16,7 +16,7 @@ import (
 // defaultSampling is the percentage of requests that are sampled by default (istiod's PILOT_TRACE_SAMPLING).
 const defaultSampling = 1
 
-// spans are the merged settings of Telemetries for spans.
+// spans contains the merged settings of Telemetries for spans.
 type spans struct {
 	provider      string // may be empty, or the name of a provider that does not exist
 	at            place
@@ -28,9 +28,10 @@ type spans struct {
 	noPropagation bool
 }
 
-// tracing decides how spans are sent. Later Telemetries override earlier ones, setting by setting. If neither
-// Telemetries nor defaultProviders configure tracing, a tracer of the proxy's bootstrap or of an EnvoyFilter is used
-// (istio: pilot/pkg/model/telemetry.go, Tracing; pilot/pkg/networking/core/tracing.go).
+// tracing decides the tracer, the sampling and the tags of spans. Each setting of a later Telemetry overrides the same
+// setting of earlier Telemetries. If neither Telemetries nor defaultProviders configure tracing, a tracer of the
+// proxy's bootstrap or of an EnvoyFilter is used (istio: pilot/pkg/model/telemetry.go, Tracing;
+// pilot/pkg/networking/core/tracing.go).
 func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	if !d.Self.Sends {
 		return d.sampled()
@@ -55,7 +56,7 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	}
 	p := build.Provider(d.Mesh.Spec, s.provider)
 	if s.disabled || p == nil {
-		return build.Tracing{} // the normaliser reports unknown names
+		return build.Tracing{} // store/normal reports unknown names
 	}
 	t := build.Tracing{On: true, Provider: s.provider, RequestID: s.requestID, NoPropagation: s.noPropagation, Name: d.Self.Name}
 	caps, traces := build.TracerCap(p)
@@ -73,7 +74,7 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	if api, own := build.SamplerOf(p); found && own {
 		t.Sampler, found = d.service(s.provider, api, s.at)
 	} else if p.GetOpentelemetry().GetDynatraceSampler() != nil && p.GetOpentelemetry().GetHttp() == nil {
-		found = found && own // the sampler has no API to call, which the normaliser reports
+		found = found && own // the sampler has no API to call; store/normal reports that
 	}
 	if !found {
 		return build.Tracing{}
@@ -81,14 +82,14 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	t.MaxPathTagLength = maxTagLength(p)
 	t = d.with(t, s, config)
 	if build.Samples(p) {
-		t.Sampling = 100 // all requests reach the sampler, which decides
+		t.Sampling = 100 // the sampler decides about all requests
 	}
 	return t
 }
 
-// sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled:
-// by the identifiers of these requests (x-request-id) other proxies send spans. Tags are left out, since no span would
-// contain them, and they would split listeners by workload.
+// sampled returns the tracing of proxies without a known tracer. As in istiod, one percent of the requests are sampled.
+// The proxy marks these requests in x-request-id, so that other proxies send spans of them. Tags are left out: no span
+// of this proxy would contain them, and they would split listeners by workload.
 func (d *decision) sampled() build.Tracing {
 	if !d.Mesh.Spec.GetEnableTracing() {
 		return build.Tracing{}
@@ -119,7 +120,7 @@ func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 	return s, said
 }
 
-// override applies the stated settings of one entry over those of earlier entries.
+// override sets the settings that an entry states, in place of settings of earlier entries.
 func (s *spans) override(t *telemetryv1.Tracing) {
 	if t.DisableSpanReporting != nil {
 		s.disabled = t.DisableSpanReporting.GetValue()
@@ -141,8 +142,8 @@ func (s *spans) override(t *telemetryv1.Tracing) {
 	}
 }
 
-// with sets the sampling, the tags, and the maximum length of paths. Settings that no Telemetry or provider states come
-// from tracing in the ProxyConfig (config).
+// with returns t with the sampling, the tags, and the maximum length of paths. A setting that neither s nor the
+// provider has comes from config, the field tracing of the ProxyConfig.
 func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.Tracing {
 	t.Sampling = defaultSampling
 	switch {
@@ -166,12 +167,13 @@ func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.
 	return t
 }
 
-// maxTagLength returns the maximum length in bytes of a path in a provider's spans, or 0 if it states none.
+// maxTagLength returns a provider's maximum length, in bytes, of a path in spans. It is 0 if the provider has no
+// maximum.
 func maxTagLength(p *meshv1.MeshConfig_ExtensionProvider) uint32 {
 	return cmp.Or(p.GetZipkin().GetMaxTagLength(), p.GetDatadog().GetMaxTagLength(), p.GetOpentelemetry().GetMaxTagLength())
 }
 
-// selfTags lists Istio's tags, which identify the workload of a span.
+// selfTags returns Istio's tags, which identify the workload of a span.
 func (d *decision) selfTags() []build.Tag {
 	unknown := func(text string) string { return cmp.Or(text, "unknown") }
 	return []build.Tag{
@@ -183,7 +185,7 @@ func (d *decision) selfTags() []build.Tag {
 	}
 }
 
-// tagsOf lists the custom tags of a Telemetry, in no order.
+// tagsOf returns the custom tags of a Telemetry, in no order.
 func tagsOf(custom map[string]*telemetryv1.Tracing_CustomTag) (out []build.Tag) {
 	for name, tag := range custom {
 		switch of := tag.GetType().(type) {
@@ -201,7 +203,7 @@ func tagsOf(custom map[string]*telemetryv1.Tracing_CustomTag) (out []build.Tag) 
 	return out
 }
 
-// configTags lists the custom tags of a ProxyConfig, in no order. store/proxyconfig has removed settings that Envoy
+// configTags returns the custom tags of a ProxyConfig, in no order. store/proxyconfig has removed settings that Envoy
 // would reject.
 func configTags(custom map[string]*meshv1.Tracing_CustomTag) (out []build.Tag) {
 	add := func(t build.Tag) {

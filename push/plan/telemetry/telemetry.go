@@ -1,18 +1,19 @@
 // Package telemetry decides the access logs, spans and metrics of a proxy's listeners, for one direction. It combines
 // the providers of the mesh configuration with the Telemetries that apply to the proxy.
 //
-// Owns: nothing.  Reads: plan/input, plan/host for what is visible.  Never: Envoy's protobuf.
+// Owns: nothing.  Reads: plan/input, plan/host for visible services.  Never: Envoy's protobuf.
 //
-// At most three Telemetries apply to a proxy. In ascending precedence they are the oldest of the root namespace without
-// a selector, the oldest of the proxy's namespace without a selector, and the oldest of the proxy's namespace whose
-// selector matches (https://istio.io/latest/docs/reference/config/telemetry/; istio: pilot/pkg/model/telemetry.go,
-// applicableTelemetries).
+// At most three Telemetries apply to a proxy (https://istio.io/latest/docs/reference/config/telemetry/; istio:
+// pilot/pkg/model/telemetry.go, applicableTelemetries). In ascending precedence these are:
+//   - the oldest Telemetry of the root namespace without a selector
+//   - the oldest Telemetry of the proxy's namespace without a selector
+//   - the oldest Telemetry of the proxy's namespace whose selector matches
 //
-// Telemetries without a selector are no part of a View. Fronts and workloads find those of their namespace and of
-// the root namespace. After an edit of one, the scopes of its namespace decide again, and only listeners whose
-// telemetry differs are planned again. Telemetries with a selector, and a proxy's description in its spans (view.Self:
-// canonical service and node.cluster), are inputs of the View. So listeners split by workload only where spans are
-// sent.
+// Views do not contain Telemetries without a selector. Fronts and workloads find the Telemetries of their namespace and
+// of the root namespace. After an edit of such a Telemetry, the scopes and workloads of its namespace decide again, and
+// only listeners whose telemetry differs are planned again. A view contains the Telemetry whose selector matches. If
+// the proxy sends spans, it also contains the proxy's description in spans (view.Self: canonical service and
+// node.cluster). So listeners only differ between workloads if spans are sent.
 //
 // istiod sends a tracing block with this description to each connection manager of any mesh. Without a provider Envoy
 // sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless its
@@ -38,20 +39,20 @@ import (
 
 // Proxy describes one direction of proxies that get the same telemetry.
 type Proxy struct {
-	host.Visibility
-	Client    bool      // the outbound side; otherwise the inbound side
-	Telemetry model.Key // the Telemetry whose selector matches; zero without such a Telemetry
-	Self      view.Self
-	Caps      xds.Caps
+	host.Visibility           // decides the clusters to which telemetry can be sent
+	Client          bool      // the outbound side; otherwise the inbound side
+	Telemetry       model.Key // the Telemetry whose selector matches; zero without such a Telemetry
+	Self            view.Self // the proxies' description in spans
+	Caps            xds.Caps  // the capabilities of the proxies
 }
 
-// Reports is the decided telemetry of a proxy's listeners.
+// Reports contains the decided telemetry of a proxy's listeners.
 type Reports struct {
-	Spec build.Spec
-	// Hosts are the hosts that the providers depend on. When a service of one of them appears, disappears or changes its
-	// ports, the telemetry has to be decided again.
+	Spec build.Spec // the part of the listeners' Specs
+	// Hosts lists the hosts on which the providers depend. When a service of such a host appears, disappears or changes
+	// its ports, the telemetry has to be decided again.
 	Hosts    []string
-	Problems []input.Problem
+	Problems []input.Problem // settings of Telemetries and of the mesh that have no effect
 }
 
 // Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
@@ -62,7 +63,7 @@ var (
 	keys      intern.Table[model.Key]
 )
 
-// Of decides the telemetry of a proxy's listeners.
+// Of decides the telemetry of a proxy's listeners with the Telemetries of For.
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
@@ -90,8 +91,8 @@ func Of(in *input.Input, p Proxy) Reports {
 	return d.out
 }
 
-// For lists the Telemetries that apply to proxies of a namespace, in ascending precedence. selecting is the Telemetry
-// whose selector matches them, or zero.
+// For returns the Telemetries that apply to proxies of a namespace, in ascending precedence. selecting is the key of
+// the Telemetry whose selector matches the proxies, or zero.
 func For(in *input.Input, namespace string, selecting model.Key) (all []*model.Telemetry) {
 	namespaces := []string{in.Root(), namespace}
 	if in.Root() == namespace {
@@ -122,7 +123,7 @@ type decision struct {
 	out Reports
 }
 
-// place is the field that names a provider.
+// place identifies the field of a provider or of a setting, for problems.
 type place struct {
 	key   model.Key
 	field string
@@ -150,8 +151,8 @@ func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	return true
 }
 
-// service finds the service of a provider. The result is false, and a problem is reported, if the service is unknown or
-// the proxy has no cluster of it.
+// service finds the service with an address of the provider with a name. If the service is unknown or ambiguous, or if
+// the proxy has no cluster of it, the result is false and a problem is reported.
 func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
 	host, found, namespaces := d.ProviderServices(of.Service)
 	host, asked, there := d.Find(d.Input, host, found, of.Port)
@@ -175,7 +176,7 @@ func (d *decision) service(name string, of build.Address, at place) (build.Servi
 	return build.Service{}, false
 }
 
-// namesOf lists the names of providers.
+// namesOf returns the names of providers.
 func namesOf(refs []*telemetryv1.ProviderRef) (names []string) {
 	for _, ref := range refs {
 		names = append(names, ref.GetName())
@@ -183,5 +184,5 @@ func namesOf(refs []*telemetryv1.ProviderRef) (names []string) {
 	return names
 }
 
-// byName orders tags by name.
+// byName compares tags by name.
 func byName(a, b build.Tag) int { return cmp.Compare(a.Name, b.Name) }

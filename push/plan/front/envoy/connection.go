@@ -15,17 +15,22 @@ import (
 
 var targets intern.Table[listener.Target]
 
-// Several has the settings of a TCP chain with several destinations, of which none decides alone.
+// Several contains the properties of a TCP chain that do not depend on its destinations. StatPrefix and Rules are for
+// chains with several destinations; a single destination decides them itself.
 type Several struct {
-	Port       uint32     // at which connections arrive: of destinations that state none
-	StatPrefix string     // of the chain
-	Rules      host.Rules // whose policy counts for the host or subset ""
-	Protocol   model.Protocol
-	Names      []string // that clients ask for by SNI; a router resolves those alone that the destination is for
+	Port       uint32         // the port at which connections arrive; used for destinations without a port
+	StatPrefix string         // the prefix of the chain's statistics
+	Rules      host.Rules     // their policy for the whole host applies to the chain
+	Protocol   model.Protocol // the protocol of the port
+	Names      []string       // the names that clients request by SNI, see Connection
 }
 
-// Connection is the TCP chain to the destinations of a tcp or tls rule, without matches. A single destination gives the
-// chain its statistics and its policy.
+// Connection returns the TCP chain to the destinations (to) of a tcp or tls rule. The chain has no matches.
+// Destinations are resolved in the perspective as; missing clusters get a name all the same, and Envoy closes the
+// connections. Of several destinations, those with weight 0 are left out.
+//
+// A single destination decides the StatPrefix and the policy of the chain. If it is a Dynamic host whose names must be
+// below it (host.Table.Below), and some of several.Names are not, the chain leads to the cluster BlackHole.
 func Connection(hosts *host.Table, as host.Perspective, to []*networkingv1.RouteDestination, several Several) listener.Chain {
 	c := listener.Chain{StatPrefix: several.StatPrefix, Protocol: several.Protocol}
 	rules, subset, port := several.Rules, "", several.Port

@@ -22,19 +22,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Outbound is the outbound side of a scope of Envoys, without its hosts.
+// Outbound describes the outbound side of a scope of Envoys, without its hosts.
 type Outbound struct {
 	In      *input.Input
-	Layer   *layer.Layer // where resources are published
-	Key     view.Scope
+	Layer   *layer.Layer                          // receives the resources
+	Key     view.Scope                            // the key of the scope
 	Side    networkingv1.EnvoyFilter_PatchContext // the context of the side in EnvoyFilters
-	Patches input.PatchSet
-	Sidecar *model.Sidecar // its policy for unknown destinations overrides the mesh's; may be nil
+	Patches input.PatchSet                        // the patches of the proxies
+	Sidecar *model.Sidecar                        // may be nil; its outboundTrafficPolicy overrides the mesh's
 }
 
 // PlanStatic plans the clusters that every Envoy has, and an empty assignment for the cluster of the proxies' own
-// workload: Envoy waits for these before it requests other resources. host.Variation replaces the assignment for
-// proxies whose service is known. Problems are appended to found.
+// workload. Envoy waits for this assignment before it requests other resources. host.Variation replaces the assignment
+// for proxies whose service is known. Problems are appended to found.
 func (o Outbound) PlanStatic(found *[]input.Problem) {
 	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
 		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
@@ -44,7 +44,7 @@ func (o Outbound) PlanStatic(found *[]input.Problem) {
 			continue
 		}
 		connection := traffic.PassthroughConnection(o.In.Meshes.Cluster)
-		if name == xds.BlackHole { // it forwards no connections
+		if name == xds.BlackHole { // the cluster forwards no connections
 			connection = traffic.ConnectionOf(nil, o.In.Meshes.Cluster)
 		}
 		patches := o.Patches.Matching(func(p model.Patch) bool { return input.MergesCluster(p, o.Side, name) })
@@ -56,10 +56,10 @@ func (o Outbound) PlanStatic(found *[]input.Problem) {
 	}
 }
 
-// staticClusters names the clusters of PlanStatic. If the proxies resolve the names of unknown hosts, one of them is
-// the cluster of these hosts.
+// staticClusters returns the names of the clusters of PlanStatic. If the proxies resolve the names of unknown hosts,
+// the list includes a cluster for unknown hosts.
 func (o Outbound) staticClusters() []string {
-	if o.Key.Kind == view.Router { // nothing is redirected to it that could pass on
+	if o.Key.Kind == view.Router { // no connections are redirected to a router, so it needs no passthrough
 		return []string{xds.BlackHole}
 	}
 	if o.Unknown().ByName {
@@ -68,7 +68,7 @@ func (o Outbound) staticClusters() []string {
 	return []string{xds.BlackHole, xds.Passthrough}
 }
 
-// resolving sets the fields that only the cluster of unknown hosts has.
+// resolving sets the fields that only the cluster for unknown hosts has.
 func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
 	policy := traffic.Policy{TLS: o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(),
 		TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
@@ -83,16 +83,16 @@ func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
 	}
 }
 
-// Fixed plans a resource that is constant during the life of the scope. A resource of this name that an EnvoyFilter
-// adds takes precedence. Problems are appended to found.
+// Fixed plans a resource that is constant during the life of the scope. If an EnvoyFilter has added a resource of the
+// same type and name, Fixed keeps that resource. Problems are appended to found.
 func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	if u, ok := o.In.Make(spec, model.MeshKey, found); ok && !o.Layer.Reserved(u.Res) {
 		o.Layer.Add(u)
 	}
 }
 
-// PlanAdded plans the clusters, listeners and configurations of filters that EnvoyFilters add. It calls use with the
-// name of each route configuration that these listeners request. Problems are appended to found.
+// PlanAdded plans the clusters, listeners and filter configurations (ECDS) that EnvoyFilters add. It calls use with the
+// name of each route configuration that the added listeners request. Problems are appended to found.
 func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	for u := range o.In.Added(o.Patches, o.Side, found) {
 		o.Layer.Reserve(u)
@@ -107,7 +107,7 @@ func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	}
 }
 
-// Removals calls yield with each cluster of PlanStatic that a patch removes.
+// Removals calls yield for each patch and each cluster of PlanStatic that the patch removes.
 func (o Outbound) Removals(yield func(input.Removal)) {
 	removing := o.Patches.Removing()
 	if len(removing) == 0 {
@@ -119,7 +119,7 @@ func (o Outbound) Removals(yield func(input.Removal)) {
 	}
 }
 
-// policy returns the Sidecar's outboundTrafficPolicy, or nil if it states none.
+// policy returns the Sidecar's outboundTrafficPolicy, or nil.
 func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	if o.Sidecar == nil {
 		return nil
@@ -127,10 +127,11 @@ func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
 }
 
-// Unknown returns the way in which the proxies reach unknown hosts. MeshConfig may enable the proxies to resolve their
-// names (ALLOW_ANY_DYNAMIC_DNS); a policy of the Sidecar disables that
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). Proxies
-// without the extension reach unknown hosts as with ALLOW_ANY.
+// Unknown returns the way in which the proxies reach unknown hosts. ByName is true if the proxies resolve the names of
+// unknown hosts. The mode ALLOW_ANY_DYNAMIC_DNS of MeshConfig enables that, and an outboundTrafficPolicy of the Sidecar
+// disables it
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). For
+// proxies without the extension, the mode has the effect of ALLOW_ANY.
 func (o Outbound) Unknown() dnscache.Unknown {
 	if o.policy() != nil || !o.Key.Caps.Has(xds.CapDynamicForward) ||
 		o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
@@ -139,7 +140,8 @@ func (o Outbound) Unknown() dnscache.Unknown {
 	return dnscache.Unknown{ByName: true, Resolver: o.Key.NameServer()}
 }
 
-// Passthrough reports whether connections to unknown destinations are forwarded, by the Sidecar's policy or the mesh's.
+// Passthrough reports whether connections to unknown destinations are forwarded. The Sidecar's outboundTrafficPolicy
+// decides, or else the mesh's.
 func (o Outbound) Passthrough() bool {
 	if p := o.policy(); p != nil {
 		return p.GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
@@ -147,8 +149,9 @@ func (o Outbound) Passthrough() bool {
 	return o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
-// EgressProxy returns the cluster that receives the traffic to unknown destinations by the Sidecar's policy, or "". The
-// Sidecar's imports decide whether the cluster exists: connections to a missing one are closed
+// EgressProxy returns the name of the cluster that receives traffic to unknown destinations, by egressProxy of the
+// Sidecar's outboundTrafficPolicy, or "". The cluster exists only if the Sidecar imports the host. If it does not
+// exist, Envoy closes the connections
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
 func (o Outbound) EgressProxy() string {
 	proxy := o.policy().GetEgressProxy()
@@ -158,7 +161,8 @@ func (o Outbound) EgressProxy() string {
 	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
 }
 
-// CatchAll returns the virtual host for unknown hosts in a route configuration (see routes.Names).
+// CatchAll returns the virtual host for unknown hosts in a route configuration. The result is false if the route
+// configuration has a single virtual host for all names (see routes.Names).
 func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if c.OneHost {
 		return vhost.CatchAll{}, false
@@ -166,13 +170,13 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	spec := vhost.CatchAll{Passthrough: o.Passthrough(), EgressProxy: o.EgressProxy(), ByName: o.Unknown().ByName,
 		Mesh: o.In.Meshes.VirtualHost, Proxy: o.Key.Routes}
 	spec.Sent = spec.ByName && o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
-	if c.WithPorts { // a request to the HTTP proxy itself would be forwarded to it in an endless loop
+	if c.WithPorts { // passthrough of a request to the HTTP proxy itself would return to the HTTP proxy, in an endless loop
 		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
 	}
 	return spec, true
 }
 
-// VirtualHostCaps returns the capabilities that virtual hosts and listeners depend on. Capabilities that
+// VirtualHostCaps returns the capabilities of a scope on which virtual hosts and listeners depend. Capabilities that
 // only clusters read are left out.
 func VirtualHostCaps(key view.Scope) xds.Caps {
 	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)

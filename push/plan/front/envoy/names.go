@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ConfigNamed returns the Config of the route configuration that a listener requests by a name: a port, host:port, a
-// Unix socket, the HTTP proxy, or any other name in a listener of an EnvoyFilter.
+// ConfigNamed returns the Config of the route configuration with a name. The name decides the fields: PORT sets Port;
+// HOST:PORT sets Port and OneHost; the name of the HTTP proxy sets WithPorts. A Unix socket, or any other name in a
+// listener of an EnvoyFilter, sets no field but Name.
 func ConfigNamed(name string) routes.Config {
 	c := routes.Config{Name: name}
 	switch {

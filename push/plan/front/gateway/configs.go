@@ -11,20 +11,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// config is one route configuration: of the plain HTTP servers that share a listener, or of one HTTPS server.
-// Immutable.
+// config is one route configuration. It belongs to all plain HTTP servers of a listener, or to one HTTPS server. It is
+// immutable.
 type config struct {
 	routes.Config
-	port    uint32 // of its virtual hosts: the one that its first server states
+	port    uint32 // the port of its virtual hosts: the port in the Gateway of the first server
 	servers []gateways.Server
-	stated  map[string][]int // name of a host -> indices of the servers that state it, ascending
-	owners  *gateways.Owners // of the hosts of its listener
-	// elsewhere has the hosts of other servers of its listener, without Others where requests for them are answered 404.
+	stated  map[string][]int // host in a Gateway -> ascending indices of the servers with this host
+	owners  *gateways.Owners // the owners of the hosts of the listener
+	// elsewhere has the hosts of the listener's other servers. Others is empty if requests for them are answered 404.
 	elsewhere gateways.Elsewhere
 }
 
-// newConfig makes the route configuration of some servers, of which there is at least one, at a bound port. owners are
-// those of the listener.
+// newConfig returns the route configuration of one or more servers. bound is the port of the listener, and owners has
+// the owners of the listener's hosts.
 func newConfig(name string, bound uint32, servers []gateways.Server, owners *gateways.Owners) *config {
 	c := &config{Config: routes.Config{Name: name, Port: bound}, port: servers[0].Spec().GetPort().GetNumber(), servers: servers,
 		stated: map[string][]int{}, owners: owners, elsewhere: owners.Elsewhere(servers)}
@@ -43,8 +43,8 @@ func newConfig(name string, bound uint32, servers []gateways.Server, owners *gat
 	return c
 }
 
-// stating lists the route configurations by the names of hosts that their servers state. A gateway may have thousands
-// of servers, of which an edit of a VirtualService concerns the few that cover its hosts.
+// stating maps the hosts of servers to the route configurations of these servers. A gateway may have thousands of
+// servers, and an edit of a VirtualService affects only the few servers that cover its hosts.
 type stating map[string][]*config
 
 func newStating(configs map[string]*config) stating {
@@ -57,7 +57,8 @@ func newStating(configs map[string]*config) stating {
 	return s
 }
 
-// configs lists the route configurations, each once, of which some server's host overlaps a host of VirtualServices.
+// configs returns the route configurations with a server whose host overlaps a host, each once. Hosts overlap if they
+// are equal or one covers the other.
 func (s stating) configs(host string) (out []*config) {
 	seen := map[*config]bool{}
 	add := func(all []*config) {
@@ -82,8 +83,8 @@ func (s stating) configs(host string) (out []*config) {
 	return out
 }
 
-// domains lists the domains that VirtualServices which name a host may have here: the more specific of this host and
-// each overlapping host of a server, each once.
+// domains returns the domains that a VirtualService with a host may have in the route configuration, each once. For
+// each host of a server that overlaps the host, the domain is the more specific of both.
 func (c *config) domains(host string) (out []string) {
 	covered := len(c.stated[host]) > 0
 	for pattern := range model.Wildcards(host) {
@@ -103,7 +104,7 @@ func (c *config) domains(host string) (out []string) {
 	return out
 }
 
-// serversOf lists the servers with a host that is the domain or covers it, in order.
+// serversOf returns the servers with a host that equals or covers the domain, in order.
 func (c *config) serversOf(domain string) (out []gateways.Server) {
 	indices := map[int]bool{}
 	add := func(name string) {
@@ -122,7 +123,7 @@ func (c *config) serversOf(domain string) (out []gateways.Server) {
 	return out
 }
 
-// configNamed is the route configuration that a listener asks for by a name.
+// configNamed returns the Config of the route configuration that a listener requests by a name.
 func (f *Front) configNamed(name string) routes.Config {
 	if c := f.configs[name]; c != nil {
 		return c.Config

@@ -16,7 +16,8 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// owner is a chain's server, and the VirtualService that names the SNI; nil: the server's own hosts do.
+// owner identifies the owner of the SNI names of a chain: the server and, if its tls rule has the names, a
+// VirtualService. vs is nil if the names are the server's own hosts.
 type owner struct {
 	server gateways.Server
 	vs     *model.VirtualService
@@ -29,8 +30,9 @@ func (o owner) String() string {
 	return o.server.Gateway.Key.String()
 }
 
-// claim takes SNI names for a chain, those that no older chain of the listener has; without names, all connections that
-// no name leads to another chain. Lost names are problems of the younger owner. False: nothing is left.
+// claim reserves SNI names for a chain. It returns the names that no earlier chain of the listener has, and reports a
+// problem for each other name. Without names it reserves all connections that match no name of another chain. free is
+// false if an earlier chain has all names.
 func (c *chaining) claim(names []string, by owner) (left []string, free bool) {
 	wanted := names
 	if len(names) == 0 {
@@ -50,7 +52,7 @@ func (c *chaining) claim(names []string, by owner) (left []string, free bool) {
 	return left, len(left) > 0
 }
 
-// lose reports that an SNI name belongs to an older chain.
+// lose reports that an SNI name belongs to an earlier chain.
 func (c *chaining) lose(name string, by, older owner) {
 	key, field, what := by.server.Gateway.Key, fmt.Sprintf("spec.servers[%d]", by.server.Index), "connections with SNI "+name
 	if name == "" {
@@ -62,7 +64,7 @@ func (c *chaining) lose(name string, by, older owner) {
 	c.report(key, field, what, older)
 }
 
-// report adds a problem of an object that claims the connections of another one, which takes precedence.
+// report adds a problem of an object whose connections belong to another object (older), which takes precedence.
 func (c *chaining) report(key model.Key, field, what string, older any) {
 	*c.found = append(*c.found, input.Problem{Key: key, Field: field, Code: problem.Duplicate,
 		Analyzer: problem.ConflictingGateways, Severity: problem.Error,
@@ -70,11 +72,11 @@ func (c *chaining) report(key model.Key, field, what string, older any) {
 			what, c.Port, c.Key.Namespace, older)})
 }
 
-// connected adds the chain of a server whose connections Envoy hands on as TCP: the first tcp rule that fits decides,
-// of the VirtualServices in order of precedence (istio: pilot/pkg/networking/core/gateway.go,
-// buildGatewayNetworkFiltersFromTCPRoutes). Without a rule there is no chain. VirtualServices after the first one with
-// such a rule are problems.
-func (c *chaining) connected(server gateways.Server) {
+// addTCP adds the chain of a server whose connections Envoy forwards as TCP. VirtualServices are searched in order of
+// precedence, and the first tcp rule that applies decides the destinations (istio:
+// pilot/pkg/networking/core/gateway.go, buildGatewayNetworkFiltersFromTCPRoutes). Without such a rule there is no
+// chain. Further VirtualServices with such a rule are reported.
+func (c *chaining) addTCP(server gateways.Server) {
 	var names []string
 	if server.TLS() {
 		names = gateways.Names(server.Hosts)
@@ -89,15 +91,15 @@ func (c *chaining) connected(server gateways.Server) {
 		default:
 			first = vs
 			if left, free := c.claim(names, owner{server: server}); free {
-				c.connect(drawn{servers: []gateways.Server{server}, names: left, rule: placeOf(vs, "spec.tcp", i)}, vs, vs.Spec.Tcp[i].GetRoute())
+				c.connect(chainOrigin{servers: []gateways.Server{server}, names: left, rule: placeOf(vs, "spec.tcp", i)}, vs, vs.Spec.Tcp[i].GetRoute())
 			}
 		}
 	}
 }
 
-// passed adds the chains of a server with mode PASSTHROUGH: one for each match of a tls rule, and tcp rules for the
-// server's own hosts.
-func (c *chaining) passed(server gateways.Server) {
+// addPassthrough adds the chains of a server with mode PASSTHROUGH: one chain for each match of a tls rule, and the
+// chain of addTCP.
+func (c *chaining) addPassthrough(server gateways.Server) {
 	for _, vs := range c.boundConnecting(server) {
 		for i, r := range vs.Spec.GetTls() {
 			for _, m := range r.GetMatch() {
@@ -109,16 +111,16 @@ func (c *chaining) passed(server gateways.Server) {
 					continue
 				}
 				if names, free := c.claim(names, owner{server, vs}); free {
-					c.connect(drawn{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tls", i)}, vs, r.GetRoute())
+					c.connect(chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tls", i)}, vs, r.GetRoute())
 				}
 			}
 		}
 	}
-	c.connected(server)
+	c.addTCP(server)
 }
 
-// allowed lists the SNI names of a VirtualService that a server has for its namespace, as Envoy matches them: nil
-// stands for all. False: the server allows none of these names.
+// allowed returns the stated SNI names of a VirtualService that a server allows for its namespace, in the form that
+// Envoy matches. A nil list stands for all names. some is false if the server allows none of the stated names.
 func (c *chaining) allowed(vs *model.VirtualService, server gateways.Server, stated []string) (names []string, some bool) {
 	var hosts []gateways.Host
 	for _, name := range stated {
@@ -136,7 +138,8 @@ func matchesOf(matches []*networkingv1.L4MatchAttributes) (out []host.SourceMatc
 	return out
 }
 
-// applies reports whether one of the matches of a rule is for the server and the router; a rule without matches is.
+// applies reports whether a rule with these matches applies to the server and the router. It does if one of the matches
+// applies, or if there are no matches.
 func (c *chaining) applies(vs *model.VirtualService, server gateways.Server, matches []host.SourceMatch) bool {
 	by := host.Arrival{Gateway: server.Name(), Port: server.Spec().GetPort().GetNumber()}
 	return len(matches) == 0 || slices.ContainsFunc(matches, func(m host.SourceMatch) bool {
@@ -144,16 +147,16 @@ func (c *chaining) applies(vs *model.VirtualService, server gateways.Server, mat
 	})
 }
 
-// placeOf names a rule of a VirtualService.
+// placeOf returns the place of a rule in a VirtualService.
 func placeOf(vs *model.VirtualService, rules string, index int) model.Place {
 	return model.Place{Key: vs.Key, Field: fmt.Sprintf("%s[%d]", rules, index)}
 }
 
 // connect adds a chain to the destinations of a rule of a VirtualService.
-func (c *chaining) connect(d drawn, vs *model.VirtualService, to []*networkingv1.RouteDestination) {
+func (c *chaining) connect(d chainOrigin, vs *model.VirtualService, to []*networkingv1.RouteDestination) {
 	server := d.servers[0]
 	chain, as, port := c.chain(server, d.names), c.hosts.WithoutInputs(), server.Spec().GetPort().GetNumber()
-	var rules host.Rules // of several destinations those of the first count
+	var rules host.Rules // the rules of the first destination
 	if len(to) > 0 {
 		d := to[0].GetDestination()
 		if first, _ := as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), port); first.Known != nil {
@@ -169,8 +172,8 @@ func (c *chaining) connect(d drawn, vs *model.VirtualService, to []*networkingv1
 	c.add(d, chain)
 }
 
-// boundConnecting lists, in order of precedence, the VirtualServices with tcp or tls rules that have a host at a
-// server.
+// boundConnecting returns the VirtualServices with tcp or tls rules that are bound to a server's Gateway and share a
+// host with the server, sorted by precedence.
 func (c *chaining) boundConnecting(server gateways.Server) (out []*model.VirtualService) {
 	for _, vs := range c.connectingAt(server.Name()) {
 		if slices.ContainsFunc(vs.Spec.GetHosts(), func(host string) bool {
@@ -182,8 +185,8 @@ func (c *chaining) boundConnecting(server gateways.Server) (out []*model.Virtual
 	return out
 }
 
-// connectingAt lists, in order of precedence, the VirtualServices with tcp or tls rules that are bound to a Gateway.
-// It notes the hosts by which the chains of the Gateway's servers may change.
+// connectingAt returns the VirtualServices with tcp or tls rules that are bound to a Gateway, sorted by precedence. It
+// records their hosts and destinations in Front.connecting, because edits of these hosts may change chains.
 func (c *chaining) connectingAt(gateway string) []*model.VirtualService {
 	all, known := c.bound[gateway]
 	if known {
@@ -202,8 +205,9 @@ func (c *chaining) connectingAt(gateway string) []*model.VirtualService {
 	return all
 }
 
-// connects reports whether a host may decide chains: by VirtualServices that were, or are, bound to a Gateway of the
-// scope.
+// connects reports whether chains may depend on a host. They do if a VirtualService with tcp or tls rules for the host
+// is bound to a Gateway of the scope. VirtualServices with which chains were planned before count too
+// (Front.connecting).
 func (f *Front) connects(name string) bool {
 	if f.connecting[name] {
 		return true

@@ -15,17 +15,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Chain names the objects that decided a filter chain of a listener.
+// Chain names the objects that decided one filter chain of a listener. Explain returns it.
 type Chain struct {
-	Names          intern.List[string]      // SNI; none: connections that no SNI leads to another chain
+	Names          intern.List[string]      // SNI names; empty: the chain for connections that no other chain matches
 	Servers        intern.List[model.Place] // servers of Gateways, in order of precedence
-	VirtualService model.Place              // the tcp or tls rule that decides the destination; zero: none does
-	Service        *model.Service           // the service behind AUTO_PASSTHROUGH; nil with other modes
+	VirtualService model.Place              // the tcp or tls rule that decides the destination; zero without such a rule
+	Service        *model.Service           // the service behind AUTO_PASSTHROUGH; nil for other modes
 	Route          string                   // the route configuration; empty: the chain is not HTTP
-	Secrets        intern.List[string]      // of the certificates, and of the authorities of clients
+	Secrets        intern.List[string]      // names of secrets: certificates, and authorities of clients
 }
 
-// Naming returns the servers of the chain if it needs a secret of this name.
+// Naming returns the servers of the chain if the chain needs the secret with a name, and nil otherwise.
 func (c Chain) Naming(secret string) []model.Place {
 	if !slices.Contains(c.Secrets.All(), secret) {
 		return nil
@@ -33,17 +33,17 @@ func (c Chain) Naming(secret string) []model.Place {
 	return c.Servers.All()
 }
 
-// ServedHost is the Spec of a virtual host, with the servers of Gateways that it belongs to.
+// ServedHost is the Spec of a virtual host of a gateway, with its servers of Gateways. Explain returns it.
 type ServedHost struct {
 	vhost.Spec
-	Servers intern.List[model.Place] // in order of precedence
+	Servers intern.List[model.Place] // the servers that serve the host, in order of precedence
 }
 
 var places intern.Table[model.Place]
 
 // Explain implements front.Front. After the Spec of a listener follows a Chain for each filter chain, in order. After
-// the Spec of a route configuration follow those of its virtual hosts, as ServedHosts. Listeners that EnvoyFilters add
-// are explained by the layer.
+// the Spec of a route configuration follows a ServedHost for each of its virtual hosts. The result is nil for listeners
+// that EnvoyFilters add, since the layer has their Specs.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if of.Type == xds.Route {
 		return f.served(of.Name, f.routes.Explain(of.Name, v))
@@ -58,7 +58,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 
 // chainsOf returns the Chains of a listener, in order.
 func (f *Front) chainsOf(s *socket) (out []any) {
-	for _, d := range s.drawn {
+	for _, d := range s.origins {
 		out = append(out, d.explain())
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.bySNI)) {
@@ -80,7 +80,7 @@ func (f *Front) chainsOf(s *socket) (out []any) {
 	return out
 }
 
-// served adds to the Specs of a route configuration the servers that have each virtual host.
+// served replaces the Spec of each virtual host in specs, the Specs of a route configuration, by a ServedHost.
 func (f *Front) served(name string, specs []any) []any {
 	c := f.configs[name]
 	if c == nil {
@@ -98,16 +98,17 @@ func (f *Front) served(name string, specs []any) []any {
 	return specs
 }
 
-// drawn is the origin of a filter chain.
-type drawn struct {
+// chainOrigin contains the servers and rules from which a filter chain was made.
+type chainOrigin struct {
 	servers []gateways.Server
-	names   []string
-	rule    model.Place // zero: no tcp or tls rule
-	route   string
+	names   []string    // SNI names
+	rule    model.Place // the tcp or tls rule; zero without such a rule
+	route   string      // the route configuration; empty if the chain is not HTTP
 	tls     listener.ServerTLS
 }
 
-func (d drawn) explain() Chain {
+// explain returns the Chain of a filter chain.
+func (d chainOrigin) explain() Chain {
 	var own []string
 	for _, s := range append(slices.Clone(d.tls.Secrets.All()), d.tls.Trust) {
 		if s.Name != "" {
@@ -118,7 +119,7 @@ func (d drawn) explain() Chain {
 		Secrets: strs.List(own...)}
 }
 
-// placesOf names servers by their Gateway and their field in it.
+// placesOf returns the place of each server in its Gateway.
 func placesOf(servers []gateways.Server) intern.List[model.Place] {
 	var out []model.Place
 	for _, s := range servers {

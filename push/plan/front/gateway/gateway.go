@@ -1,18 +1,18 @@
 // Package gateway is the front of gateways: Envoys of type router.
 //
-// push/gateways merges the servers of the Gateways that select a router into listeners. The front makes of them
-//   - filter chains, a fragment for each (listeners.go, connections.go), and listeners of these;
-//   - route configurations with istiod's names (configs.go), whose virtual hosts are the hosts of servers, intersected
-//     with those of the VirtualServices that are bound to the servers' Gateways (virtualhosts.go). push/plan/routes
-//     plans them, virtual host by virtual host.
+// push/gateways merges the servers of the Gateways that select a router into listeners. The front plans:
+//   - filter chains, with one fragment for each, and the listeners with these chains (listeners.go, connections.go)
+//   - route configurations with istiod's names (configs.go). Their virtual hosts are the intersections of the hosts of
+//     servers with the hosts of VirtualServices that are bound to the servers' Gateways (virtualhosts.go).
+//     push/plan/routes plans them, virtual host by virtual host.
 //
-// Which servers, policies and settings a scope has is its key (view.Scope.Gateways, view.Edge). So they stay the same
-// for as long as the scope exists: an edit of a Gateway or of a policy plans the scope from scratch, on a shadow, and
-// equal chains and virtual hosts are answered by the pool. An edit of a VirtualService or of a service decides the
-// virtual hosts and chains that it names again.
+// The key of a scope names its Gateways, policies and settings (view.Scope.Gateways, view.Edge). So they stay the same
+// during the life of the scope. An edit of a Gateway or of a policy plans the scope from scratch, on a shadow; the pool
+// returns the same fragments for equal chains and virtual hosts. An edit of a VirtualService or of a service plans only
+// the affected virtual hosts and chains again.
 //
-// Owns: the listeners and route configurations of each scope.  Reads: plan/host, plan/inbound for the edge.  Never:
-// which service or cluster a host has.
+// Owns: the listeners and route configurations of each scope.  Reads: plan/host, plan/inbound for the edge.  Never: the
+// choice of services or clusters of a host.
 package gateway
 
 import (
@@ -35,30 +35,31 @@ import (
 // side is the EnvoyFilter context of gateways.
 const side = networkingv1.EnvoyFilter_GATEWAY
 
-// Front is the front of one scope.
+// Front implements front.Front for one scope of routers.
 type Front struct {
 	envoy.Outbound
 	hosts    *host.Table
 	imports  []*host.Imports
 	routes   *routes.Table
 	problems input.Problems
-	edge     *inbound.Edge      // replaced, never changed
-	reports  bool               // of the edge: to be decided again in this step
-	configs  map[string]*config // by name; neither the map nor the values change
-	stating  stating            // of configs; never changes
-	// misdirects has the route configurations whose misdirected hosts are to be decided again in this step.
+	edge     *inbound.Edge      // replaced, never changed in place
+	reports  bool               // the reports of the edge have to be decided again in this step
+	configs  map[string]*config // route configurations by name; neither the map nor the values change
+	stating  stating            // an index of configs; never changes
+	// misdirects has the route configurations whose misdirected hosts have to be decided again in this step.
 	misdirects map[string]bool
 	sockets    []*socket
-	// connecting has the hosts of VirtualServices whose tcp or tls rules chains were made of, and their destinations.
+	// connecting has the hosts and the destinations of VirtualServices with tcp or tls rules that chains were made from.
 	connecting map[string]bool
 }
 
-// New returns the front of a scope and its host table, both without hosts. It plans the resources that are constant
-// during the life of the scope.
+// New returns the front of a scope with a key and its host table, both without hosts. It plans the resources that are
+// constant during the life of the scope, and stores them in the layer `to`. patches are the patches of the routers.
+// Problems are in Problems.
 func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	form := host.Envoy(side, names(key)...)
 	form.BySNI = passesBySNI(in, key)
-	form.Endpoints = true // connections are not redirected to a router: there is no address that a client has chosen
+	form.Endpoints = true // connections are not redirected to a router, so their original destination is useless
 	form.Guarded = !key.Edge.Value().Local
 	f := &Front{Outbound: envoy.Outbound{In: in, Layer: to, Key: key, Side: form.Side, Patches: patches}, problems: input.Problems{},
 		connecting: map[string]bool{}, misdirects: map[string]bool{}}
@@ -77,7 +78,7 @@ func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Laye
 	return f, f.hosts
 }
 
-// names lists the scope's Gateways as VirtualServices name them: namespace/name.
+// names returns the scope's Gateways in the form that VirtualServices use, "namespace/name".
 func names(key view.Scope) (all []string) {
 	for _, of := range key.Gateways.All() {
 		all = append(all, of.Namespace+"/"+of.Name)
@@ -110,12 +111,13 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 // Read implements front.Front.
 func (f *Front) Read(in *input.Input) { f.In, f.routes.In = in, in }
 
-// Touched implements front.Front: the edge reads policies, extensions, services over the router's Pod, and providers.
+// Touched implements front.Front. The edge depends on policies, extensions, services that select the router's Pod, and
+// providers.
 func (f *Front) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
 	return f.edge.Touched(readers, services, ports, served)
 }
 
-// Host implements front.Front.
+// Host implements front.Front. The result is always false, so the planner removes hosts without a service.
 func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	if what.Has(input.CDS) && slices.Contains(f.edge.Reports.Hosts, name) {
 		f.TelemetryChanged()
@@ -139,7 +141,8 @@ func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	return false
 }
 
-// Endpoints implements front.Front: without an endpoint that accepts mTLS there is no chain by SNI.
+// Endpoints implements front.Front. Chains by SNI depend on endpoints: there is a chain only if an endpoint accepts
+// mTLS.
 func (f *Front) Endpoints(h *host.Host, _ func()) { f.passBySNI(h.Name) }
 
 // TelemetryChanged implements front.Front.

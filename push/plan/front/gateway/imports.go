@@ -10,10 +10,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// importsOf returns the hosts that a scope sees: all that are exported to it; or, where the control plane filters the
-// clusters of gateways, the destinations of VirtualServices that are bound to its Gateways, the services of extension
-// providers, and the clusters that its EnvoyFilters name (istio: pilot/pkg/model/push_context.go,
-// GatewayServices). At a gateway between networks all are destinations.
+// importsOf returns the Imports of a scope. By default, and for a gateway between networks, they include all exported
+// hosts. If the control plane filters the clusters of gateways, they include three groups of hosts: the destinations of
+// VirtualServices that are bound to the scope's Gateways, the services of extension providers, and the hosts of
+// clusters that its EnvoyFilters name (istio: pilot/pkg/model/push_context.go, GatewayServices).
 func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Imports {
 	if !key.Edge.Value().Routed || passesBySNI(in, key) {
 		return host.ImportAll()
@@ -25,7 +25,7 @@ func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Im
 	return host.ImportRouted(hosts)
 }
 
-// providers lists the services of extension providers, as MeshConfig states them.
+// providers returns the field service of each extension provider in MeshConfig.
 func providers(mesh *meshv1.MeshConfig) (hosts []string) {
 	for _, p := range mesh.GetExtensionProviders() {
 		m := p.ProtoReflect()
@@ -40,7 +40,7 @@ func providers(mesh *meshv1.MeshConfig) (hosts []string) {
 	return hosts
 }
 
-// clusters calls found with the host of each text that is the name of a cluster, outbound|PORT|SUBSET|HOST.
+// clusters calls found with the host of each string in v that is a cluster name, outbound|PORT|SUBSET|HOST.
 func clusters(v *structpb.Value, found func(host string)) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:

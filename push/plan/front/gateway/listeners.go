@@ -25,16 +25,16 @@ type socket struct {
 	gateways.Listener
 	name  string
 	bind  string
-	quic  bool // the UDP listener of HTTP/3
-	stale bool // to be planned in this step
-	// drawn has the origins of its chains, without those of AUTO_PASSTHROUGH servers.
-	drawn []drawn
-	// bySNI has the chains of AUTO_PASSTHROUGH servers, by host.
+	quic  bool // it is the UDP listener of HTTP/3
+	stale bool // it has to be planned in this step
+	// origins has the origins of the chains, in the same order. Chains of AUTO_PASSTHROUGH servers are not included.
+	origins []chainOrigin
+	// bySNI maps hosts to their chains of AUTO_PASSTHROUGH servers.
 	bySNI map[string][]*xds.Fragment
 }
 
-// open merges the servers of the scope's Gateways into listeners and route configurations. Servers that lose are
-// problems.
+// open merges the servers of the scope's Gateways into listeners and route configurations. It appends a problem to
+// found for each server that loses a conflict.
 func (f *Front) open(found *[]input.Problem) {
 	edge := f.Key.Edge.Value()
 	router := gateways.Router{Services: f.edge.Services, Target: f.edge.Target, Unprivileged: edge.Unprivileged, QUIC: edge.QUIC,
@@ -55,10 +55,10 @@ func (f *Front) open(found *[]input.Problem) {
 	f.stating = newStating(f.configs)
 }
 
-// wildcard is the address that an empty bind stands for.
+// wildcard returns the bind address of a server without a bind address.
 func (f *Front) wildcard() string { return f.Key.Listening.Families.Wildcard() }
 
-// openListener adds one listener, and the route configurations of its servers.
+// openListener adds one merged listener, and the route configurations of its servers.
 func (f *Front) openListener(l gateways.Listener, found *[]input.Problem) {
 	s := &socket{Listener: l, name: l.Name(f.wildcard()), bind: cmp.Or(l.Bind, f.wildcard()), stale: true}
 	f.sockets = append(f.sockets, s)
@@ -110,7 +110,7 @@ func (f *Front) plan(s *socket) {
 	f.useRoutes(s.Res, 1)
 }
 
-// useRoutes adds `by` to the users of the route configurations that a listener asks for, by its Spec or by an
+// useRoutes adds `by` to the number of users of each route configuration that a listener requests, by its Spec or by an
 // EnvoyFilter.
 func (f *Front) useRoutes(r *xds.Resource, by int) {
 	if r == nil {
@@ -123,7 +123,7 @@ func (f *Front) useRoutes(r *xds.Resource, by int) {
 	}
 }
 
-// common has the common inputs of a listener and of its chains, without patches.
+// common returns the common part of the Specs of a listener and its chains, without patches.
 func (f *Front) common(s *socket) listener.Common {
 	key := f.Key.Edge.Value()
 	c := f.In.Common(key.Caps, key.Workload.Listening, nil, s.name, s.Port, side)
@@ -132,11 +132,11 @@ func (f *Front) common(s *socket) listener.Common {
 	return c
 }
 
-// chains draws the filter chains of a listener: those of servers with TLS in order of precedence, then the one for all
-// other connections.
+// chains builds the filter chains of a listener: the chains of servers with TLS in order of precedence, the chain for
+// all other connections, and the chains by SNI.
 func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) {
 	passes := false
-	s.drawn = nil
+	s.origins = nil
 	c := chaining{Front: f, socket: s, found: found, owners: map[string]owner{}, bound: map[string][]*model.VirtualService{}}
 	for _, server := range s.TLS {
 		switch {
@@ -144,17 +144,17 @@ func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) 
 		case server.Auto():
 			passes = true
 		case server.Passes():
-			c.passed(server)
+			c.addPassthrough(server)
 		case server.HTTP():
-			c.http([]gateways.Server{server}, server.RouteName())
+			c.addHTTP([]gateways.Server{server}, server.RouteName())
 		default:
-			c.connected(server)
+			c.addTCP(server)
 		}
 	}
 	if name, _ := s.PlainRoute(); name != "" && !s.quic {
-		c.http(s.Plain, name)
+		c.addHTTP(s.Plain, name)
 	} else if len(s.Plain) > 0 && !s.quic {
-		c.connected(s.Plain[0])
+		c.addTCP(s.Plain[0])
 	}
 	if passes && !s.quic {
 		for _, name := range slices.Sorted(maps.Keys(s.bySNI)) {
@@ -175,12 +175,12 @@ type chaining struct {
 	*Front
 	*socket
 	found  *[]input.Problem
-	owners map[string]owner                   // of SNI names; "" stands for all connections that no name leads to another chain
-	bound  map[string][]*model.VirtualService // by Gateway: see connectingAt
+	owners map[string]owner                   // SNI name -> owner; "" stands for connections that no name matches
+	bound  map[string][]*model.VirtualService // cache of connectingAt, by Gateway
 	out    []*xds.Fragment
 }
 
-// chain returns the Spec of a chain of a server, without what it leads to.
+// chain returns the Spec of a chain of a server for SNI names, without the destination.
 func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChain {
 	chain := listener.ServerChain{Common: c.common(c.socket), Port: c.Port, QUIC: c.quic, Names: strs.List(names...),
 		Closed: c.Key.Edge.Value().Closed, Policies: c.edge.Policies, Authentications: c.edge.Authentications, Authorizers: c.edge.Authorizers}
@@ -193,15 +193,15 @@ func (c *chaining) chain(of gateways.Server, names []string) listener.ServerChai
 	return chain
 }
 
-// add draws a chain; an error becomes a problem of the first server's Gateway.
-func (c *chaining) add(d drawn, chain listener.ServerChain) {
+// add builds a chain and adds it to the listener. Errors are problems of the first server's Gateway.
+func (c *chaining) add(d chainOrigin, chain listener.ServerChain) {
 	of := d.servers[0]
 	at := fmt.Sprintf("spec.servers[%d]", of.Index)
 	fault := chain.Fault()
 	if fault != nil && c.quic {
-		return // the chain over TCP has the problem
+		return // the chain over TCP reports the problem
 	}
-	if fault != nil { // the chain is there, and closes its connections
+	if fault != nil { // the chain is built, and closes its connections
 		*c.found = append(*c.found, input.Problem{Key: of.Gateway.Key, Field: at, Code: problem.Invalid, Severity: problem.Error,
 			Message: fault.Error()})
 	}
@@ -211,11 +211,11 @@ func (c *chaining) add(d drawn, chain listener.ServerChain) {
 		return
 	}
 	d.tls = chain.TLS
-	c.out, c.drawn = append(c.out, f), append(c.drawn, d)
+	c.out, c.origins = append(c.out, f), append(c.origins, d)
 }
 
-// http adds the chain of HTTP servers that share a route configuration.
-func (c *chaining) http(servers []gateways.Server, route string) {
+// addHTTP adds the chain of HTTP servers that share the route configuration with a name.
+func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 	first := servers[0]
 	var names []string
 	prefix := "outbound_" + c.name
@@ -231,8 +231,9 @@ func (c *chaining) http(servers []gateways.Server, route string) {
 	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: slices.ContainsFunc(servers, func(s gateways.Server) bool {
 		return s.Protocol() == model.Protocol_PROTOCOL_GRPC_WEB
 	})}
-	c.add(drawn{servers: servers, names: names, route: route}, chain)
+	c.add(chainOrigin{servers: servers, names: names, route: route}, chain)
 }
 
-// servesNone is for names of external secrets: no SDS server beside the mesh is known to the plan.
+// servesNone returns "" as the cluster of each external secret, because the plan has no SDS servers outside of the
+// mesh.
 func servesNone(string) (cluster string) { return "" }

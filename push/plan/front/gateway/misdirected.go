@@ -12,15 +12,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Hosts of other servers of a port share one virtual host of a route configuration. Its requests are misdirected: a
-// client has reused a connection whose certificate covers the host, or evades the server of the host.
+// A request is misdirected if its host belongs to another server of the same port than its connection. Either the
+// client has reused a connection whose certificate covers the host, or it tries to evade the server of the host. In
+// each route configuration, all hosts of other servers share one virtual host, which answers 421.
 const (
-	misdirected   = "misdirected" // its host
+	misdirected   = "misdirected" // the host of this virtual host
 	misdirectedID = ":" + misdirected
 )
 
-// noteElsewhere notes the hosts of other servers that a route configuration must answer. A host that its own servers
-// state, and that a server with client certificates guards, is a problem of these servers' Gateway.
+// noteElsewhere marks a route configuration if misdirected hosts have to be decided. It also appends a problem for each
+// host of the configuration's own servers that another server guards by requiring client certificates.
 func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	if f.Key.Edge.Value().Misdirected404 {
 		c.elsewhere.Others = nil
@@ -40,7 +41,8 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	}
 }
 
-// manyElsewhere is the problem of a listener with more hosts than route configurations list for other servers.
+// manyElsewhere returns the problem of a listener with more hosts than a route configuration lists as misdirected. left
+// is the number of hosts that are not listed.
 func manyElsewhere(l gateways.Listener, left int) input.Problem {
 	last := l.TLS[len(l.TLS)-1]
 	return input.Warning(last.Gateway.Key, problem.NotSupported, fmt.Sprintf("spec.servers[%d].hosts", last.Index),
@@ -48,16 +50,17 @@ func manyElsewhere(l gateways.Listener, left int) input.Problem {
 			"instead of 421", l.Port, left, gateways.MaxElsewhere))
 }
 
-// misdirect notes that a domain appears in a route configuration or disappears, where that decides which hosts are
-// misdirected.
+// misdirect marks a route configuration after a domain has appeared in it or disappeared from it, if that may change
+// its misdirected hosts.
 func (f *Front) misdirect(c *config, domain string) {
 	if _, of := slices.BinarySearch(c.elsewhere.Others, domain); of || len(c.elsewhere.Others) > 0 && input.IsWildcard(domain) {
 		f.misdirects[c.Name] = true
 	}
 }
 
-// decideMisdirected decides the virtual hosts of misdirected requests again, where the step has changed them. A host
-// that the route configuration serves itself, by its name or by a wildcard, is not misdirected unless it is guarded.
+// decideMisdirected decides the virtual hosts for misdirected requests of the marked route configurations again.
+// Guarded hosts are always misdirected. Another host is misdirected unless the route configuration has a virtual host
+// for it.
 func (f *Front) decideMisdirected() {
 	for _, name := range slices.Sorted(maps.Keys(f.misdirects)) {
 		c := f.configs[name]
@@ -65,7 +68,7 @@ func (f *Front) decideMisdirected() {
 		for _, guarded := range c.elsewhere.Guarded {
 			domains = append(domains, guarded)
 			if guarded != "*" {
-				domains = append(domains, guarded+".") // the same name in DNS, which a virtual host "*" would take
+				domains = append(domains, guarded+".") // the absolute DNS name; otherwise a virtual host "*" would match it
 			}
 		}
 		for _, host := range c.elsewhere.Others {
@@ -84,7 +87,8 @@ func (f *Front) decideMisdirected() {
 	clear(f.misdirects)
 }
 
-// serves reports whether a route configuration has a virtual host for a host.
+// serves reports whether a route configuration has a virtual host for a host, by its name or by a wildcard that covers
+// it.
 func (f *Front) serves(c *config, host string) bool {
 	if f.routes.Has(c.Config, host) {
 		return true

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// meshProtocols are the ALPN protocols of the mesh's mTLS (istio: pilot/pkg/networking/core/gateway.go,
+// meshProtocols lists the ALPN protocols of the mesh's mTLS (istio: pilot/pkg/networking/core/gateway.go,
 // buildGatewayListenerTLSContext).
 var meshProtocols = strs.List("istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2")
 
@@ -31,8 +31,8 @@ func passesBySNI(in *input.Input, key view.Scope) bool {
 	})
 }
 
-// passBySNI decides the chains by SNI of one host again: one for each port and subset that other networks may reach.
-// The chains of other hosts stay as they are.
+// passBySNI plans the chains by SNI of one host again: one chain for each port and subset that other networks may
+// reach. The chains of other hosts stay as they are.
 func (f *Front) passBySNI(name string) {
 	if !f.hosts.Form().BySNI {
 		return
@@ -55,7 +55,8 @@ func (f *Front) passBySNI(name string) {
 	}
 }
 
-// chainsBySNI draws the chains by SNI of a host at a listener; nil: it has no AUTO_PASSTHROUGH server for the host.
+// chainsBySNI builds the chains by SNI of a host at a listener. The result is nil if the listener has no
+// AUTO_PASSTHROUGH server for the host.
 func (f *Front) chainsBySNI(s *socket, h *host.Host) (out []*xds.Fragment) {
 	if h == nil || h.Service == nil || s.quic || !slices.ContainsFunc(s.TLS, func(server gateways.Server) bool {
 		return server.Auto() && server.Allows(h.Service.Key.Namespace, h.Name)
@@ -63,7 +64,7 @@ func (f *Front) chainsBySNI(s *socket, h *host.Host) (out []*xds.Fragment) {
 		return nil
 	}
 	common := f.common(s)
-	common.Extensions = listener.Common{}.Extensions // none: mTLS is end to end
+	common.Extensions = listener.Common{}.Extensions // no extensions, because the gateway does not end the mTLS
 	for port, svc := range h.Ports() {
 		if !f.hosts.PassedBySNI(svc, port) {
 			continue
@@ -75,8 +76,8 @@ func (f *Front) chainsBySNI(s *socket, h *host.Host) (out []*xds.Fragment) {
 			cluster := xds.SNICluster(port.GetNumber(), subset, h.Name)
 			chain := listener.ServerChain{Common: common, Port: s.Port, Names: strs.List(cluster), Protocols: meshProtocols,
 				TCP: listener.Chain{Targets: targets.List(listener.Target{Cluster: cluster}), StatPrefix: cluster, Protocol: model.Protocol_PROTOCOL_TLS}}
-			if drawn, err := f.In.Pool.Fragment(chain); err == nil { // names of clusters that exist: nothing can be wrong
-				out = append(out, drawn)
+			if fragment, err := f.In.Pool.Fragment(chain); err == nil { // the build of such a chain cannot fail
+				out = append(out, fragment)
 			}
 		}
 	}

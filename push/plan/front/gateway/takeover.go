@@ -15,13 +15,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// takenUnit names a virtual host as a unit of input.Problems.
+// takenUnit returns the name of a virtual host as a unit of input.Problems.
 func takenUnit(c *config, domain string) string { return "taken " + c.Name + " " + domain }
 
-// takenOver reports the VirtualServices of a virtual host that take requests from an older one of another namespace,
-// and the older ones. A younger one has its matches before an older one's match of all requests. It has all its matches
-// before the older one's, if it is bound to an older Gateway, or precedes by exportTo. Paths are compared, other
-// conditions are not. The work is linear in the matches and their paths.
+// takenOver reports takeovers among the VirtualServices of a virtual host. In a takeover, a younger VirtualService gets
+// requests that match an older VirtualService of another namespace. Both get a problem.
+//
+// Takeovers are possible because matches of a younger VirtualService precede matches of all requests of an older one.
+// All matches of the younger VirtualService come first if it is bound to an older Gateway or precedes by exportTo. Only
+// the paths of matches are compared, not their other conditions. The time is linear in the number and length of the
+// paths.
 func (f *Front) takenOver(c *config, domain string, of intern.List[vhost.Rule]) []input.Problem {
 	rules := of.All()
 	if !slices.ContainsFunc(rules, func(r vhost.Rule) bool {
@@ -29,7 +32,7 @@ func (f *Front) takenOver(c *config, domain string, of intern.List[vhost.Rule]) 
 	}) {
 		return nil
 	}
-	t := taking{host: domain, named: map[[2]*model.VirtualService]bool{}, taken: map[*model.VirtualService]bool{}}
+	t := takeovers{host: domain, named: map[[2]*model.VirtualService]bool{}, taken: map[*model.VirtualService]bool{}}
 	var all []claim
 	for _, r := range f.hosts.BoundOrder(of, c.port, view.Inputs{Labels: f.Key.Edge.Value().Labels}) {
 		all = append(all, claimsOf(r)...)
@@ -44,18 +47,17 @@ func (f *Front) takenOver(c *config, domain string, of intern.List[vhost.Rule]) 
 	return t.found
 }
 
-// claim is a path that a VirtualService has a match for.
+// claim is the path of one match of a VirtualService.
 type claim struct {
 	vs     *model.VirtualService
 	path   string
-	prefix bool // for all paths that begin so
+	prefix bool // the match is for all paths with this prefix
 	regex  bool // the path is a regular expression
-	alone  bool // without other conditions
-	dead   bool // an earlier one gets all its requests
+	alone  bool // the match has no other conditions
+	dead   bool // an earlier claim gets all requests of this claim
 }
 
-// claimsOf lists the claims of a rule's matches that apply. A rule without matches, or with one of all requests, claims
-// all paths.
+// claimsOf returns the claims of a rule's matches that apply. A rule without matches claims all paths.
 func claimsOf(r vhost.Rule) (out []claim) {
 	if len(r.HTTP().GetMatch()) == 0 {
 		return []claim{{vs: r.VirtualService, prefix: true, alone: true}}
@@ -71,7 +73,7 @@ func claimsOf(r vhost.Rule) (out []claim) {
 	return out
 }
 
-// claimOf is the claim of a match. A match without a path claims all paths.
+// claimOf returns the claim of a match. A match without a path claims all paths.
 func claimOf(vs *model.VirtualService, m *networkingv1.HTTPMatchRequest) claim {
 	c := claim{vs: vs, alone: virtualservice.CatchesAll(&networkingv1.HTTPMatchRequest{Headers: m.GetHeaders(),
 		WithoutHeaders: m.GetWithoutHeaders(), QueryParams: m.GetQueryParams(), Method: m.GetMethod(),
@@ -91,17 +93,17 @@ func claimOf(vs *model.VirtualService, m *networkingv1.HTTPMatchRequest) claim {
 	return c
 }
 
-// taking collects what VirtualServices of one virtual host take from each other.
-type taking struct {
+// takeovers collects the problems of takeovers at one virtual host.
+type takeovers struct {
 	host  string
-	named map[[2]*model.VirtualService]bool
-	taken map[*model.VirtualService]bool // older ones that have their problem
+	named map[[2]*model.VirtualService]bool // pairs of younger and older VirtualServices with a problem
+	taken map[*model.VirtualService]bool    // older VirtualServices with a problem
 	found []input.Problem
 }
 
-// compare calls meets for each claim with the claims before it that cover it. Of several claims before it of one
-// prefix, the last one counts.
-func (t *taking) compare(all []claim, meets func(before, after *claim)) {
+// compare calls meets for each pair of claims of which the first precedes the second in all and covers its path. Of
+// several preceding claims with the same path, only the last is compared.
+func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	prefixes, others := map[uint64]*claim{}, map[claim]*claim{}
 	for i := range all {
 		c := &all[i]
@@ -114,7 +116,7 @@ func (t *taking) compare(all []claim, meets func(before, after *claim)) {
 		if c.regex {
 			continue
 		}
-		// The hash of each beginning of the path follows from that of the one before (FNV-1a).
+		// The hash of each prefix of the path is computed from the hash of the prefix that is one byte shorter (FNV-1a).
 		hash := uint64(14695981039346656037)
 		for n := 0; ; n++ {
 			if before := prefixes[hash]; before != nil && before.path == c.path[:n] {
@@ -131,9 +133,9 @@ func (t *taking) compare(all []claim, meets func(before, after *claim)) {
 	}
 }
 
-// takes reports that a VirtualService takes a path from another one, if it is younger and of another namespace. The
-// older one is named of the first one alone.
-func (t *taking) takes(by, from *model.VirtualService, path string) {
+// takes reports that the VirtualService by takes a path from another VirtualService, if by is younger and of another
+// namespace. The older VirtualService gets a problem for its first takeover only.
+func (t *takeovers) takes(by, from *model.VirtualService, path string) {
 	pair := [2]*model.VirtualService{by, from}
 	if by.Key.Namespace == from.Key.Namespace || by.Older(&from.Head) < 0 || t.named[pair] {
 		return

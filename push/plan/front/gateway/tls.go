@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// mostCertificates is the number of certificates of a server, which have keys of different kinds.
+// mostCertificates is the maximum number of certificates of a server, one for each type of key.
 const mostCertificates = 2
 
 var (
@@ -25,9 +25,10 @@ var (
 	secrets intern.Table[listener.Secret]
 )
 
-// serverTLS returns the TLS that a server ends; the zero ServerTLS where it ends none (PASSTHROUGH, AUTO_PASSTHROUGH,
-// no tls). A credential has precedence over files. serves returns the cluster that serves an external secret, by the
-// part of its name after sds://. With an empty cluster the control plane answers that the secret is absent.
+// serverTLS returns the settings of the TLS that a server terminates. They are zero if it terminates no TLS: for modes
+// PASSTHROUGH and AUTO_PASSTHROUGH, and without tls. A credential takes precedence over files. serves returns the
+// cluster of the SDS server for an external secret, by the part of its name after sds://. If the cluster is "", proxies
+// request the secret from the control plane, which answers that it does not exist.
 func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name string) (cluster string)) listener.ServerTLS {
 	tls := s.GetTls()
 	switch tls.GetMode() {
@@ -53,7 +54,7 @@ func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name
 	if len(names) > 0 {
 		var own []listener.Secret
 		for _, name := range names[:min(len(names), mostCertificates)] {
-			if strings.HasPrefix(name, model.ConfigMapCredential) { // has no private key
+			if strings.HasPrefix(name, model.ConfigMapCredential) { // a ConfigMap has no private key
 				own = append(own, listener.Secret{Name: model.PairResource(name)})
 				continue
 			}
@@ -116,8 +117,8 @@ func setFiles(out *listener.ServerTLS, tls *networkingv1.ServerTLSSettings) {
 	}
 }
 
-// secretOf returns the secret of a credential: name is the credential's, and resource the secret's, with the suffix of
-// authorities where it is theirs.
+// secretOf returns the secret of the credential with a name. resource is the name or, for certificates of authorities,
+// the name with a suffix.
 func secretOf(name, resource string, serves func(string) string) listener.Secret {
 	if name == model.BuiltInCredential {
 		if resource != name {

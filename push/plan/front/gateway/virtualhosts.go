@@ -13,27 +13,28 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
 var (
 	strs    intern.Table[string]
 	numbers intern.Table[uint32]
 	rules   intern.Table[vhost.Rule]
 )
 
-// A route configuration without other virtual hosts has one without routes. Its id is no host that a VirtualService can
-// have.
+// A route configuration without other virtual hosts has a virtual host without routes. The colon in its id keeps the id
+// different from all hosts.
 const (
-	blackhole   = "blackhole" // its host
+	blackhole   = "blackhole" // the host of this virtual host
 	blackholeID = ":" + blackhole
 )
 
-// decide decides the virtual host of a domain in a route configuration: the http rules of the VirtualServices that are
-// bound to it, server by server, and whether requests without TLS are redirected.
+// decide decides the virtual host of a domain in a route configuration again. It collects the http rules of the
+// VirtualServices with the domain, server by server. A server may also redirect requests without TLS. Without rules and
+// redirection the virtual host is removed.
 func (f *Front) decide(c *config, domain string) {
 	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
 	var all []vhost.Rule
 	var reads []string
-	seen := map[vhost.Rule]bool{} // two servers may be of one Gateway
+	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
 	if _, guarded := c.owners.Guard(c.servers, domain); guarded {
 		f.leave(c, domain)
 		return
@@ -80,8 +81,9 @@ func (f *Front) leave(c *config, domain string) {
 	f.decideBlackhole(c)
 }
 
-// boundTo lists, in order of precedence, the VirtualServices that have a domain at a server: those that name it, where
-// the server has it or a wildcard that covers it, and those with a wildcard that covers it, where the server states it.
+// boundTo returns the VirtualServices whose rules apply to a domain at a server, sorted by precedence. A VirtualService
+// that lists the domain applies if the server allows the domain for its namespace. If the server lists the domain
+// itself (own), VirtualServices with a wildcard that covers the domain apply too.
 func (f *Front) boundTo(s gateways.Server, domain string, own bool) []*model.VirtualService {
 	all := f.hosts.BoundTo
 	if own {
@@ -103,7 +105,8 @@ func (f *Front) decideFixed(c *config) {
 	f.decideBlackhole(c)
 }
 
-// decideBlackhole has a route configuration without other virtual hosts answer 404 by name, as istiod's does.
+// decideBlackhole adds the virtual host blackhole, which answers 404, to a route configuration without other virtual
+// hosts, as istiod does. It removes the virtual host blackhole if there are other virtual hosts.
 func (f *Front) decideBlackhole(c *config) {
 	others, has := f.routes.Len(c.Config), f.routes.Has(c.Config, blackholeID)
 	for _, fixed := range []string{blackholeID, misdirectedID} {
@@ -120,7 +123,8 @@ func (f *Front) decideBlackhole(c *config) {
 	}
 }
 
-// CatchAll implements routes.Names: a name that no server has is answered 404.
+// CatchAll implements routes.Names. The route configurations of servers have no catch-all, so Envoy answers 404 to
+// requests for unknown names.
 func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if f.configs[c.Name] != nil {
 		return vhost.CatchAll{}, false
@@ -128,18 +132,18 @@ func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	return f.Outbound.CatchAll(c)
 }
 
-// Rivals implements routes.Names: each domain belongs to one virtual host.
+// Rivals implements routes.Names. There are no rivals, because each domain belongs to a single virtual host.
 func (f *Front) Rivals(_ routes.Config, _ *routes.VirtualHost, _ string, ids []string) []string {
 	return ids
 }
 
-// SameRank implements routes.Names.
+// SameRank implements routes.Names. The result is always true, because there are no rivals.
 func (f *Front) SameRank(_, _ *routes.VirtualHost) bool { return true }
 
-// Yields implements routes.Names.
+// Yields implements routes.Names. A virtual host never yields a domain.
 func (f *Front) Yields(_, _ *routes.VirtualHost) (yields, reported bool) { return false, false }
 
-// Blame implements routes.Names: the VirtualService of the first rule.
+// Blame implements routes.Names. It returns the key of the VirtualService of the first rule, or zero without rules.
 func (f *Front) Blame(vh *routes.VirtualHost) model.Key {
 	if rules := vh.Rules.All(); len(rules) > 0 {
 		return rules[0].VirtualService.Key

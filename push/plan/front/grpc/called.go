@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// called contains the resources of a host that clients may call. Scopes share values and never change them.
+// called contains the resources of one host that clients may call. Scopes share values and never change them.
 type called struct {
 	host      string
 	routes    []routed // one for each port
@@ -30,7 +30,7 @@ type routed struct {
 	vs   *model.VirtualService // decides the routes; nil without a VirtualService
 }
 
-// units lists all resources of the host. The list for nil is empty.
+// units returns all resources of the host. The list for nil is empty.
 func (c *called) units() []layer.Unit {
 	if c == nil {
 		return nil
@@ -49,7 +49,7 @@ func (c *called) equal(o *called) bool {
 // sharedCalled is the key of a host's resources for layer.Share.
 type sharedCalled string
 
-// plan plans the resources of a host again and replaces the previous ones.
+// plan plans the resources of a host again, and replaces its previous resources.
 func (f *Front) plan(name string) {
 	old := f.called.Get(name)
 	now, found, reads := f.callable(name)
@@ -67,8 +67,8 @@ func (f *Front) plan(name string) {
 	}
 }
 
-// callable plans the resources of a host; c is nil if clients cannot call the host. reads reports whether its routes
-// read labels of the client.
+// callable plans the resources of a host. c is nil if clients cannot call the host. reads is true if the routes of the
+// host read labels of the client.
 func (f *Front) callable(name string) (c *called, found []input.Problem, reads bool) {
 	h := f.hosts.Get(name)
 	if h == nil || h.Service == nil {

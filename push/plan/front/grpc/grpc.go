@@ -1,13 +1,13 @@
 // Package grpc is the front of applications that use gRPC's own xDS client without an Envoy. It plans a listener for
-// each name and port under which clients may call a host, and a route configuration for each host and port. Their names
-// are those of Istio's control plane (pilot/pkg/networking/grpcgen): host:port and outbound|port||host. Clients request
-// each by name.
+// each name and port under which clients may call a host, and a route configuration for each host and port. Listeners
+// have names of the form host:port, and route configurations have names of the form outbound|port||host, as in Istio's
+// control plane (pilot/pkg/networking/grpcgen). Clients request each resource by its name.
 //
-// Owns: the listeners and route configurations of each scope.  Reads: plan/host.  Never: which service, rule or cluster
-// a host has; the resources that servers request (plan/inbound).
+// Owns: the listeners and route configurations of each scope.  Reads: plan/host.  Never: the choice of services, rules
+// or clusters of a host; the resources that servers request (plan/inbound).
 //
-// The resources of a host depend on the host, on the destinations of its routes and, for its short names, on whether
-// another host has such a name as its full name. They are planned as one immutable value that scopes share.
+// The resources of a host depend on the host and on the destinations of its routes. They also depend on other hosts
+// whose full name equals a short name of the host. They are planned as one immutable value that scopes share.
 package grpc
 
 import (
@@ -39,13 +39,13 @@ var form = host.Form{
 	Endpoints:  true,
 }
 
-// Front is the front of one scope.
+// Front implements front.Front for one scope of gRPC clients.
 type Front struct {
 	in      *input.Input
 	layer   *layer.Layer
 	key     view.Scope
 	hosts   *host.Table
-	sidecar *model.Sidecar // its egress listeners decide the imports; nil if no Sidecar applies
+	sidecar *model.Sidecar // decides the imports by its egress listeners; nil if no Sidecar applies
 	imports []*host.Imports
 
 	called   layer.Table[called]
@@ -54,7 +54,8 @@ type Front struct {
 	problems input.Problems
 }
 
-// New returns the front of a scope and its host table, both without hosts. A nil Sidecar means that no Sidecar applies.
+// New returns the front of a scope with a key and its host table, both without hosts. sidecar is nil if no Sidecar
+// applies. Resources are stored in the layer `to`; problems are in Problems.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Layer) (*Front, *host.Table) {
 	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
 		reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
@@ -87,21 +88,22 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 // Read implements front.Front.
 func (f *Front) Read(in *input.Input) { f.in = in }
 
-// Touched implements front.Front: the scope names all records that the front was made with.
+// Touched implements front.Front. The result is always false, because the key of the scope names all records on which
+// the front as a whole depends.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
 // Problems implements front.Front.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
-// Freeze implements front.Front. The walk is empty, because no patches apply to these clients.
+// Freeze implements front.Front. The result has no Specs, because no patches apply to these clients.
 func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
 
-// Host implements front.Front. A host that only VirtualServices name gets no listeners, since clients cannot resolve
-// it.
+// Host implements front.Front. The result is always false, so the planner removes hosts without a service: clients
+// cannot resolve a host that only VirtualServices name.
 func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
 		f.step[name] = true
-		// A full name takes precedence over another host's short name, so those hosts are planned again.
+		// The name takes precedence over equal short names of other hosts, so these hosts are planned again.
 		host.LongNames(name, f.key.Namespace, f.key.Domain, func(long string) { f.step[long] = true })
 	}
 	return false
@@ -119,8 +121,8 @@ func (f *Front) Vary(view.Inputs) {}
 // Forget implements front.Front. The front stores nothing about variations.
 func (f *Front) Forget(view.Inputs) {}
 
-// Finish implements front.Front. All old resources are removed before new ones are added, because a short name may pass
-// from one host to another.
+// Finish implements front.Front. It removes all old resources before it adds new resources, because a short name may
+// move from one host to another.
 func (f *Front) Finish(yield func()) {
 	names := slices.Sorted(maps.Keys(f.step))
 	for _, name := range names {
@@ -140,8 +142,8 @@ func (f *Front) Done() {
 	}
 }
 
-// Variant implements front.Front. Hosts with different routes are those whose rules read labels of the client, and
-// those that the variation reroutes. They are few, so all of them are planned each time.
+// Variant implements front.Front. Routes may differ for the hosts whose rules read labels of the client, and for the
+// hosts that the variation reroutes. There are few such hosts, so all of them are planned each time.
 func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	if !first && len(f.step) == 0 {
 		return
@@ -154,7 +156,7 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 		if c == nil {
 			continue
 		}
-		var found []input.Problem // equal to the scope's, which are reported
+		var found []input.Problem // dropped: the scope reports the same problems
 		for _, r := range c.routes {
 			if u, ok := f.route(name, r.port, r.vs, f.hosts.Of(v), &found); ok && u.Res != r.Res {
 				v.Layer.Add(u)
@@ -166,7 +168,8 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	v.Layer.Retain(xds.Route, names)
 }
 
-// Explain implements front.Front. Outside variations a TrafficSource with the host and its service follows the Spec.
+// Explain implements front.Front. For resources that do not differ in the variation, a TrafficSource with the host and
+// its service follows the Spec.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if v != nil && v.Layer.Spec(of) != nil {
 		return []any{v.Layer.Spec(of)}

@@ -17,11 +17,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// chains returns the TCP chains of a port: those of the tcp or tls rules of its VirtualServices, then one to the
-// service's cluster, unless the rules match all connections. If any tls rule applies, there is no chain to the
-// service's cluster, as with istiod: TLS with another name is handled like a connection to an unknown destination. If
-// several services share the listener (shared), the chain to the service's cluster matches TLS only with the host's
-// name.
+// chains returns the TCP chains of a port. The chains of the tcp or tls rules of its VirtualServices come first. A
+// chain to the service's cluster follows, unless the rules match all connections.
+//
+// If any tls rule applies, there is no chain to the service's cluster, as with istiod: TLS with another name is handled
+// like a connection to an unknown destination. If several services share the listener (shared), the chain to the
+// service's cluster matches TLS only with the host's name.
 func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
 	r := routing{trafficPlan: b, port: p.GetNumber(), protocol: protocol}
@@ -49,20 +50,20 @@ func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Pro
 	return append(r.out, c)
 }
 
-// routing derives chains from the tcp or tls rules of VirtualServices for one port. The VirtualServices are added the
-// oldest first: connections that an older one matches never reach a younger one.
+// routing derives chains from the tcp or tls rules of VirtualServices for one port. VirtualServices are added in order
+// of precedence. Connections that an earlier VirtualService matches never reach a later VirtualService.
 type routing struct {
 	*trafficPlan
 	port     uint32
 	protocol model.Protocol
 	out      []listener.Chain
-	// complete: no chain to the service's cluster follows, since a tcp rule matches all connections or a tls rule
-	// applies.
+	// complete is true if a tcp rule matches all connections or a tls rule applies. No chain to the service's cluster
+	// follows then.
 	complete bool
-	claimed  map[claim]*model.VirtualService // the oldest VirtualService for each claim
+	claimed  map[claim]*model.VirtualService // the first VirtualService for each claim
 }
 
-// claim describes the connections that a rule matches: a destination subnet and a server name (SNI). Empty means any.
+// claim describes connections that a rule matches, by destination subnet and server name (SNI). "" matches any.
 type claim struct{ destination, sni string }
 
 // tls adds the chains of the tls rules.
@@ -83,7 +84,7 @@ func (r *routing) tls(vs *model.VirtualService, cidrs []string) {
 	}
 }
 
-// tcp adds the chains of the tcp rules, up to the first that matches all destinations.
+// tcp adds the chains of the tcp rules, up to the first rule that matches all destinations.
 func (r *routing) tcp(vs *model.VirtualService, cidrs []string) {
 	for i, route := range vs.Spec.GetTcp() {
 		at := fmt.Sprintf("spec.tcp[%d]", i)
@@ -110,8 +111,8 @@ func (r *routing) connect(vs *model.VirtualService, field string, to []*networki
 	}
 }
 
-// claim records the connections that a VirtualService matches. It reports a rule whose connections are all matched by
-// older VirtualServices.
+// claim records the connections that a rule of a VirtualService matches. If earlier VirtualServices match all of them,
+// it reports that the rule has no effect.
 func (r *routing) claim(vs *model.VirtualService, field string, destinations []string, sni string) {
 	if len(destinations) == 0 {
 		destinations = []string{""}
@@ -150,8 +151,8 @@ func (r *routing) applies(vs *model.VirtualService, m host.SourceMatch) bool {
 	return r.hosts.Applies(vs, m, host.Arrival{Gateway: virtualservice.Mesh, Port: r.port}, r.as.Inputs)
 }
 
-// chain returns the chain for connections to the given subnets that are distributed over the routes by weight. Its
-// policy is the destination's if there is only one, else the host's own.
+// chain returns the chain for connections to the given subnets. It distributes connections over the routes by weight. A
+// single destination decides the policy of the chain; for several destinations the policy of the host applies.
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
 	c := envoy.Connection(r.hosts, r.as, routes, envoy.Several{Port: r.port, StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name),
 		Rules: r.host.Rules, Protocol: r.protocol})

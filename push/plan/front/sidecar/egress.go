@@ -13,15 +13,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// egress is one egress listener of a Sidecar, or the only one, which imports everything, of a scope without them.
+// egress is one egress listener of a Sidecar. A scope without egress listeners has a single egress that imports all
+// hosts.
 type egress struct {
 	*host.Imports
-	order    int    // within the scope; a listener belongs to the first egress listener with traffic for it
-	number   int    // within the Sidecar, from 1; 0 if no Sidecar configures it
+	order    int    // the index within the scope; a listener of Envoy belongs to the first egress with traffic for it
+	number   int    // the number within the Sidecar, from 1; 0 without an egress listener of a Sidecar
 	port     uint32 // 0 means the ports of the services
 	protocol model.Protocol
-	bind     string // if empty, the kind of traffic decides
-	direct   bool   // captureMode NONE: no traffic is redirected, so the listener is bound to its port
+	bind     string // the bind address; "": the kind of traffic decides
+	direct   bool   // captureMode NONE: no traffic is redirected, so Envoy binds the listener to its port
 }
 
 // unixSocket reports whether the listener is a Unix socket.
@@ -57,8 +58,8 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 	return out, found
 }
 
-// egressFor returns the egress listener whose hosts are in the route configuration of a port: the first with that port,
-// else the first without a port, else nil.
+// egressFor returns the egress listener whose hosts are in the route configuration of a port. It is the first egress
+// listener with that port, or else the first without a port, or nil. Unix sockets do not count.
 func (s *scope) egressFor(port uint32) *egress {
 	var general *egress
 	for _, e := range s.egress {

@@ -8,7 +8,7 @@ import (
 )
 
 // Explain implements front.Front. After the Spec of a listener follow the front.TrafficSources of all traffic that is
-// not plain HTTP; after the Spec of a route configuration the Specs of its virtual hosts, in order.
+// not plain HTTP. After the Spec of a route configuration follow the Specs of its virtual hosts, in order.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
@@ -50,8 +50,8 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 	f.routes.Describe(line)
 }
 
-// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP contribute alike, so for them
-// only the Sidecar is named.
+// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP have one source in common,
+// which only names the Sidecar.
 func (ls *listeners) sources(l *outbound) (out []any) {
 	http, rest, _ := l.leading()
 	if http != nil {
@@ -72,8 +72,8 @@ func (ls *listeners) sources(l *outbound) (out []any) {
 	return out
 }
 
-// listenerOfSidecar names the egress listener that the traffic belongs to. It is zero for traffic that no Sidecar
-// configures.
+// listenerOfSidecar returns a source with the Sidecar's egress listener to which traffic belongs. It is zero for
+// traffic that no egress listener of a Sidecar configures.
 func (s *scope) listenerOfSidecar(t *traffic) front.TrafficSource {
 	if t.route.kind == ofProxy || s.egress[t.egress].number == 0 {
 		return front.TrafficSource{}

@@ -15,26 +15,26 @@ type routeKind uint8
 const (
 	noRoute  routeKind = iota
 	ofPort             // all hosts with HTTP at a port
-	ofHost             // one host at a port whose protocol is detected: every name that arrives there means this host
+	ofHost             // one host at a port whose protocol is detected; requests with any name are for this host
 	ofSocket           // all hosts of an egress listener that is a Unix socket
-	ofFilter           // any other name: unknownHosts
+	ofFilter           // a route configuration with any other name, such as unknownHosts
 	ofProxy            // all hosts at all their HTTP ports, for requests to the HTTP proxy
 )
 
-// routeKey identifies a route configuration, and the virtual host of a given host in it. The zero routeKey stands for
-// no route configuration. Comparable.
+// routeKey identifies a route configuration and, for a given host, the virtual host of the host in it. It is
+// comparable. The zero routeKey stands for no route configuration.
 type routeKey struct {
 	kind routeKind
-	port uint32 // of ofPort and ofHost; for ofProxy the port of the virtual host
-	text string // the host of ofHost, the socket of ofSocket with "unix://", the name of ofFilter
+	port uint32 // the port of ofPort and ofHost; for ofProxy the port of the virtual host
+	text string // the host of ofHost, "unix://" and the path of ofSocket, or the name of ofFilter
 }
 
 // unknownHosts is the route configuration for HTTP requests to addresses without a listener, which are routed by the
 // name of their host (dnscache.Unknown). Its only virtual host is the catch-all.
 var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
-// config returns the Config of the route configuration. The HTTP proxy's contains virtual hosts of all ports, so its
-// port is 0.
+// config returns the Config of the route configuration. The route configuration of the HTTP proxy contains virtual
+// hosts of all ports, so its port is 0.
 func (k routeKey) config() routes.Config {
 	c := routes.Config{Name: k.name(), Port: k.port, OneHost: k.kind == ofHost, WithPorts: k.kind == ofProxy}
 	if c.WithPorts {
@@ -43,7 +43,8 @@ func (k routeKey) config() routes.Config {
 	return c
 }
 
-// id returns the id of a host's virtual host within the route configuration. The HTTP proxy's has one for each port.
+// id returns the id of a host's virtual host within the route configuration. In the route configuration of the HTTP
+// proxy a host has one virtual host for each port.
 func (k routeKey) id(host string) string {
 	if k.kind == ofProxy {
 		return xds.VirtualHost(host, k.port)
@@ -51,7 +52,7 @@ func (k routeKey) id(host string) string {
 	return host
 }
 
-// withoutPort removes from a domain the port that the HTTP proxy's route configuration appends.
+// withoutPort returns a domain without the port that the domains of the HTTP proxy have.
 func (k routeKey) withoutPort(domain string) string {
 	if k.kind == ofProxy {
 		return strings.TrimSuffix(domain, xds.VirtualHost("", k.port))
@@ -59,7 +60,7 @@ func (k routeKey) withoutPort(domain string) string {
 	return domain
 }
 
-// name returns the name of the route configuration: the port, host:port, or "unix://" and the path.
+// name returns the name of the route configuration: the port, host:port, "unix://" and the path, or text.
 func (k routeKey) name() string {
 	switch k.kind {
 	case ofPort:
@@ -73,7 +74,7 @@ func (k routeKey) name() string {
 	return k.text
 }
 
-// compare orders keys by kind, port and text.
+// compare compares keys by kind, port and text, as cmp.Compare does.
 func (k routeKey) compare(o routeKey) int {
 	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.port, o.port), cmp.Compare(k.text, o.text))
 }

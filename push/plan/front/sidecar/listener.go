@@ -21,9 +21,9 @@ import (
 type listeners struct {
 	*scope
 	table   layer.Table[outbound] // by name
-	changed map[string]bool       // to be planned again in this step
-	// touched names the listeners with TCP or TLS traffic of any host that this step plans, even if the traffic is
-	// unchanged here: it may differ in variations.
+	changed map[string]bool       // listeners to be planned again in this step
+	// touched has the listeners with TCP or TLS traffic of hosts that this step plans. Their traffic may be unchanged in
+	// the scope and differ in variations.
 	touched map[string]bool
 	entries *layer.Table[hostEntries] // of the Front, for messages
 }
@@ -39,32 +39,32 @@ func (ls *listeners) fork(to *scope) *listeners {
 	return next
 }
 
-// outbound is one outbound listener with the traffic of its hosts. Only the traffic of its leading egress listener is
+// outbound is one outbound listener with the traffic of its hosts. Only the traffic of the first egress listener is
 // used (leading).
 type outbound struct {
 	layer.Unit
 	of    *editor
 	name  string
-	route routeKey      // the route configuration that it requests
-	http  []httpCount   // by egress listener
-	rest  []hostTraffic // all traffic but plain HTTP, by egress listener, then the oldest first
+	route routeKey      // the route configuration that the listener requests
+	http  []httpCount   // plain HTTP, sorted by egress listener
+	rest  []hostTraffic // all other traffic, sorted by egress listener and then by age of the service
 }
 
-// httpCount counts the hosts with plain HTTP. Their traffic at one egress listener is equal, except for the features
-// that some of them need.
+// httpCount counts the hosts with plain HTTP at one egress listener. Their traffic is equal, except for the features
+// that some hosts need.
 type httpCount struct {
 	traffic
 	hosts int
-	more  []hostFeatures // by host
+	more  []hostFeatures // the hosts with features, sorted by host
 }
 
-// hostFeatures are the optional features that one host needs.
+// hostFeatures contains the optional features that one host needs.
 type hostFeatures struct {
 	host string
 	features
 }
 
-// count adds one host (by = 1) or removes one (by = -1), with its features.
+// count adds (by = 1) or removes (by = -1) one host with its features.
 func (c *httpCount) count(host string, w features, by int) {
 	c.hosts += by
 	if w == (features{}) {
@@ -89,7 +89,7 @@ func (b hostTraffic) compare(o hostTraffic) int {
 	return cmp.Or(cmp.Compare(b.egress, o.egress), b.from.Older(&o.from.Head), cmp.Compare(b.host, o.host))
 }
 
-// get returns a listener that the scope may change in place. A missing one is created.
+// get returns a listener that the scope may change in place. A missing listener is created.
 func (ls *listeners) get(name string) *outbound {
 	l := ls.table.Get(name)
 	switch {
@@ -108,7 +108,7 @@ func (ls *listeners) get(name string) *outbound {
 	return l
 }
 
-// touch marks the listeners of all traffic that is not plain HTTP.
+// touch marks the listeners of traffic that is not plain HTTP as touched.
 func (ls *listeners) touch(all []traffic) {
 	for _, t := range all {
 		if !t.http {
@@ -117,7 +117,7 @@ func (ls *listeners) touch(all []traffic) {
 	}
 }
 
-// exchange replaces the traffic of a host. Only listeners whose traffic of the host differs are marked, since a
+// exchange replaces the traffic of a host. It marks only listeners for which the traffic of the host differs, since a
 // headless service with one changed endpoint has many unchanged listeners.
 func (ls *listeners) exchange(host string, was, now []traffic, yield func()) {
 	more := make(map[traffic]int, len(now))
@@ -169,7 +169,7 @@ func (ls *listeners) count(host string, t traffic, by int) {
 	}
 }
 
-// leading returns the traffic of the first egress listener that has any. The result is false without traffic.
+// leading returns the traffic of the first egress listener that has traffic. The result is false without traffic.
 func (l *outbound) leading() (http *httpCount, rest []hostTraffic, ok bool) {
 	egress := -1
 	if len(l.http) > 0 {
@@ -209,7 +209,7 @@ func (ls *listeners) plan(l *outbound) (was outbound) {
 	return was
 }
 
-// bound returns the traffic that decides where a listener is bound, from the results of leading.
+// bound returns the traffic that decides the address and port of a listener, from the results of leading.
 func bound(http *httpCount, rest []hostTraffic) *traffic {
 	if http != nil {
 		return &http.traffic
@@ -238,7 +238,7 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		asks = http.route
 	}
 	var tcp []listener.Chain
-	var ends *hostTraffic // the first with a chain for all connections
+	var ends *hostTraffic // the first traffic with a chain for all connections
 	for _, r := range rest {
 		if r.route != (routeKey{}) && asks == (routeKey{}) {
 			asks = r.route
@@ -266,7 +266,7 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	if asks != (routeKey{}) {
 		spec.Unknown = ls.outbound().Unknown()
 	}
-	if !t.direct && ends == nil { // connections that were not redirected have no original destination
+	if !t.direct && ends == nil { // direct connections have no original destination, so they have no fallback
 		spec.Fallback = xds.BlackHole
 		if ls.outbound().Passthrough() {
 			spec.Fallback = cmp.Or(ls.outbound().EgressProxy(), xds.Passthrough)
@@ -278,8 +278,8 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	return reporting(spec, ls.reports.spec), asks, true
 }
 
-// holder describes, for a message, the owner of the port of a listener: the service with the chain for all connections
-// or, if ends is nil, the first host by name with HTTP there.
+// holder describes the owner of a listener's port for a message. The owner is the service with the chain for all
+// connections (ends). If ends is nil, it is the first host by name with HTTP at the listener.
 func (ls *listeners) holder(name string, ends *hostTraffic) string {
 	if ends != nil {
 		return fmt.Sprintf("%v (host %s)", ends.from.Key, ends.host)
@@ -305,8 +305,8 @@ func reporting(spec listener.Outbound, reports telemetry.Spec) listener.Outbound
 	return spec
 }
 
-// mergeFeatures combines the features of hosts: whether one of them needs gRPC-Web, and the sorted names of those that
-// are resolved when clients request them.
+// mergeFeatures combines the features of hosts. grpcWeb is true if some host needs gRPC-Web. dynamic lists the hosts
+// whose names proxies resolve for each request, sorted.
 func mergeFeatures(more []hostFeatures) (grpcWeb bool, dynamic intern.List[string]) {
 	var names []string
 	for _, m := range more {
@@ -326,8 +326,8 @@ func (ls *listeners) common(name string, port uint32) listener.Common {
 	return c
 }
 
-// planVirtual plans the listener that receives redirected connections, unless nothing is redirected. It reports whether
-// the listener requests the route configuration of unknown hosts.
+// planVirtual plans the listener that receives redirected connections, if connections are redirected. It reports
+// whether the listener requests the route configuration of unknown hosts.
 func (ls *listeners) planVirtual(found *[]input.Problem) bool {
 	spec, ok := ls.virtual(ls.reports.spec)
 	if ok {
@@ -342,7 +342,7 @@ func (ls *listeners) redirects() bool {
 }
 
 // virtual returns the Spec of the listener that receives redirected connections, with the given telemetry. The result
-// is false if nothing is redirected, or if an EnvoyFilter removes the listener.
+// is false if no connections are redirected, or if an EnvoyFilter removes the listener.
 func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbound, ok bool) {
 	port := ls.in.OutboundPort()
 	if !ls.redirects() ||

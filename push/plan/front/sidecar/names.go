@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// namesOf lists the names of a host in requests: its own name, its short names as a Kubernetes service, and its own
-// name with the dot that marks an absolute name in DNS (RFC 1034 section 3.1), which clients send unchanged.
+// namesOf returns the names by which requests may name a host: its own name, its short names as a Kubernetes service,
+// and its own name with a final dot. The dot marks an absolute name in DNS (RFC 1034 section 3.1), and clients send it
+// too.
 func (s *scope) namesOf(name string) []string {
 	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
@@ -22,8 +23,8 @@ func (s *scope) namesOf(name string) []string {
 	return out
 }
 
-// domainsOf lists the domains that a host of a service claims at a port: namesOf, the names of its aliases, and its
-// virtual addresses. A headless service also claims the names of its Pods.
+// domainsOf returns the domains of a host with a service at a port: the names of namesOf, the names of its aliases, and
+// its virtual addresses. A headless service also has the names of its Pods as domains.
 func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	name, svc := h.Name, h.Service
 	out := s.namesOf(name)
@@ -52,7 +53,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	return out
 }
 
-// rivals calls visit with each host that may claim a domain too.
+// rivals calls visit with each host that may have a domain too.
 func (s *scope) rivals(domain string, visit func(host string)) {
 	address := strings.Trim(domain, "[]")
 	for h := range s.in.Index.AtAddress(address) {
@@ -68,8 +69,8 @@ func (s *scope) rivals(domain string, visit func(host string)) {
 	}
 }
 
-// hostsNamed calls visit with the host of a name, and with the hosts that the name is an alias of, whether or not the
-// scope sees the alias.
+// hostsNamed calls visit with a name, and with all hosts for which the name is an alias. Aliases that the scope does
+// not see are included.
 func (s *scope) hostsNamed(name string, visit func(host string)) {
 	visit(name)
 	for of := range s.in.AliasTargets(name) {
@@ -87,8 +88,9 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 	return ids
 }
 
-// Yields implements routes.Names. An alias with rules of a VirtualService keeps its own names from the host that it
-// stands for. Otherwise the preceding host keeps them. The loss of a name to an alias is not reported.
+// Yields implements routes.Names. An alias with a virtual host of its own, by rules of a VirtualService, wins its names
+// from the host that it is an alias of. Otherwise the preceding host wins (precedes). The loss of a name to an alias is
+// not reported.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias
@@ -102,8 +104,9 @@ func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	return a.Service.Key == b.Service.Key && a.Service.Created == b.Service.Created
 }
 
-// precedes reports whether a wins a domain that b claims too. A host with a service wins against one without; two
-// services are ordered by host.Precedes; hosts of one service, or without services, by name.
+// precedes reports whether a wins a domain that both virtual hosts have. A host with a service wins against a host
+// without a service. For two services host.Precedes decides. For hosts of the same service, or without services, the
+// smaller name wins.
 func (s *scope) precedes(a, b *routes.VirtualHost) bool {
 	switch {
 	case (a.Service == nil) != (b.Service == nil):
@@ -120,8 +123,8 @@ func (s *scope) isAlias(name string) bool {
 	return h != nil && h.Alias() != nil
 }
 
-// Blame implements routes.Names. Problems are reported for the service of the host, else for the VirtualService of the
-// first rule.
+// Blame implements routes.Names. It returns the key of the host's service, or else of the VirtualService of the first
+// rule.
 func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
 		return h.Service.Key

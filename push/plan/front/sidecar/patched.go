@@ -2,8 +2,8 @@ package sidecar
 
 import "navarch.io/navarch/push/plan/front"
 
-// Freeze implements front.Front. The walk covers all listeners and published route configurations outside variations.
-// The Specs of listeners are collected now, because steps change listeners in place.
+// Freeze implements front.Front. The result includes listeners and published route configurations, without those of
+// variations. The Specs of listeners are collected now, because steps change listeners in place.
 func (f *Front) Freeze() front.Frozen {
 	if len(f.patches) == 0 {
 		return func(func(any)) {}

@@ -6,18 +6,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The HTTP proxy is a listener at loopback that applications use as an HTTP proxy (MeshConfig proxyHttpPort). It routes
-// by the route configuration http_proxy, which contains a virtual host for each HTTP port of each host. Requests name
-// the port that they are for, so names are compared including the port; port 80 may be left out. Istio's control plane
-// sends the same names but configures Envoy to strip the port from requests, so that only port 80 is reachable.
+// The HTTP proxy is a listener at loopback that applications use as an HTTP proxy (MeshConfig proxyHttpPort). It uses
+// the route configuration http_proxy, which contains a virtual host for each HTTP port of each host. The names in
+// requests include the port of the host, so names are compared with the port. Port 80 may be left out. Istio's control
+// plane has the same domains, but makes Envoy remove the port from requests, so only port 80 is reachable there.
 
 // proxyPort returns the port of the HTTP proxy, or 0 if the mesh has no HTTP proxy.
 func (s *scope) proxyPort() uint32 {
 	return uint32(max(s.in.Mesh.Spec.GetProxyHttpPort(), 0))
 }
 
-// proxyEgress returns the egress listener whose hosts the HTTP proxy knows: the first without a port. It is nil if
-// there is no such listener or no HTTP proxy.
+// proxyEgress returns the egress listener whose hosts are reachable through the HTTP proxy. It is the first egress
+// listener without a port. It is nil without such a listener or without an HTTP proxy.
 func (s *scope) proxyEgress() *egress {
 	if s.proxyPort() == 0 {
 		return nil
@@ -25,7 +25,8 @@ func (s *scope) proxyEgress() *egress {
 	return s.egressFor(0)
 }
 
-// domains returns the domains for some names of a host: for the HTTP proxy with the port appended, else unchanged.
+// domains returns the domains for some names of a host. For the HTTP proxy they have the port appended; for all other
+// route configurations they equal the names.
 func (k routeKey) domains(names []string) (out []string) {
 	if k.kind != ofProxy {
 		return names
@@ -39,7 +40,7 @@ func (k routeKey) domains(names []string) (out []string) {
 	return out
 }
 
-// proxyTraffic returns the traffic of the HTTP proxy's listener that exists without any host.
+// proxyTraffic returns the traffic that the HTTP proxy's listener has without any host.
 func (s *scope) proxyTraffic() traffic {
 	t := traffic{port: s.proxyPort(), direct: true, http: true, route: routeKey{kind: ofProxy}}
 	return t.at(s.key.Listening.Families.Loopback())
@@ -53,7 +54,7 @@ func (ls *listeners) addProxyListener() {
 }
 
 // proxyFeaturesOf returns the traffic that adds the features of a host to the HTTP proxy's listener. The result is
-// false if the host needs none.
+// false if the host needs no features.
 func (s *scope) proxyFeaturesOf(h *host.Host) (traffic, bool) {
 	e := s.proxyEgress()
 	if e == nil || !e.Has(h.Service, h.Name) {

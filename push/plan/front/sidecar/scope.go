@@ -24,12 +24,12 @@ type scope struct {
 	problems input.Problems
 	reports  reports
 	ports    map[servedBy][]uint32 // cache of portsOf, until the step is done
-	// own marks the listeners that belong to this scope alone. The others are shared with forks, and the scope copies them
-	// before it changes them.
+	// own marks the listeners that belong to this scope alone. All other listeners are shared with forks. The scope copies
+	// a shared listener before it changes it.
 	own *editor
 }
 
-// editor is an identity under which listeners may be changed in place.
+// editor identifies the scope that may change a listener in place.
 type editor struct{ _ byte }
 
 // fork returns a copy for another key and layer. Listeners of both are shared from now on, so neither owns them.

@@ -1,7 +1,8 @@
-// Package sidecar is the front of sidecars. It plans the listeners of a Sidecar's egress listeners, or of all services
-// if no Sidecar applies, and the route configurations that these listeners request.
+// Package sidecar is the front of sidecars. It plans the outbound listeners, and the route configurations that these
+// listeners request. A Sidecar's egress listeners decide the hosts of the listeners; without a Sidecar, all hosts are
+// included.
 //
-// Owns: the listeners of each scope.  Reads: plan/host.  Never: which service, rule or cluster a host has.
+// Owns: the listeners of each scope.  Reads: plan/host.  Never: the choice of services, rules or clusters of a host.
 //
 // Each host adds traffic to listeners, and virtual hosts to route configurations. A listener is planned from the
 // traffic of all its hosts. push/plan/routes plans the route configurations.
@@ -27,8 +28,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Front is the front of one scope. It contains the listeners and route configurations, and the entries of each host in
-// them.
+// Front implements front.Front for one scope of sidecars. It contains the listeners and route configurations, and the
+// entries of each host in both.
 type Front struct {
 	*scope
 	listeners *listeners
@@ -41,7 +42,7 @@ type Front struct {
 type hostEntries struct {
 	traffic []traffic
 	reads   intern.List[string] // keys of the proxy labels that the traffic depends on
-	routes  []routeKey          // the route configurations in which it has a virtual host
+	routes  []routeKey          // the route configurations in which the host has a virtual host
 }
 
 func (c *hostEntries) equal(o *hostEntries) bool {
@@ -59,7 +60,7 @@ var (
 // side is the EnvoyFilter context of outbound sidecars.
 const side = networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 
-// importsOf lists the Imports of egress listeners.
+// importsOf returns the Imports of egress listeners.
 func importsOf(listeners []*egress) (out []*host.Imports) {
 	for _, e := range listeners {
 		out = append(out, e.Imports)
@@ -67,8 +68,9 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 	return out
 }
 
-// New returns the front of a scope and its host table, both without hosts. It plans the resources that are constant
-// during the life of the scope. A nil Sidecar means that no Sidecar applies.
+// New returns the front of a scope with a key and its host table, both without hosts. It plans the resources that are
+// constant during the life of the scope, and stores them in the layer `to`. sidecar is nil if no Sidecar applies.
+// Problems are in Problems.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
 		ports: map[servedBy][]uint32{}}
@@ -93,7 +95,8 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 // Read implements front.Front.
 func (f *Front) Read(in *input.Input) { f.in, f.routes.In = in, in }
 
-// Touched implements front.Front: the scope names all records that the front was made with.
+// Touched implements front.Front. The result is always false, because the key of the scope names all records on which
+// the front as a whole depends.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
 // Problems implements front.Front.
@@ -133,8 +136,8 @@ func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	return len(now.traffic)+len(now.routes) > 0
 }
 
-// Endpoints implements front.Front. Only headless services are planned: they have a listener at each endpoint's
-// address.
+// Endpoints implements front.Front. Only the listeners of headless services depend on endpoints: there is one at the
+// address of each endpoint.
 func (f *Front) Endpoints(h *host.Host, yield func()) {
 	if h.Service.Spec.GetHeadless() {
 		now := f.entriesOf(h.Name)
@@ -154,7 +157,7 @@ func (f *Front) entriesOf(name string) hostEntries {
 // sharedHostEntries is the key of a host's entries for layer.Share.
 type sharedHostEntries string
 
-// putEntries stores the entries of a host. If they equal the stored value, that value is kept.
+// putEntries stores the entries of a host, unless they equal the stored value.
 func (f *Front) putEntries(name string, now hostEntries) {
 	was := f.entries.Get(name)
 	delete(f.reading, name)
@@ -181,16 +184,16 @@ func (f *Front) planTraffic(h *host.Host, c *hostEntries, yield func()) {
 	c.traffic = now
 }
 
-// pauseAt calls yield after every sixteenth listener or route configuration of a host. The first host of a step that
-// changes a listener or a route configuration copies it, which costs time.
+// pauseAt calls yield after every sixteenth listener or route configuration of a host. The first change of a listener
+// or a route configuration in a step copies it, which takes time.
 func pauseAt(i int, yield func()) {
 	if i%16 == 15 {
 		yield()
 	}
 }
 
-// planEntries adds the virtual hosts of a host to its route configurations and removes it from the others among old. It
-// returns its present route configurations, in order.
+// planEntries adds the virtual hosts of a host to its route configurations, and removes them from the other route
+// configurations in old. It returns the route configurations that the host has now, in order.
 func (f *Front) planEntries(h *host.Host, old []routeKey, yield func()) []routeKey {
 	hosts := f.virtualHostsOf(h)
 	for i, key := range old {
@@ -224,7 +227,7 @@ func (f *Front) Finish(yield func()) {
 	f.routes.Finish(yield)
 }
 
-// useRoutes adds `by` to the users of the route configurations that a listener requests, by its Spec or by an
+// useRoutes adds `by` to the number of users of each route configuration that a listener requests, by its Spec or by an
 // EnvoyFilter.
 func (f *Front) useRoutes(l *outbound, by int) {
 	if l.Res == nil {

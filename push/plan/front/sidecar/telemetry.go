@@ -11,13 +11,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// reports contains the telemetry that the listeners of a scope report.
+// reports contains the telemetry of a scope's listeners.
 type reports struct {
-	spec build.Spec // for proxies that no Telemetry selects and that have no tracer
+	spec build.Spec // for proxies without inputs: no Telemetry selects them, and they send no spans
 
 	// varied contains the telemetry for other proxies, by the inputs of the variations that are planned.
 	varied map[view.Inputs]telemetry.Reports
-	hosts  map[string]bool // hosts of providers: a change of one of their services makes reports stale
+	hosts  map[string]bool // hosts of providers; a change of their services makes reports stale
 	stale  bool            // reports have to be decided again in this step
 	again  bool            // reports were decided again in this step
 }
@@ -28,7 +28,7 @@ func (r reports) clone() reports {
 	return r
 }
 
-// decide derives the telemetry of listeners for proxies with the given inputs.
+// decide decides the telemetry of listeners for proxies with the given inputs.
 func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 	out := telemetry.Of(s.in, telemetry.Proxy{Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self, Caps: s.key.Caps,
 		Visibility: host.Visibility{Namespace: s.key.Namespace, Imports: importsOf(s.egress), Patches: s.patches}})
@@ -41,8 +41,8 @@ func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 	return out
 }
 
-// reportsOf returns the telemetry of listeners for proxies with the given inputs, from the last decision if there is
-// one.
+// reportsOf returns the telemetry of listeners for proxies with the given inputs. It decides the telemetry at the first
+// call, and returns the stored decision later.
 func (s *scope) reportsOf(inputs view.Inputs) build.Spec {
 	if inputs.Telemetry == (model.Key{}) && inputs.Self == (view.Self{}) {
 		return s.reports.spec
@@ -81,9 +81,9 @@ func (f *Front) report() {
 		names = append(names, name)
 	}
 	for _, name := range names {
-		f.listeners.get(name) // makes a copy that may be changed
+		f.listeners.get(name) // copies a shared listener
 		f.listeners.changed[name] = true
 	}
-	var found []input.Problem // equal to those of New, which are reported
+	var found []input.Problem // dropped: New has reported the same problems
 	f.listeners.planVirtual(&found)
 }

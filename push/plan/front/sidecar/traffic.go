@@ -15,24 +15,24 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// traffic is the contribution of one host to one outbound listener. Comparable.
+// traffic contains the requests and connections of one host that one outbound listener receives. It is comparable.
 type traffic struct {
 	listener string
 	bind     string
 	port     uint32
-	egress   int // order of the egress listener that it belongs to
+	egress   int // order of the egress listener to which the traffic belongs
 	direct   bool
 	http     bool     // the port is HTTP
 	features features // the optional features that the host needs for HTTP
 	route    routeKey // the route configuration for HTTP, or for connections that are detected as HTTP
 	chains   intern.List[listener.Chain]
-	from     *model.Service // of several services at one address the oldest decides
+	from     *model.Service // the service; of several services at one address the oldest decides
 }
 
-// features are optional features of a connection manager.
+// features contains the optional features of a connection manager that a host needs.
 type features struct {
 	grpcWeb bool
-	dynamic bool // the host's names are resolved when clients request them
+	dynamic bool // proxies resolve the name of each request to the host
 }
 
 // trafficPlan derives the traffic of one host, for the proxies of a perspective.
@@ -40,19 +40,18 @@ type trafficPlan struct {
 	*scope
 	host  *host.Host
 	as    host.Perspective
-	reads []string // keys of the proxy labels that its tcp and tls rules compare
+	reads []string // keys of the proxy labels that the tcp and tls rules compare
 	found []input.Problem
-	// each counts the listeners for endpoints of a headless service. most counts those of the port with the most.
+	// each is the number of listeners for endpoints of a headless service. most is the largest number for one port.
 	each, most int
 }
 
-// manyListeners is the number of endpoints of a headless service above which its listeners are reported as costly.
+// manyListeners is the number of endpoints above which the listeners of a headless service are reported as costly.
 const manyListeners = 256
 
-// trafficOf lists the traffic of a host, with the destinations of its routes as the proxies of a perspective see them.
-// HTTP of all hosts shares the listener 0.0.0.0_port. Other traffic has a listener for each virtual address, if there
-// is one. Inputs of proxies never change the set of listeners. reads are the keys of the proxy labels that the traffic
-// depends on.
+// trafficOf returns the traffic of a host for the proxies of a perspective. HTTP of all hosts shares the listener
+// 0.0.0.0_PORT. Other traffic has a listener for each virtual address. Inputs of proxies never change the set of
+// listeners. reads lists the keys of the proxy labels on which the traffic depends.
 func (s *scope) trafficOf(h *host.Host, as host.Perspective) (out []traffic, reads []string, found []input.Problem) {
 	if h.Service == nil {
 		return nil, nil, nil
@@ -96,7 +95,7 @@ func (s *scope) trafficOf(h *host.Host, as host.Perspective) (out []traffic, rea
 	return slices.DeleteFunc(out, reserved), b.reads, b.found
 }
 
-// bindOf returns the address of an egress listener for traffic that several services share.
+// bindOf returns the bind address for traffic of an egress listener that several services share.
 func (s *scope) bindOf(e *egress) string {
 	switch {
 	case e.bind != "":
@@ -118,7 +117,7 @@ func (t traffic) at(bind string) traffic {
 	return t
 }
 
-// notHTTP lists the traffic of a port whose protocol is TCP or TLS, or is detected.
+// notHTTP returns the traffic of a port with the protocol TCP or TLS, or with a detected protocol.
 func (b *trafficPlan) notHTTP(e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
 	h := b.host
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
@@ -177,8 +176,8 @@ func (b *trafficPlan) notHTTP(e *egress, p *model.ServicePort, protocol model.Pr
 	return out
 }
 
-// merged returns one listener for the endpoints of a port, with chains for each address: after a change Envoy drains
-// only the changed chains (istio: PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER,
+// merged returns the traffic of one listener for all endpoints of a port, with chains for each address. After a change,
+// Envoy drains only the changed chains (istio: PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER,
 // https://github.com/istio/istio/pull/60642).
 func (b *trafficPlan) merged(e *egress, p *model.ServicePort, addresses []string, t traffic) []traffic {
 	if len(addresses) == 0 {
@@ -200,8 +199,8 @@ func (b *trafficPlan) merged(e *egress, p *model.ServicePort, addresses []string
 	return []traffic{at}
 }
 
-// reportListeners appends a problem for a service that costs every proxy many listeners. The number in the message is
-// rounded down to two digits, so that the message does not change with each endpoint.
+// reportListeners appends a problem for a service for which each proxy has many listeners. The number in the message is
+// rounded down to two digits, so the message does not change with each endpoint.
 func (b *trafficPlan) reportListeners() {
 	if b.most <= manyListeners {
 		return
@@ -216,7 +215,7 @@ func (b *trafficPlan) reportListeners() {
 			"makes them one for each TCP port", n*unit)))
 }
 
-// single returns the IP of an address or of a prefix that contains one address only. The result is false for ranges.
+// single returns the IP of an address, or of a prefix that contains a single address. The result is false for ranges.
 func single(address string) (string, bool) {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.String(), true

@@ -6,10 +6,12 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Variant implements front.Front. For proxies with certain inputs, route configurations and listeners differ if a rule
-// reads the inputs, or if the rules of a host or of one of its destinations do; listeners also differ for the reasons
-// of variedListeners. A step changes these only for its own hosts: if the rules of a destination change, the table of
-// effects in push/plan adds the hosts that are routed to it to the step.
+// Variant implements front.Front. In a variation, route configurations and listeners may differ for two reasons: a rule
+// of a VirtualService reads the inputs, or a DestinationRule of a host or of its destinations does. Listeners may
+// differ for further reasons, see variedListeners.
+//
+// A step changes the differences only for its own hosts. If the DestinationRules of a destination change, the table of
+// effects in push/plan adds the hosts with routes to the destination to the step.
 func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	if !first && !f.reports.again && !f.stepped() {
 		return
@@ -19,7 +21,7 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	f.variedListeners(v, rerouted).plan(first || f.reports.again, yield)
 }
 
-// virtualHostIDs lists the ids of the virtual hosts of some hosts, by the name of the route configuration.
+// virtualHostIDs maps the names of route configurations to the ids of the virtual hosts of some hosts.
 func (f *Front) virtualHostIDs(hosts map[string]bool) map[string][]string {
 	out := map[string][]string{}
 	for name := range hosts {
@@ -31,7 +33,7 @@ func (f *Front) virtualHostIDs(hosts map[string]bool) map[string][]string {
 	return out
 }
 
-// labelsRead returns the labels among the inputs whose keys are in keys.
+// labelsRead returns the labels of the inputs whose keys are in keys.
 func labelsRead(inputs view.Inputs, keys intern.List[string]) intern.List[string] {
 	return view.Reads{Labels: keys}.Of(inputs).Labels
 }

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// variedListeners plans the listeners of a variation that differ from the scope's. A listener may differ because the
-// traffic of its hosts differs, because it reports other telemetry, because it has filters of extensions, or because
-// the proxy's own ProxyConfig states headers or connections.
+// variedListeners plans the listeners of a variation that differ from the scope's listeners. A listener may differ for
+// four reasons: other traffic of its hosts, other telemetry, filters of extensions, and settings of the proxy's own
+// ProxyConfig.
 type variedListeners struct {
 	*Front
 	of      *host.Variation
@@ -22,8 +22,8 @@ type variedListeners struct {
 	traffic map[string][]traffic // cache of trafficOf
 }
 
-// variedListeners returns the plan of a variation's listeners. hosts are those that the variation reroutes. The method
-// adds the hosts whose tcp or tls rules read the variation's inputs.
+// variedListeners returns the variedListeners of a variation. hosts has the hosts that the variation reroutes. The
+// method adds the hosts whose tcp or tls rules read the variation's inputs to it.
 func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *variedListeners {
 	ls := &variedListeners{Front: f, of: v, reports: f.reportsOf(v.Inputs), hosts: hosts, traffic: map[string][]traffic{}}
 	ls.all = ls.reports != f.reports.spec || v.Inputs.Extensions.Len() > 0 || v.Inputs.Listeners.Stated
@@ -35,7 +35,7 @@ func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *varie
 	return ls
 }
 
-// plan plans the listeners that the step may have changed. With each it plans all listeners that may differ.
+// plan plans the listeners that the step may have changed. If each is true, it plans all listeners that may differ.
 func (ls *variedListeners) plan(each bool, yield func()) {
 	planned := map[string]bool{}
 	plan := func(name string) {
@@ -80,10 +80,10 @@ func (ls *variedListeners) planOne(name string) bool {
 	return false
 }
 
-// varied builds the variation's version of a listener. The result is false if no reason makes it differ from the
-// scope's, or if the listener does not exist.
+// varied builds the variation's version of a listener. The result is false if the listener cannot differ from the
+// scope's version, or if there is no such listener.
 func (ls *variedListeners) varied(l *outbound) (layer.Unit, bool) {
-	var found []input.Problem // equal to the scope's, which are reported
+	var found []input.Problem // dropped: the scope reports the same problems
 	of, other := ls.with(l)
 	if !other && !ls.all {
 		return layer.Unit{}, false
@@ -97,8 +97,8 @@ func (ls *variedListeners) varied(l *outbound) (layer.Unit, bool) {
 	return ls.in.Make(spec, ls.in.Mesh.Key, &found)
 }
 
-// with returns a listener with the variation's traffic, and reports whether that differs from l. Inputs of proxies only
-// change chains: they never add or remove a host or plain HTTP.
+// with returns a listener with the variation's traffic, and reports whether the traffic differs from l. Inputs of
+// proxies only change chains; they never add or remove a host or plain HTTP.
 func (ls *variedListeners) with(l *outbound) (of *outbound, other bool) {
 	of = l
 	for i, b := range l.rest {
@@ -128,7 +128,8 @@ func (ls *variedListeners) trafficOf(name string) []traffic {
 	return known
 }
 
-// planVirtual plans the listener that receives redirected connections, and reports whether it differs from the scope's.
+// planVirtual plans the listener that receives redirected connections. It reports whether the listener differs from the
+// scope's.
 func (ls *variedListeners) planVirtual() bool {
 	spec, ok := ls.listeners.virtual(ls.reports)
 	spec.Proxy = ls.of.Inputs.Listeners.Or(spec.Proxy)
@@ -138,7 +139,7 @@ func (ls *variedListeners) planVirtual() bool {
 	if !ok || spec == ls.layer.Spec(xds.Ref{Type: xds.Listener, Name: xds.VirtualOutbound}) {
 		return false
 	}
-	var found []input.Problem // equal to the scope's, which are reported
+	var found []input.Problem // dropped: the scope reports the same problems
 	u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found)
 	if !ok || ls.layer.Reserved(u.Res) {
 		return false

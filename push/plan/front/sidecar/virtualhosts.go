@@ -11,16 +11,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// withoutService is the port at which a host gets a virtual host because a VirtualService names it, whatever ports its
-// service has.
+// withoutService is the port at which a host gets a virtual host if a VirtualService lists the host. It does not depend
+// on a service of the host.
 const withoutService = 80
 
-// virtualHostsOf returns the virtual hosts of a host, by route configuration: one for each port that is, or may be,
-// HTTP, and one for each port that the host has only because a VirtualService names it.
+// virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
+// ports with HTTP or a detected protocol. It has further virtual hosts if a VirtualService lists it, see portsNamed.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
-		return out // it would match every name
+		return out // a virtual host with this domain would match every name
 	}
 	add := func(key routeKey, port uint32, vs *model.VirtualService, domains []string) {
 		if _, dup := out[key]; dup {
@@ -62,7 +62,7 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	return out
 }
 
-// served calls add with each route configuration for a host's own ports.
+// served calls add with each route configuration in which a host has a virtual host for one of its own ports.
 func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egress)) {
 	for p := range h.Ports() {
 		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
@@ -88,14 +88,14 @@ func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egre
 	}
 }
 
-// portsNamed lists the ports, beside the ports of its service, at which a host has a virtual host because a
-// VirtualService names it:
-//   - port 80;
-//   - the HTTP ports of an ExternalName Service that makes the host an alias;
-//   - the ports of portsOf.
+// portsNamed returns the ports at which a host has a virtual host because a VirtualService lists it. Ports of the
+// host's own service are left out. The ports are:
+//   - port 80
+//   - the HTTP ports of an ExternalName Service that makes the host an alias
+//   - the ports of portsOf
 //
-// A wildcard has no virtual host at the ports of overlapping services: its rules apply to the virtual hosts of these
-// services (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService,
+// A wildcard has no virtual host at the ports of overlapping services, because its rules apply to the virtual hosts of
+// these services (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService,
 // separateVSHostsAndServices).
 func (s *scope) portsNamed(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
 	var overlapped map[uint32]bool
@@ -128,9 +128,9 @@ type servedBy struct {
 	e  *egress
 }
 
-// portsOf lists the HTTP ports of the hosts of a VirtualService, including the hosts that only a wildcard of it covers.
-// The list is the same for all hosts of the VirtualService, of which there may be thousands, so it is cached until the
-// step is done.
+// portsOf returns the HTTP ports of the hosts of a VirtualService. Hosts that a wildcard of the VirtualService covers
+// are included. A VirtualService may have thousands of hosts with the same result, so it is cached until the step is
+// done.
 func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	if ports, known := s.ports[servedBy{vs, e}]; known {
 		return ports
@@ -166,7 +166,8 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	return s.ports[servedBy{vs, e}]
 }
 
-// overlapped returns the ports of services whose hosts a wildcard covers, or whose hosts cover the wildcard.
+// overlapped returns the ports of services that overlap a wildcard: the wildcard covers a host of the service, or a
+// host of the service covers the wildcard.
 func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
 	ports := map[uint32]bool{}
 	serves := func(name string) {
