@@ -104,7 +104,7 @@ var may = map[string][]string{
 	"push/plan/host":              {"push/gateways", "push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/front":             {"push/view", "push/plan/host", "push/plan/input", "push/plan/layer"},
 	"push/plan/routes":            {"store/proxyconfig", "push/view", "push/build/patch", "push/build/route", "push/build/vhost", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer"},
-	"push/plan/front/*":           {"push/gateways", "push/plan/inbound", "push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/front/envoy", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/routes", "push/plan/telemetry", "push/traffic", "push/virtualservice"},
+	"push/plan/front/*":           {"push/access", "push/gateways", "push/plan/inbound", "push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/front/envoy", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/routes", "push/plan/telemetry", "push/traffic", "push/virtualservice"},
 	"push/plan/telemetry":         {"push/istiometrics", "push/view", "push/build/telemetry", "push/plan/host", "push/plan/input"},
 	"push/plan/nametable":         {"push/agentapi", "push/manifest", "push/plan/host", "push/plan/layer", "push/pool"},
 	"push/plan/inbound":           {"push/extension", "push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry", "push/traffic"},
